@@ -1,0 +1,45 @@
+# The one list of commands. `make` prints it; continuous integration calls these targets and nothing else.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
+
+.PHONY: help setup build demo test check bench fuzz docs stub clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## create .venv and install Tidings and its tools into it
+
+$(STAMP): $(NATIVE) scripts/system-packages
+	scripts/system-packages
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: setup  ## a short tour: selectors, the matching kernel, a plot
+	$(BIN)/tidings demo
+
+test: setup check  ## everything a change must pass: checks, then all tests
+	$(BIN)/python -m pytest
+
+check: setup  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup  ## measure the kernel; results and plots go to bench/results
+	$(BIN)/python -m bench.kernel
+
+fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
+	scripts/fuzz
+
+stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
+	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi
+
+clean:  ## remove what was built; the virtual environment too
+	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Benchmarks of Tidings: python -m bench.NAME. Results are kept in bench/results."""

@@ -1,0 +1,1 @@
+"""Values, messages, destinations, selectors, predicates, event types: everything both planes talk about."""

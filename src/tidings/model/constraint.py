@@ -1,0 +1,103 @@
+"""A constraint: one attribute, one operator, one value. The atom of predicates.
+
+A constraint holds, or does not, for a *present* attribute; for a missing one it does not hold (MISSING is the
+one exception). That is all three-valued logic needs here, because only NULL makes a comparison unknown:
+`NOT c` is true exactly when the attribute is present and c does not hold, which is `c.negate()`.
+
+>>> Constraint("price", Op.GT, 20).holds(50), Constraint("price", Op.GT, 20).holds("fifty")
+(True, False)
+>>> Constraint("price", Op.GT, 20).negate().holds("fifty"), Constraint("price", Op.NE, 20).holds("fifty")
+(True, False)
+"""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TypeAlias
+
+from tidings.model.like import Pattern, topic_matches
+from tidings.model.values import Value, compare, equal
+
+
+class Op(IntEnum):
+    """Operators and their numbers on the wire (docs/wire.md)."""
+
+    EQ = 1  # equal, of the same kind
+    NE = 2  # of the same kind, and not equal
+    LT = 3
+    LE = 4
+    GT = 5
+    GE = 6
+    IN = 7  # equal to one of a tuple of values
+    PREFIX = 8
+    SUFFIX = 9
+    CONTAINS = 10
+    LIKE = 11  # a general pattern: % any text, _ one character, \ escapes
+    TOPIC = 12  # a topic pattern: * one level, > one or more levels at the end
+    EXISTS = 13
+    MISSING = 14
+
+
+Operand: TypeAlias = Value | tuple[Value, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    name: str
+    op: Op
+    value: Operand = None
+    negated: bool = False
+
+    def holds(self, value: Value | None) -> bool:
+        """Whether the constraint is true of this attribute value (None: the attribute is missing)."""
+        if value is None:
+            return self.op is Op.MISSING and not self.negated
+        return self._holds(value) != self.negated
+
+    def _holds(self, value: Value) -> bool:
+        operand = self.value
+        match self.op:
+            case Op.EXISTS:
+                return True
+            case Op.MISSING:
+                return False
+            case Op.IN:
+                assert isinstance(operand, tuple)
+                return any(equal(value, one) for one in operand)
+            case Op.PREFIX | Op.SUFFIX | Op.CONTAINS | Op.LIKE | Op.TOPIC:
+                assert isinstance(operand, str)
+                return isinstance(value, str) and _text_holds(self.op, value, operand)
+            case _:
+                assert operand is not None
+                assert not isinstance(operand, tuple)
+                order = compare(value, operand)
+                return order is not None and _ORDERS[self.op](order)
+
+    def negate(self) -> "Constraint":
+        """True exactly where this one is false (and the attribute is present)."""
+        if self.op in (Op.EXISTS, Op.MISSING):
+            return replace(self, op=Op.MISSING if self.op is Op.EXISTS else Op.EXISTS)
+        return replace(self, negated=not self.negated)
+
+
+def _text_holds(op: Op, text: str, operand: str) -> bool:
+    match op:
+        case Op.PREFIX:
+            return text.startswith(operand)
+        case Op.SUFFIX:
+            return text.endswith(operand)
+        case Op.CONTAINS:
+            return operand in text
+        case Op.TOPIC:
+            return topic_matches(operand, text)
+        case _:
+            return Pattern.parse(operand).matches(text)
+
+
+_ORDERS = {
+    Op.EQ: lambda order: order == 0,
+    Op.NE: lambda order: order != 0,
+    Op.LT: lambda order: order < 0,
+    Op.LE: lambda order: order <= 0,
+    Op.GT: lambda order: order > 0,
+    Op.GE: lambda order: order >= 0,
+}

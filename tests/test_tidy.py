@@ -1,0 +1,106 @@
+"""Laws of the code base that a tool can hold: layers, banned imports, module size."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "tidings"
+
+# DESIGN: a layer imports only those above it in this list.
+LAYERS = [
+    "errors",
+    "model",
+    "_kernel",
+    "kernel",
+    "matching",
+    "overlay",
+    "routing",
+    "tracking",
+    "delivery",
+    "node",
+    "sim",
+    "broker",
+    "protocols",
+    "client",
+    "lab",
+    "pipeline",
+    "console",
+    "testing",
+    "cli",
+    "__init__",
+]
+PURE = {"errors", "model", "kernel", "matching", "overlay", "routing", "tracking", "delivery", "node", "protocols"}
+# Below the drivers nothing reads a clock, a random source, a socket, a file or an event loop.
+BANNED_IN_PURE = {"asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "ssl", "subprocess"}
+BANNED_IN_PURE |= {"tempfile", "threading", "time", "uvloop", "selectors", "shutil", "uuid", "datetime"}
+ALLOWED_NAMES = {("random", "Random")}  # a generator may be *passed in*, so its type may be named
+MODULE_LINES_MAX = 500
+
+
+def modules() -> list[tuple[str, Path, ast.Module]]:
+    return [
+        (path.relative_to(PACKAGE).parts[0].removesuffix(".py"), path, ast.parse(path.read_text()))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    ]
+
+
+def imports(tree: ast.Module) -> list[tuple[str, str]]:
+    """(module, name) pairs; name is empty for a plain import."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import in line {node.lineno}: write it in full"
+            found += [(node.module or "", alias.name) for alias in node.names]
+    return found
+
+
+def test_a_layer_imports_only_those_above_it() -> None:
+    wrong = []
+    for layer, path, tree in modules():
+        assert layer in LAYERS, f"{path.relative_to(ROOT)} belongs to no layer"
+        for module, name in imports(tree):
+            parts = f"{module}.{name}".split(".")
+            if parts[0] != "tidings":
+                continue
+            target = parts[1] if len(parts) > 1 and parts[1] in LAYERS else "__init__"
+            if LAYERS.index(target) > LAYERS.index(layer):
+                wrong.append(f"{path.relative_to(ROOT)} imports {target}")
+            if {layer, target} == {"sim", "broker"}:
+                wrong.append(f"{path.relative_to(ROOT)}: sim and broker never import each other")
+    assert wrong == []
+
+
+def test_pure_layers_touch_no_clock_chance_or_file() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for layer, path, tree in modules()
+        if layer in PURE
+        for module, name in imports(tree)
+        if module.split(".")[0] in BANNED_IN_PURE and (module, name) not in ALLOWED_NAMES
+    ]
+    assert wrong == []
+
+
+def test_only_the_kernel_package_knows_the_extension() -> None:
+    wrong = [
+        str(path.relative_to(ROOT))
+        for layer, path, tree in modules()
+        if layer != "kernel"
+        for module, name in imports(tree)
+        if "_kernel" in f"{module}.{name}".split(".")
+    ]
+    assert wrong == []
+
+
+def test_modules_stay_readable() -> None:
+    too_long = {
+        str(path.relative_to(ROOT)): lines
+        for folder in ("src", "tests", "bench", "native")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".hpp", ".cpp"}
+        for lines in [path.read_text().count("\n")]
+        if lines > MODULE_LINES_MAX
+    }
+    assert too_long == {}
