@@ -30,6 +30,7 @@ from tidings.model.value_set import (
     number_before,
     prefix_end,
     union,
+    union_of,
 )
 from tidings.model.values import Kind, Value
 
@@ -80,7 +81,7 @@ def _merge_group(name: str, group: list[Conjunction]) -> list[Conjunction]:
     finite = [one for one in sets if _finite(one)]
     waiting = sorted(one for one in sets if not _finite(one))
     if finite:
-        waiting = sorted([*waiting, _union_of(finite)])
+        waiting = sorted([*waiting, union_of(finite)])
     done: list[Cuts] = []
     for one in waiting:
         joined = union(done[-1], one) if done else None
@@ -95,12 +96,6 @@ def _merge_group(name: str, group: list[Conjunction]) -> list[Conjunction]:
 
 def _finite(one: Cuts) -> bool:
     return all(is_point(low, high) for low, high in intervals(one))
-
-
-def _union_of(sets: list[Cuts]) -> Cuts:
-    while len(sets) > 1:  # in pairs: n log n
-        sets = [union(sets[i], sets[i + 1]) if i + 1 < len(sets) else sets[i] for i in range(0, len(sets), 2)]
-    return sets[0]
 
 
 def express(name: str, wanted: Cuts) -> list[Constraint] | None:
