@@ -131,7 +131,7 @@ class _Translator:
                 products = [product + weaker for product in products]
             else:
                 products = [product + one for product in products for one in conjunctions]
-        possible = [one for product in products if (one := _simplify(product)) is not None]
+        possible = _distinct(one for product in products if (one := _simplify(product)) is not None)
         return Translation(tuple(possible), exact) if possible else _NEVER
 
     def _disjoin(self, parts: list[Translation]) -> Translation:
@@ -139,8 +139,9 @@ class _Translator:
         if any(part.exact and () in part.conjunctions for part in parts):
             return _ALWAYS
         exact = all(part.exact for part in parts)
-        union = {frozenset(map(_key, one)): one for part in parts for one in part.conjunctions}
-        conjunctions: list[Conjunction] = [()] if frozenset() in union else list(union.values())
+        conjunctions = _distinct(one for part in parts for one in part.conjunctions)
+        if () in conjunctions:
+            return Translation(((),), exact)
         if len(conjunctions) <= self.conjunctions_max and _size(conjunctions) <= CONSTRAINTS_MAX:
             return Translation(tuple(conjunctions), exact)
         return self._shorten(conjunctions, exact)
@@ -218,6 +219,10 @@ def _key(constraint: Constraint) -> tuple[Constraint, object]:
     if isinstance(operand, tuple):
         return constraint, tuple(map(kind, operand))
     return constraint, None if operand is None else kind(operand)
+
+
+def _distinct(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
+    return list({frozenset(map(_key, one)): one for one in conjunctions}.values())
 
 
 def _size(conjunctions: Iterable[Conjunction]) -> int:
