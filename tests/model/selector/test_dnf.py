@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.model.constraint import Constraint, Op
-from tidings.model.selector.dnf import CONJUNCTIONS_MAX, CONSTRAINTS_MAX, Conjunction, Translation, translate
+from tidings.model.selector.dnf import CONJUNCTIONS_MAX, CONSTRAINTS_MAX, Constraints, Translation, translate
 from tidings.model.selector.evaluate import evaluator
 from tidings.model.selector.parser import parse
 from tidings.model.selector.syntax import Expression
@@ -17,7 +17,7 @@ def holds(translation: Translation, having: Properties) -> bool:
     return any(all(one.holds(having.get(one.name)) for one in every) for every in translation.conjunctions)
 
 
-def on_a(op: Op, value: Value | tuple[Value, ...] | None = None, negated: bool = False) -> Conjunction:
+def on_a(op: Op, value: Value | tuple[Value, ...] | None = None, negated: bool = False) -> Constraints:
     return (Constraint("a", op, value, negated),)
 
 
@@ -70,7 +70,7 @@ def on_a(op: Op, value: Value | tuple[Value, ...] | None = None, negated: bool =
         ("a = 1 OR a = TRUE", [on_a(Op.EQ, 1), on_a(Op.EQ, True)]),
     ],
 )
-def test_exact_translations(text: str, conjunctions: list[Conjunction]) -> None:
+def test_exact_translations(text: str, conjunctions: list[Constraints]) -> None:
     assert translate(parse(text)) == Translation(tuple(conjunctions), exact=True)
 
 

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import SelectorError
+from tidings.model.constraint import NAME_BYTES_MAX
 from tidings.model.selector.lexer import (
     KEYWORDS,
-    NAME_BYTES_MAX,
     TEXT_MAX,
     TOKENS_MAX,
     Symbol,

@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import CodecError, SelectorError
+from tidings.model.predicate import PROGRAM_BYTES_MAX
 from tidings.model.selector.evaluate import evaluator
 from tidings.model.selector.parser import parse
-from tidings.model.selector.program import PROGRAM_BYTES_MAX, STACK_MAX, Code, Program, assemble
+from tidings.model.selector.program import STACK_MAX, Code, Program, assemble
 from tidings.model.selector.syntax import Expression
 from tidings.model.values import Value
 from tidings.testing.strategies import conditions, properties

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 import tidings
 from tidings import Selector, SelectorError, TidingsError
 from tidings.errors import UsageError
+from tidings.model.codec import decode_predicate, encode_predicate
+from tidings.model.predicate import PROGRAM_BYTES_MAX
 from tidings.model.selector import _SAFE_LENGTH, _SAFE_PARENTHESES, TEXT_MAX, TOKENS_MAX
 from tidings.model.selector.printer import to_text
-from tidings.model.selector.program import PROGRAM_BYTES_MAX, Program
+from tidings.model.selector.program import Program, run
 from tidings.model.values import Value
 from tidings.testing.strategies import conditions, properties, token_soup
 
@@ -104,6 +106,14 @@ def test_a_selector_survives_pickling(text: str, having: dict[str, Value | None]
     copy = pickle.loads(pickle.dumps(selector))
     assert copy == selector
     assert copy.matches(having) is answer
+
+
+@given(conditions().map(to_text), properties())
+def test_a_predicate_matches_where_its_selector_does(text: str, having: dict[str, Value | None]) -> None:
+    selector = Selector(text)
+    present = {name: value for name, value in having.items() if value is not None}
+    predicate = decode_predicate(encode_predicate(selector.predicate))
+    assert predicate.matches(present, run) is (selector.matches(having) is True)
 
 
 @given(st.text() | token_soup())
