@@ -120,6 +120,7 @@ public:
         read_attributes(inner, count, seen, attributes);
         if (seen.expiration != ((view.flags & MessageView::Expires) != 0))
             refuse("E_CODEC_FLAGS", "the flags and JMSExpiration disagree", 1);
+        view.wire_count = count;
         view.body = reader.rest();
         derive(view, seen.timestamp ? derived & ~DerivedTimestamp : derived, attributes, texts);
         view.attributes = {attributes.data() + first, attributes.size() - first};

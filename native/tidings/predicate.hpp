@@ -1,6 +1,7 @@
 // Predicates of docs/wire.md: read and checked once when a subscription arrives, then asked for every message. Names and
 // values are views into the blob, which must outlive the predicate; the meaning is that of src/tidings/model/constraint.py.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@ struct Constraint {
     bool negated = false;
     std::string_view name;
     Value value;                              // not for IN, EXISTS, MISSING
-    std::vector<Value> list;                  // IN
+    std::vector<Value> list;                  // IN, in ascending order
     std::shared_ptr<const tidings::Like> like;  // LIKE: the pattern, compiled
     std::string_view bytes;                   // as it stands in the blob: equal bytes mean the same constraint
 };
@@ -35,12 +36,16 @@ struct Predicate {
 
 inline constexpr size_t program_bytes_max = 1 << 16;
 
-namespace detail {
-
 // The order of lists: by kind, then by value.
 inline bool ascends(const Value& a, const Value& b) {
     return a.kind() != b.kind() ? a.kind() < b.kind() : compare_same_kind(a, b) < 0;
 }
+
+inline bool contains_value(const std::vector<Value>& ascending, const Value& value) {
+    return std::binary_search(ascending.begin(), ascending.end(), value, ascends);
+}
+
+namespace detail {
 
 // One predicate has one encoding, so a number that an int can express is an int.
 inline Value read_operand_value(Reader& reader, uint8_t allowed = AnyValue) {
@@ -64,7 +69,7 @@ inline std::vector<Value> read_list(Reader& reader, bool canonical) {
     for (size_t i = 0; i < count; ++i) {
         const size_t value_start = reader.position();
         list.push_back(canonical ? detail::read_operand_value(reader) : read_value(reader));
-        if (canonical && i && !detail::ascends(list[i - 1], list[i]))
+        if (canonical && i && !ascends(list[i - 1], list[i]))
             refuse("E_CODEC_ORDER", "the values of a list are not in ascending order", value_start);
     }
     return list;
@@ -157,10 +162,7 @@ inline bool holds_plain(const Constraint& constraint, const Value& value) {
     const std::string_view operand = constraint.value.s;
     switch (constraint.op) {
         case Op::Eq: return equal(value, constraint.value);
-        case Op::In:
-            for (const Value& one : constraint.list)
-                if (equal(value, one)) return true;
-            return false;
+        case Op::In: return contains_value(constraint.list, value);
         case Op::Prefix: return value.type == Type::String && value.s.starts_with(operand);
         case Op::Suffix: return value.type == Type::String && value.s.ends_with(operand);
         case Op::Contains: return value.type == Type::String && contains_text(value.s, operand);
