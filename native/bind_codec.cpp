@@ -250,19 +250,6 @@ void bind_batch(nb::module_& m) {
 
 // ---- predicates and programs
 
-Predicate checked_predicate(std::string_view blob) {
-    Predicate predicate = read_predicate(blob);
-    if (predicate.program.empty()) return predicate;
-    const auto start = static_cast<size_t>(predicate.program.data() - blob.data());
-    try {
-        Program program(predicate.program);
-    } catch (CodecError error) {
-        error.position += start;
-        throw error;
-    }
-    return predicate;
-}
-
 bool holds_constraint(nb::handle constraint, nb::handle value) {
     const Buffer buffer(constraint);
     Reader reader(buffer.view());
@@ -303,8 +290,8 @@ void bind_codec(nb::module_& m) {
     m.def("encode_messages", &encode_messages, nb::arg("messages"), nb::sig("def encode_messages(messages: list[" MESSAGE_PARTS "]) -> bytes"),
           "Each message after its length as u32.");
     bind_batch(m);
-    m.def("predicate_check", [](nb::object blob) { const Buffer buffer(blob); checked_predicate(buffer.view()); }, nb::arg("blob"),
-          "Raises CodecError unless the blob is a valid predicate.");
+    m.def("predicate_check", [](nb::object blob) { const Buffer buffer(blob); read_predicate(buffer.view()); }, nb::arg("blob"),
+          "Raises CodecError unless the blob is a valid predicate; its program is judged by Program.");
     m.def("holds", &holds_constraint, nb::arg("constraint"), nb::arg("value").none(),
           "Whether an encoded constraint is true of a value (None: the attribute is missing).");
     nb::class_<PyProgram>(m, "Program", "A selector in postfix form, checked once, evaluated over batches.")
