@@ -193,10 +193,14 @@ private:
     MessageBatch batch_;
 };
 
-template <PyBatch::Form form>
-std::unique_ptr<PyBatch> make_batch(nb::object data, size_t payload_bytes_max, bool stop_at_control, unsigned derived) {
-    const MessageBatch::Options options{static_cast<uint8_t>(derived), payload_bytes_max, stop_at_control};
-    return std::make_unique<PyBatch>(data, form, options);
+std::unique_ptr<PyBatch> batch_from_frames(nb::object data, size_t payload_bytes_max, bool stop_at_control, unsigned derived) {
+    const MessageBatch::Options options{static_cast<uint8_t>(derived & DerivedAll), payload_bytes_max, stop_at_control};
+    return std::make_unique<PyBatch>(data, PyBatch::Form::Frames, options);
+}
+
+std::unique_ptr<PyBatch> batch_from_messages(nb::object data, size_t message_bytes_max, unsigned derived) {
+    const MessageBatch::Options options{static_cast<uint8_t>(derived & DerivedAll), message_bytes_max, false};
+    return std::make_unique<PyBatch>(data, PyBatch::Form::Messages, options);
 }
 
 nb::object error_parts(const CodecError& error) { return nb::make_tuple(error.code, error.reason, error.position); }
@@ -224,11 +228,10 @@ nb::dict attributes(const PyBatch& batch, Py_ssize_t i) {
 
 void bind_batch(nb::module_& m) {
     nb::class_<PyBatch>(m, "MessageBatch", "What one socket read returned, decoded in one call.")
-        .def_static("from_frames", &make_batch<PyBatch::Form::Frames>, nb::arg("data"), nb::arg("payload_bytes_max") = 1 << 20,
+        .def_static("from_frames", &batch_from_frames, nb::arg("data"), nb::arg("payload_bytes_max") = 1 << 20,
                     nb::arg("stop_at_control") = false, nb::arg("derived") = unsigned{DerivedAll})
-        .def_static("from_messages", &make_batch<PyBatch::Form::Messages>, nb::arg("data"),
-                    nb::arg("payload_bytes_max") = 1 << 20, nb::arg("stop_at_control") = false,
-                    nb::arg("derived") = unsigned{DerivedAll})
+        .def_static("from_messages", &batch_from_messages, nb::arg("data"), nb::arg("message_bytes_max") = 1 << 20,
+                    nb::arg("derived") = unsigned{DerivedAll}, "Messages, each after its length as u32.")
         .def("__len__", [](const PyBatch& self) { return self.batch().size(); })
         .def_prop_ro("consumed", [](const PyBatch& self) { return self.batch().consumed(); })
         .def_prop_ro("fatal", &fatal_error, nb::sig("def fatal(self) -> tuple[str, str, int] | None"),
