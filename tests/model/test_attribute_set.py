@@ -56,3 +56,21 @@ def test_what_tests_decide_is_decided() -> None:
     assert points == AttributeSet.of([Constraint("x", Op.EQ, 5)])
     opposite = AttributeSet.of([Constraint("x", Op.SUFFIX, "a"), Constraint("x", Op.SUFFIX, "b")])
     assert opposite.cuts == ()
+
+
+def test_what_is_too_much_work_is_left_undecided() -> None:
+    words = tuple(str(number) for number in range(200))
+    tests = [Constraint("x", Op.CONTAINS, word, negated=True) for word in words[1:]]
+    many = AttributeSet.of([Constraint("x", Op.IN, words), *tests])
+    assert len(many.cuts) == 2 * len(words)
+    assert includes(many, many)
+    assert meets(many, many)
+    assert includes(AttributeSet.of([Constraint("x", Op.IN, words)]), many)
+    assert not includes(many, AttributeSet.of([Constraint("x", Op.EQ, "0")]))
+
+
+def test_thousands_of_holes() -> None:
+    holes = AttributeSet.of([Constraint("x", Op.NE, number) for number in range(5000)])
+    assert len(holes.cuts) == 2 * 5001
+    assert includes(AttributeSet.of([Constraint("x", Op.NE, 7)]), holes)
+    assert not meets(AttributeSet.of([Constraint("x", Op.IN, (7, 8))]), holes)
