@@ -65,6 +65,11 @@ def test_runs(text: str, literals: tuple[str, ...] | None) -> None:
     assert Pattern.parse(text).literals == literals
 
 
+@pytest.mark.parametrize(("pattern", "text"), [("ab%ba", "aba"), ("a%a", "a"), ("a%b%b", "ab"), ("a_%_a", "aaa")])
+def test_runs_do_not_share_characters(pattern: str, text: str) -> None:
+    assert not Pattern.parse(pattern).matches(text)
+
+
 @pytest.mark.parametrize("pattern", ["%a" * 1000 + "b", "%_a" * 1000 + "b", "_%" * 1000 + "b"])
 def test_patterns_that_make_backtracking_explode(pattern: str) -> None:
     assert not Pattern.parse(pattern).matches("a" * 5000)

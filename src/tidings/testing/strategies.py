@@ -3,6 +3,8 @@
 Names and literals come from small pools, so that comparisons are often true and attributes often present.
 """
 
+from functools import cache
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -19,50 +21,61 @@ _SPECIAL_INTS = (0, 1, -1, 2, 3, 10, INT_MAX, INT_MIN, INT_MAX - 1, 2**53, 2**53
 _SPECIAL_FLOATS = (0.0, -0.0, 1.0, 0.5, -1.5, 2.0, 10.0, 2.0**53, 2.0**63, 1e300, 5e-324)
 
 
+@cache
 def names() -> SearchStrategy[str]:
     return st.sampled_from(NAMES)
 
 
+@cache
 def texts(max_size: int = 5) -> SearchStrategy[str]:
     return st.text(_ALPHABET, max_size=max_size)
 
 
+@cache
 def ints() -> SearchStrategy[int]:
     return st.sampled_from(_SPECIAL_INTS) | st.integers(-4, 4) | st.integers(INT_MIN, INT_MAX)
 
 
+@cache
 def floats() -> SearchStrategy[float]:
     """Finite ones, as in a selector's text."""
     return st.sampled_from(_SPECIAL_FLOATS) | st.floats(allow_nan=False, allow_infinity=False)
 
 
+@cache
 def values() -> SearchStrategy[Value]:
     """Everything a message can carry."""
     infinities = st.sampled_from((float("inf"), float("-inf")))
     return st.one_of(st.booleans(), ints(), floats(), infinities, texts(), st.binary(max_size=2))
 
 
+@cache
 def properties() -> SearchStrategy[dict[str, Value | None]]:
     """Some properties, some of them NULL."""
     return st.dictionaries(names(), st.none() | values())
 
 
+@cache
 def patterns() -> SearchStrategy[Pattern]:
     return st.builds(Pattern.parse, texts(), st.sampled_from((None, "\\", "a", "%")))
 
 
+@cache
 def identifiers() -> SearchStrategy[Identifier]:
     return st.builds(Identifier, names())
 
 
+@cache
 def numbers() -> SearchStrategy[Literal]:
     return st.builds(Literal, ints() | floats())
 
 
+@cache
 def literals() -> SearchStrategy[Literal]:
     return st.builds(Literal, ints() | floats() | texts() | st.booleans())
 
 
+@cache
 def arithmetic() -> SearchStrategy[Expression]:
     """Expressions that are numbers or NULL, and plain identifiers."""
     leaves: SearchStrategy[Expression] = identifiers() | numbers()
@@ -79,6 +92,7 @@ def _arithmetic_above(below: SearchStrategy[Expression]) -> SearchStrategy[Expre
     )
 
 
+@cache
 def constraints() -> SearchStrategy[Expression]:
     """Conditions that compare one identifier with literals, and those that need no more than a name."""
     orders = st.sampled_from((Op.LT, Op.LE, Op.GT, Op.GE))
@@ -97,6 +111,7 @@ def constraints() -> SearchStrategy[Expression]:
     )
 
 
+@cache
 def conditions(*, exact: bool = False, max_leaves: int = 8) -> SearchStrategy[Expression]:
     """Canonical trees of selectors; `exact`: only of what constraints can express."""
     if exact:
@@ -133,6 +148,7 @@ _WORDS = (
 )
 
 
+@cache
 def token_soup() -> SearchStrategy[str]:
     """Text made of what selectors are made of, in no order."""
     return st.lists(st.sampled_from(_WORDS), max_size=30).map(" ".join)

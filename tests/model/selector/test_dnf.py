@@ -6,9 +6,9 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.selector.dnf import CONJUNCTIONS_MAX, CONSTRAINTS_MAX, Constraints, Translation, translate
 from tidings.model.selector.evaluate import evaluator
 from tidings.model.selector.parser import parse
-from tidings.model.selector.syntax import Expression
+from tidings.model.selector.syntax import Expression, both, either
 from tidings.model.values import Value
-from tidings.testing.strategies import conditions, properties
+from tidings.testing.strategies import conditions, constraints, properties
 
 Properties = dict[str, Value | None]
 
@@ -117,6 +117,12 @@ def test_a_product_that_is_too_large_keeps_some_factors() -> None:
     assert not found.exact
 
 
+def test_factors_without_room_leave_what_their_parts_share() -> None:
+    found = translate(parse("(a = 1 OR a = 2) AND (b = 1 OR b = 2) AND (c > 1 OR c < 0)"), conjunctions_max=2)
+    shared = (Constraint("b", Op.IN, (1, 2)), Constraint("c", Op.EXISTS))
+    assert found == Translation((on_a(Op.EQ, 1) + shared, on_a(Op.EQ, 2) + shared), exact=False)
+
+
 def test_size_stays_bounded() -> None:
     wide = " AND ".join(f"x{number} > 1" for number in range(1000))
     either = " AND ".join(f"(a{number} OR b{number})" for number in range(6))
@@ -145,6 +151,15 @@ def test_the_translation_is_necessary_and_if_exact_sufficient(
         assert holds(translation, having)
     elif translation.exact:
         assert not holds(translation, having)
+
+
+@given(
+    st.lists(st.lists(constraints(), min_size=2, max_size=3).map(either), min_size=2, max_size=4).map(both),
+    properties(),
+    st.integers(1, 4),
+)
+def test_products_cut_short_are_necessary(tree: Expression, having: Properties, conjunctions_max: int) -> None:
+    assert holds(translate(tree, conjunctions_max), having) or evaluator(tree)(having) is not True
 
 
 @given(conditions())

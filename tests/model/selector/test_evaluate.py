@@ -1,6 +1,7 @@
 """Kleene's logic over random trees; what each operator means stands in test_jms_examples.py."""
 
 from hypothesis import assume, given
+from hypothesis.strategies import SearchStrategy
 
 from tidings.model.constraint import Op
 from tidings.model.selector.evaluate import constant, evaluator
@@ -23,6 +24,10 @@ from tidings.testing.strategies import arithmetic, conditions, names, properties
 Properties = dict[str, Value | None]
 
 
+def small() -> SearchStrategy[Expression]:
+    return conditions(max_leaves=4)
+
+
 def ask(tree: Expression, having: Properties) -> bool | None:
     return evaluator(tree)(having)
 
@@ -39,7 +44,7 @@ def test_not(tree: Expression, having: Properties) -> None:
     assert ask(Not(Not(tree)), having) is ask(tree, having)
 
 
-@given(conditions(), conditions(), properties())
+@given(small(), small(), properties())
 def test_and_is_the_minimum_and_or_the_maximum(a: Expression, b: Expression, having: Properties) -> None:
     order = [False, None, True]
     ranks = order.index(ask(a, having)), order.index(ask(b, having))
@@ -47,13 +52,13 @@ def test_and_is_the_minimum_and_or_the_maximum(a: Expression, b: Expression, hav
     assert ask(either([a, b]), having) is order[max(ranks)]
 
 
-@given(conditions(), conditions(), properties())
+@given(small(), small(), properties())
 def test_de_morgan(a: Expression, b: Expression, having: Properties) -> None:
     assert ask(Not(both([a, b])), having) is ask(either([Not(a), Not(b)]), having)
     assert ask(Not(either([a, b])), having) is ask(both([Not(a), Not(b)]), having)
 
 
-@given(conditions(), conditions(), conditions(), properties())
+@given(small(), small(), small(), properties())
 def test_distribution(a: Expression, b: Expression, c: Expression, having: Properties) -> None:
     assert ask(both([a, either([b, c])]), having) is ask(either([both([a, b]), both([a, c])]), having)
 

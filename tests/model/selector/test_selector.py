@@ -10,7 +10,7 @@ from tidings import Selector, SelectorError, TidingsError
 from tidings.errors import UsageError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import PROGRAM_BYTES_MAX
-from tidings.model.selector import _SAFE_LENGTH, _SAFE_PARENTHESES, TEXT_MAX, TOKENS_MAX
+from tidings.model.selector import _SAFE_LENGTH, _SAFE_PARENTHESES, DEPTH_MAX, TEXT_MAX, TOKENS_MAX
 from tidings.model.selector.printer import to_text
 from tidings.model.selector.program import Program, run
 from tidings.model.values import Value
@@ -90,13 +90,22 @@ def test_long_chains_work() -> None:
     assert Selector(str(selector)) == selector
 
 
-def test_deep_trees_work() -> None:
-    text = "a"
-    for _ in range(15):
-        text = f"NOT (b OR NOT ({text} = TRUE) AND b)"
-    selector = Selector(text)
-    assert Program(selector.program).run({"a": True, "b": False}) is selector.matches({"a": True, "b": False})
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("(", " = a AND b OR c)"), ("NOT (b OR NOT (", " = TRUE) AND b)"), ("-(", " + 1 * b)")],
+)
+def test_deep_trees_work(before: str, after: str) -> None:
+    levels = DEPTH_MAX // (before.count("(") + before.count("NOT") + before.count("-"))
+    selector = Selector(before * levels + "a" + after * levels + (" > 1" if "-" in before else ""))
+    having: dict[str, Value | None] = {"a": True, "b": False, "c": 5}
+    assert Program(selector.program).run(having) is selector.matches(having)
     assert Selector(str(selector)) == selector
+    assert selector.predicate.matches({"a": True, "b": False, "c": 5}, run) is (selector.matches(having) is True)
+
+
+def test_deep_on_the_right_is_read_and_then_refused() -> None:
+    with pytest.raises(SelectorError, match="nested too deep to be run"):
+        Selector("a OR b AND c = (" * DEPTH_MAX + "a" + ")" * DEPTH_MAX)
 
 
 @given(conditions().map(to_text), properties())
