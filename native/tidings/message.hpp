@@ -12,7 +12,7 @@ namespace tidings {
 struct Attribute {
     std::string_view name;
     Value value;
-    uint64_t name_hash;  // hash64(name, process seed)
+    uint64_t name_hash;  // hash_name(name) of codec.hpp
     uint64_t hash;       // of the pair: hash_value(value, name_hash); equal values of one name have equal hashes
 };
 
@@ -24,6 +24,7 @@ struct MessageView {
     const uint8_t* id = nullptr;              // 16 bytes
     std::string_view destination;
     std::span<const Attribute> attributes;    // wire attributes, then the derived ones (docs/wire.md, "what a selector sees")
+    size_t wire_count = 0;                    // how many of them are the wire's
     std::string_view body;
     std::string_view bytes;                   // the whole message
 
