@@ -31,6 +31,7 @@ from scipy.special import gammainc
 from tidings.errors import LimitError
 from tidings.lab.arrays import Array, check_finite, refuse
 from tidings.lab.service import Moments
+from tidings.lab.waiting import C_VAR_MIN
 
 Cdf: TypeAlias = Callable[[Array], Array]
 UNITS_MAX = 1 << 22
@@ -175,6 +176,6 @@ def constant_cdf(value: float) -> Cdf:
 
 
 def gamma_cdf(mean: float, c_var: float) -> Cdf:
-    if c_var == 0:
+    if c_var < C_VAR_MIN:
         return constant_cdf(mean)
     return lambda t: np.asarray(gammainc(1 / c_var**2, t / (mean * c_var**2)), dtype=np.float64)

@@ -36,6 +36,10 @@ class Run:
         """The share of messages that waited longer than t."""
         return float((self.waiting > t).mean())
 
+    def tail_error(self, t: float) -> float:
+        """Standard error of the tail, by batch means."""
+        return self._error(lambda batch: float((batch > t).mean()))
+
     def quantile(self, p: float) -> float:
         return float(np.quantile(self.waiting, p))
 

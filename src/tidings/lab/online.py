@@ -122,11 +122,12 @@ class Estimator:
         if self._now is None or self._load is None:
             raise refuse("no message was observed yet", "E_LAB_NOTHING_SEEN")
         elapsed, busy, received, *grades = self._sums.tolist()
-        powers = Moments(*(total / received for total in grades))
+        seen = received >= 1.0  # else the last messages have faded, and the last load has to do
+        powers = Moments(*(total / received for total in grades)) if seen else Poisson(self._load.replication).moments()
         load = Load(self._load.filters, float(powers.first), self._load.different, self._load.components)
         service = service_moments(fitted.fixed(load), fitted.t_tx, powers)
         rate = received / elapsed
-        waiting = _waiting(rate, service)
+        waiting = _waiting(rate, service) if seen else None
         return Snapshot(
             now=self._now,
             fitted=fitted,

@@ -211,7 +211,7 @@ class Fitted:
             return cls._read(json.loads(text))
         except json.JSONDecodeError as error:
             raise CodecError("E_LAB_JSON", error.msg, position=error.pos) from None
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise CodecError("E_LAB_JSON", f"not a stored model: {error!r:.120}") from None
 
     @classmethod

@@ -147,13 +147,13 @@ def bdrp(
     t_link = server.t_tx if t_link is None else t_link
     check_finite("t_link", t_link, 0)
     trees = shortest_path_trees(links, len(sites))
-    entry = np.array([site.entry for site in sites])
+    entry = np.array([site.entry for site in sites], dtype=np.float64)
     if entry.sum() <= 0:
         raise refuse("no broker has publishers")
     entry /= entry.sum()
-    q = np.array([site.match_probability for site in sites])
+    q = np.array([site.match_probability for site in sites], dtype=np.float64)
     filtering = np.array([server.filtering(Load(site.filters)) for site in sites])
-    grades = np.array([site.replication for site in sites])
+    grades = np.array([site.replication for site in sites], dtype=np.float64)
     copies = np.array([_copies(tree, q) for tree in trees])  # [e, i]: c_i(e)
     sent = np.array([_sent(tree, row) for tree, row in zip(trees, copies, strict=True)])
     targets = np.where(np.eye(len(sites), dtype=bool), 1.0, q)

@@ -31,11 +31,14 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import binom, gammaincc, gammainccinv
 
-from tidings.lab.arrays import Array, Floats, check_finite, check_probability, refuse
+from tidings.lab.arrays import Array, Floats, check_finite, refuse
 from tidings.lab.service import Moments, Replication
 
 Complex: TypeAlias = NDArray[np.complex128]
 Transform: TypeAlias = Callable[[Complex], Complex]
+
+C_VAR_MIN = 1e-6  # what varies less is constant
+INVERSION_P_MAX = 1 - 1e-6  # beyond, the error of the inversion counts
 
 
 def utilisation(rate: Floats, mean_service: Floats) -> Floats:
@@ -113,10 +116,11 @@ def service_transform(fixed: float, t_tx: float, replication: Replication) -> Tr
 
 def gamma_transform(mean: float, c_var: float) -> Transform:
     """B*(s) of a Gamma-distributed service time; c_var = 0 is the constant."""
-    if c_var == 0:
+    check_finite("c_var", c_var, 0)
+    if c_var < C_VAR_MIN:
         return lambda s: np.exp(-s * mean)
     shape = 1 / c_var**2
-    return lambda s: np.power(1 + s * (mean / shape), -shape)
+    return lambda s: np.exp(-shape * np.log1p(s * (mean / shape)))
 
 
 def pollaczek_khintchine(s: Complex, rate: float, mean_service: float, service: Transform) -> Complex:
@@ -142,8 +146,8 @@ def tail_by_inversion(t: Floats, rate: float, mean_service: float, service: Tran
 
 
 def quantile_by_inversion(p: float, rate: float, mean_service: float, service: Transform) -> float:
-    """The p-quantile of W from `tail_by_inversion`, by bisection; meant for 1 − p ≥ 1e-6."""
-    check_probability("p", p)
+    """The p-quantile of W from `tail_by_inversion`, by root finding; for 1 − p ≥ 1e-6."""
+    check_finite("p", p, 0, INVERSION_P_MAX)
     rho = float(utilisation(rate, mean_service))
     if p <= 1 - rho:
         return 0.0
