@@ -38,9 +38,9 @@ def test_recursion_and_pole_agree_where_they_meet(rho: float, tau: float) -> Non
     assert exact._by_recursion(rho, tau) == pytest.approx(exact._by_pole(rho, tau), rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.parametrize("rho", [0.3, 0.9, 0.97])
+@pytest.mark.parametrize("rho", [0.3, 0.8, 0.97])
 def test_md1_mean_is_that_of_takacs(rho: float) -> None:
-    t = np.linspace(0, 20 / (1 - rho), 1001)
+    t = np.linspace(0, 20 / (1 - rho), 401)
     area = float(np.trapezoid(np.asarray(md1_tail(t, rho, 1.0)), t))
     first, _ = waiting_moments(rho, gamma_moments(1.0, 0.0))
     assert area == pytest.approx(float(first), rel=2e-3)

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
-from tidings.lab.exact import md1_tail, mm1_tail
+from tidings.lab.arrays import Array
+from tidings.lab.exact import md1_tail, mm1_quantile, mm1_tail
 from tidings.lab.lindley import simulate
 
 
@@ -23,15 +24,29 @@ def test_it_is_the_recursion(seed: int, rate: float) -> None:
 def test_it_meets_the_exact_distributions(rate: float) -> None:
     rng = np.random.default_rng(3)
     constant = simulate(rng, rate, lambda _, size: np.ones(size), messages=300_000, warm_up=5000)
-    exponential = simulate(rng, rate, lambda r, size: r.exponential(1.0, size), messages=300_000, warm_up=5000)
+    varying = simulate(rng, rate, exponential, messages=300_000, warm_up=5000)
     for t in (0.5, 2.0, 4.0):
         assert constant.tail(t) == pytest.approx(float(md1_tail(t, rate, 1.0)), abs=5 * constant.tail_error(t) + 1e-5)
-        assert exponential.tail(t) == pytest.approx(float(mm1_tail(t, rate, 1.0)), abs=5 * exponential.tail_error(t))
+        assert varying.tail(t) == pytest.approx(float(mm1_tail(t, rate, 1.0)), abs=5 * varying.tail_error(t))
     assert constant.mean == pytest.approx(rate / (2 * (1 - rate)), abs=5 * constant.mean_error)
-    assert exponential.utilisation == pytest.approx(rate, rel=0.02)
-    assert exponential.quantile(0.9) == pytest.approx(
-        np.log(rate / 0.1) / (1 - rate), abs=5 * exponential.quantile_error(0.9)
-    )
+    assert varying.utilisation == pytest.approx(rate, rel=0.02)
+    assert varying.quantile(0.9) == pytest.approx(np.log(rate / 0.1) / (1 - rate), abs=5 * varying.quantile_error(0.9))
+
+
+def test_standard_errors_are_those_found_over_many_runs() -> None:
+    # Heavy traffic and a high quantile: exceedances come in clusters, and batches of their own would not tell.
+    exact = float(mm1_quantile(0.999, 0.9, 1.0))
+    runs = [simulate(np.random.default_rng(seed), 0.9, exponential, 200_000, 5000) for seed in range(40)]
+    for values, errors in (
+        ([run.quantile(0.999) for run in runs], [run.quantile_error(0.999) for run in runs]),
+        ([run.tail(exact) for run in runs], [run.tail_error(exact) for run in runs]),
+        ([run.mean for run in runs], [run.mean_error for run in runs]),
+    ):
+        assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.4)
+
+
+def exponential(rng: np.random.Generator, size: int) -> Array:
+    return rng.exponential(1.0, size)
 
 
 def test_a_seed_repeats_a_run() -> None:

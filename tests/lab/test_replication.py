@@ -50,7 +50,7 @@ def test_broker_replication_of_the_scale_out_scenario() -> None:
 
 @st.composite
 def networks(draw: st.DrawFn) -> tuple[list[Site], list[tuple[int, int]]]:
-    count = draw(st.integers(1, 6))
+    count = draw(st.integers(1, 5))
     share = st.floats(0, 1)
     sites = [
         Site(draw(st.integers(0, 100)), draw(share), draw(st.floats(0, 5)), draw(st.floats(0.1, 1)))

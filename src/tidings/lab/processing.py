@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tidings.errors import CodecError
+from tidings.errors import CodecError, UsageError
 from tidings.lab.arrays import check_finite, check_probability, refuse
 
 FORMAT = "tidings.processing"
@@ -211,6 +211,8 @@ class Fitted:
             return cls._read(json.loads(text))
         except json.JSONDecodeError as error:
             raise CodecError("E_LAB_JSON", error.msg, position=error.pos) from None
+        except UsageError as error:  # well-formed, but no model or parameter of ours
+            raise CodecError(error.code, error.reason) from None
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise CodecError("E_LAB_JSON", f"not a stored model: {error!r:.120}") from None
 
