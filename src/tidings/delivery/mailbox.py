@@ -1,0 +1,207 @@
+"""A mailbox: messages that wait for a consumer to take and acknowledge them.
+
+Queues, durable subscriptions, shared subscriptions and subscriptions with client acknowledgement are all mailboxes;
+they differ in what fills them (a predicate in the forwarding plane) and in how long they live. A message in a
+mailbox is in exactly one of two places, in the backlog or with one consumer, until it is acknowledged, expires or
+goes to the dead letters.
+
+    offer ──► backlog ──dispatch──► consumer.unacknowledged ──acknowledge──► gone
+                 ▲                        │
+                 └──────give back─────────┘  (refused, consumer lost; deliveries counted, above the limit: dead letter)
+
+Consumers are served in turn, each up to its credit. With selectors (queues only) a message goes to the next
+consumer in turn that accepts it, and each consumer remembers how far it has looked, so that nothing is tested twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+from typing import NamedTuple
+
+from tidings.delivery.backlog import PRIORITIES, Backlog, Place
+from tidings.delivery.depot import Depot
+
+PAGE_MESSAGES = 256  # how many to fetch from the store at a time
+
+
+class MailboxKind(Enum):
+    QUEUE = "queue"
+    DURABLE = "durable"
+    SHARED = "shared"
+    SHARED_DURABLE = "shared-durable"
+    PRIVATE = "private"  # client acknowledgement without durability: lives as long as its consumer
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    connection: int
+    subscription: int
+    credit: int
+    accepts: Callable[[bytes], bool] | None = None  # a selector, on queues
+    unacknowledged: dict[int, Place] = field(default_factory=dict)  # by tag, in delivery order
+    looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
+
+
+class Delivery(NamedTuple):
+    consumer: Consumer
+    tag: int
+    attempt: int  # 1 for the first; above that the message is redelivered
+    message: bytes
+
+
+class Mailbox:
+    def __init__(self, number: int, name: str, kind: MailboxKind, depot: Depot, *, deliveries_max: int = 6) -> None:
+        self.number = number
+        self.name = name
+        self.kind = kind
+        self.deliveries_max = deliveries_max
+        self.consumers: list[Consumer] = []
+        self.backlog = Backlog()
+        self.wanted: list[int] = []  # of the last dispatch: bytes to be fetched from the store first
+        self.expired: list[int] = []  # of the last dispatch: found to be too late
+        self._depot = depot
+        self._deliveries: dict[int, int] = {}  # only of messages given out at least once before
+        self._next_tag = 1
+        self._turn = 0
+
+    @property
+    def durable(self) -> bool:
+        return self.kind in (MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE)
+
+    @property
+    def unacknowledged(self) -> int:
+        return sum(len(consumer.unacknowledged) for consumer in self.consumers)
+
+    def offer(self, place: Place, *, redelivered: bool = False) -> None:
+        """A new message; `redelivered` after a crash, when it may have been given out before."""
+        self.backlog.add(place)
+        if redelivered:
+            self._deliveries[place.seq] = 1
+
+    def attach(self, consumer: Consumer) -> None:
+        self.consumers.append(consumer)
+
+    def detach(self, consumer: Consumer) -> list[Place]:
+        """The consumer is gone; what it had goes back. Returns what became a dead letter."""
+        self.consumers.remove(consumer)
+        return self.refuse(consumer, list(consumer.unacknowledged))
+
+    def dispatch(self, now_ms: int) -> list[Delivery]:
+        """Give out what consumers have credit for.
+
+        What turns out to be too late is noted in `expired`; a message whose bytes are only in the store is noted in
+        `wanted`, and those behind it wait for it.
+        """
+        self.wanted, self.expired = [], []
+        ready = [consumer for consumer in self.consumers if consumer.credit > 0]
+        if not ready or not self.backlog:
+            return []
+        if any(consumer.accepts is not None for consumer in ready):
+            return self._dispatch_selective(now_ms, ready)
+        given = []
+        while ready and (place := self.backlog.first()) is not None:
+            message = self._load(place, now_ms)
+            if message is None:
+                if self.wanted:
+                    break
+                continue
+            self.backlog.remove(place)
+            self._turn = (self._turn + 1) % len(ready)
+            given.append(self._give(ready[self._turn], place, message))
+            if ready[self._turn].credit == 0:
+                del ready[self._turn]
+        return given
+
+    def acknowledge(self, consumer: Consumer, tags: list[int]) -> list[int]:
+        """Done with these; unknown tags are ignored (acknowledged twice). Returns the numbers now finished."""
+        given = consumer.unacknowledged
+        done = [given.pop(tag).seq for tag in tags if tag in given]
+        for seq in done:
+            self.finish(seq)
+        return done
+
+    def refuse(self, consumer: Consumer, tags: list[int]) -> list[Place]:
+        """Give these back for another try. Returns what became a dead letter instead."""
+        dead = []
+        for place in self.reject(consumer, tags):
+            self._deliveries[place.seq] = self._deliveries.get(place.seq, 0) + 1
+            if self._deliveries[place.seq] >= self.deliveries_max:
+                dead.append(place)
+            else:
+                self.put_back(place)
+        return dead
+
+    def reject(self, consumer: Consumer, tags: list[int]) -> list[Place]:
+        """No further try: these are dead letters, to be finished (or put back) when they have found their place."""
+        given = consumer.unacknowledged
+        return [given.pop(tag) for tag in tags if tag in given]
+
+    def put_back(self, place: Place) -> None:
+        self.backlog.put_back(place)
+        for consumer in self.consumers:
+            consumer.looked[place.priority] = min(consumer.looked[place.priority], place.seq - 1)
+
+    def finish(self, seq: int) -> None:
+        """This mailbox is done with the message."""
+        self._deliveries.pop(seq, None)
+        self._depot.release(seq)
+
+    def purge(self) -> list[int]:
+        """Take out all that waits."""
+        taken = []
+        while (place := self.backlog.take()) is not None:
+            taken.append(place.seq)
+            self.finish(place.seq)
+        return taken
+
+    def _dispatch_selective(self, now_ms: int, ready: list[Consumer]) -> list[Delivery]:
+        given = []
+        start = [min(looked) for looked in zip(*(consumer.looked for consumer in ready), strict=True)]
+        for place in list(self.backlog.scan(start)):
+            message = self._load(place, now_ms)
+            if message is None:
+                if self.wanted:
+                    break
+                continue
+            taker = self._taker(place, message, ready)
+            if taker is not None:
+                self.backlog.remove(place)
+                given.append(self._give(taker, place, message))
+                if taker.credit == 0:
+                    ready.remove(taker)
+                    if not ready:
+                        break
+        return given
+
+    def _taker(self, place: Place, message: bytes, ready: list[Consumer]) -> Consumer | None:
+        """The next consumer in turn that accepts the message and has not refused it before."""
+        for step in range(1, len(ready) + 1):
+            consumer = ready[(self._turn + step) % len(ready)]
+            if place.seq <= consumer.looked[place.priority]:
+                continue
+            if consumer.accepts is None or consumer.accepts(message):
+                self._turn += step
+                return consumer
+            consumer.looked[place.priority] = place.seq
+        return None
+
+    def _load(self, place: Place, now_ms: int) -> bytes | None:
+        held = self._depot.get(place.seq)
+        if held is None:
+            waiting = islice(self.backlog.scan(), PAGE_MESSAGES)
+            self.wanted = [one.seq for one in waiting if self._depot.get(one.seq) is None] or [place.seq]
+            return None
+        if 0 < held.expires_ms <= now_ms:
+            self.backlog.remove(place)
+            self.finish(place.seq)
+            self.expired.append(place.seq)
+            return None
+        return held.message
+
+    def _give(self, consumer: Consumer, place: Place, message: bytes) -> Delivery:
+        tag = self._next_tag
+        self._next_tag += 1
+        consumer.credit -= 1
+        consumer.unacknowledged[tag] = place
+        return Delivery(consumer, tag, self._deliveries.get(place.seq, 0) + 1, message)
