@@ -73,11 +73,11 @@ class Mailbox:
     def unacknowledged(self) -> int:
         return sum(len(consumer.unacknowledged) for consumer in self.consumers)
 
-    def offer(self, place: Place, *, redelivered: bool = False) -> None:
-        """A new message; `redelivered` after a crash, when it may have been given out before."""
+    def offer(self, place: Place, *, deliveries: int = 0) -> None:
+        """A message to be given out; after a crash `deliveries` says how often that may have happened before."""
         self.backlog.add(place)
-        if redelivered:
-            self._deliveries[place.seq] = 1
+        if deliveries:
+            self._deliveries[place.seq] = deliveries
 
     def attach(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
@@ -123,8 +123,12 @@ class Mailbox:
 
     def refuse(self, consumer: Consumer, tags: list[int]) -> list[Place]:
         """Give these back for another try. Returns what became a dead letter instead."""
+        return self.retry(self.reject(consumer, tags))
+
+    def retry(self, places: list[Place]) -> list[Place]:
+        """One more try for messages that are with nobody now. Returns what became a dead letter instead."""
         dead = []
-        for place in self.reject(consumer, tags):
+        for place in places:
             self._deliveries[place.seq] = self._deliveries.get(place.seq, 0) + 1
             if self._deliveries[place.seq] >= self.deliveries_max:
                 dead.append(place)
@@ -133,7 +137,7 @@ class Mailbox:
         return dead
 
     def reject(self, consumer: Consumer, tags: list[int]) -> list[Place]:
-        """No further try: these are dead letters, to be finished (or put back) when they have found their place."""
+        """Take these from the consumer: with nobody now, until they are finished, retried or put back."""
         given = consumer.unacknowledged
         return [given.pop(tag) for tag in tags if tag in given]
 

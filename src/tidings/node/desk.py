@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
-from tidings.errors import LimitError, SecurityError, UsageError
+from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
@@ -77,7 +77,7 @@ class Desk:
         if len(client.subscriptions) >= self._settings.subscriptions_max:
             limit = self._settings.subscriptions_max
             raise LimitError("E_SUBSCRIPTIONS", f"a connection has at most {limit} subscriptions")
-        wanted = plan(request, client.client_id)
+        wanted = plan(request, client.client_id, client.number)
         if not client.principal.may("subscribe", wanted.destination):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {wanted.destination}")
         if wanted.kind is None:
@@ -180,19 +180,22 @@ class Desk:
             raise transaction.failure
         self._end_transaction(client, request.session)
         offers = [self._prepare(now_ms, client.number, message) for message in transaction.messages]
-        for mailbox, consumer, tags in transaction.acks:
-            self._office.finished_together(mailbox, [consumer.unacknowledged[tag].seq for tag in tags if tag in consumer.unacknowledged])
+        acked = [(mailbox, mailbox.reject(consumer, tags)) for mailbox, consumer, tags in transaction.acks]
+        for mailbox, places in acked:
+            self._office.finished_if_written(mailbox, [place.seq for place in places])
 
         def apply() -> None:
-            for mailbox, consumer, tags in transaction.acks:
-                mailbox.acknowledge(consumer, tags)
-                self._office.touch(mailbox)
+            for mailbox, places in acked:
+                for place in places:
+                    mailbox.finish(place.seq)
             for offer in offers:
                 offer()
             self._outbox.answer(client.number, Done(request.receipt))
 
-        def undo(error: Exception) -> None:
-            self._give_back(transaction)
+        def undo(error: TidingsError) -> None:
+            for mailbox, places in acked:
+                self._office.bury(mailbox, mailbox.retry(places), "delivered too often")
+                self._office.touch(mailbox)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
         self._journal.then(apply, undo)
@@ -211,9 +214,6 @@ class Desk:
     def _rollback(self, client: Connection, session: int) -> None:
         transaction = client.transaction(session)
         self._end_transaction(client, session)
-        self._give_back(transaction)
-
-    def _give_back(self, transaction: Transaction) -> None:
         for mailbox, consumer, tags in transaction.acks:
             self._office.bury(mailbox, mailbox.refuse(consumer, tags), "delivered too often")
             self._office.touch(mailbox)

@@ -49,7 +49,11 @@ class Journal:
     def flush(self, *, retry: bool = False) -> list[Persist]:
         """What was gathered, as one effect; with `retry` also if there is only what failed before."""
         batch = self._gathering
-        if not (batch.changes or batch.messages or batch.on_done or (retry and self._unwritten)):
+        if not (batch.changes or batch.messages or (retry and self._unwritten)):
+            if batch.on_done:  # nothing to write: it is done
+                self._gathering = _Batch()
+                for done in batch.on_done:
+                    done()
             return []
         batch.changes[:0] = self._unwritten
         self._unwritten = []

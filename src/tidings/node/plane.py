@@ -25,8 +25,11 @@ class Plane(Protocol):
 
     def credit(self, sink: int, more: int) -> None: ...
 
-    def publish(self, message: bytes, now_ms: int, connection: int | None) -> list[int]:
-        """Serve the direct sinks that match and return the mailbox sinks that do."""
+    def match(self, message: bytes) -> list[int]:
+        """The mailbox sinks that match."""
+
+    def publish(self, message: bytes, now_ms: int, connection: int | None) -> None:
+        """Serve the direct sinks that match."""
 
     def deliver(
         self, connection: int, subscription: int, attempts: Sequence[int], tags: Sequence[int], messages: Sequence[bytes]

@@ -49,9 +49,10 @@ class PostOffice:
         """Stand where the store says we stood."""
         for box in recovered.mailboxes:
             mailbox = self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
-            redelivered = box.mailbox in recovered.attached
-            for place in recovered.waiting(box.mailbox):
-                mailbox.offer(Place(*place), redelivered=redelivered)
+            waiting = recovered.waiting[box.mailbox]
+            perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
+            for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
+                mailbox.offer(Place(seq, priority), deliveries=perhaps)
         self._next_seq = recovered.last_seq + 1
         self._next_mailbox = recovered.last_mailbox + 1
 
@@ -103,6 +104,9 @@ class PostOffice:
         """Something may be given out: look at it at the end of this turn."""
         self._touched[mailbox] = None
 
+    def touch_all(self) -> None:
+        self._touched.update(dict.fromkeys(self._open_sinks))
+
     def take_touched(self) -> list[Mailbox]:
         touched, self._touched = list(self._touched), {}
         return touched
@@ -153,10 +157,22 @@ class PostOffice:
 
         return stored, offer
 
+    def mailboxes_for(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
+        """Where the message goes: the mailboxes it matched, or the queue it is the first to name."""
+        mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
+        if not mailboxes and message[1] & QUEUE:
+            mailboxes = [self.queue(destination_of(message))]
+        return mailboxes
+
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None:
         """These are done in this mailbox: see to it that they do not come back after a restart."""
         if mailbox.durable and seqs:
             self._journal.change(Acked(mailbox.number, tuple(seqs)))
+
+    def finished_if_written(self, mailbox: Mailbox, seqs: list[int]) -> None:
+        """The same as part of a batch that is refused as a whole if it cannot be written."""
+        if mailbox.durable and seqs:
+            self._journal.message(Acked(mailbox.number, tuple(seqs)), 0)
 
     def late(self, mailbox: Mailbox, seqs: list[int]) -> None:
         """These had waited past their time."""
@@ -194,8 +210,7 @@ class PostOffice:
             self.finished(mailbox, [place.seq])
             mailbox.finish(place.seq)
             return
-        if mailbox.durable:  # written together with its new place or not at all
-            self._journal.message(Acked(mailbox.number, (place.seq,)), 0)
+        self.finished_if_written(mailbox, [place.seq])
         moved = letter.redirect(grave, {ORIGIN: str(letter.destination), CAUSE: cause})
         self.accept(
             encode_message(moved),
@@ -214,3 +229,9 @@ class PostOffice:
 
 def expires_ms_of(message: bytes) -> int:
     return (decode_message(message).expiration_ms or 0) if message[1] & EXPIRES else 0
+
+
+def destination_of(message: bytes) -> Destination:
+    """The destination of an encoded message, without decoding the rest (docs/wire.md)."""
+    length = int.from_bytes(message[22:24], "little")
+    return Destination(message[28 : 28 + length].decode(), bool(message[1] & QUEUE))

@@ -5,7 +5,6 @@ from typing import Protocol, TypeAlias
 
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.errors import TidingsError, UsageError
-from tidings.node.requests import Ack
 
 
 class Principal(Protocol):
@@ -27,7 +26,6 @@ class DirectSubscription:
 class MailboxSubscription:
     mailbox: Mailbox
     consumer: Consumer
-    auto: bool  # the client acknowledges for its user
 
 
 Subscription: TypeAlias = DirectSubscription | MailboxSubscription
@@ -38,7 +36,7 @@ class Transaction:
     """Sends and acknowledgements that happen together or not at all."""
 
     messages: list[bytes] = field(default_factory=list)
-    acks: list[Ack] = field(default_factory=list)
+    acks: list[tuple[Mailbox, Consumer, list[int]]] = field(default_factory=list)
     bytes: int = 0
     failure: TidingsError | None = None  # the first thing that went wrong: commit will say so
 
@@ -50,7 +48,6 @@ class Connection:
     client_id: str
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     transactions: dict[int, Transaction] = field(default_factory=dict)
-    held: bool = False
 
     def subscription(self, number: int) -> Subscription:
         try:
