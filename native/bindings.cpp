@@ -1,8 +1,39 @@
-// The kernel's only translation unit that knows Python: each structure's binding is one function below.
+// The kernel's module: each structure's binding is one function in a file of its own, bind_<structure>.cpp.
 #include <nanobind/nanobind.h>
+
+#include <exception>
+#include <string>
+
+#include "tidings/error.hpp"
 
 namespace nb = nanobind;
 
+void bind_codec(nb::module_&);
+
+namespace {
+
+void raise(const char* name, const char* code, const std::string& reason, size_t position) {
+    const nb::object type = nb::module_::import_("tidings.errors").attr(name);
+    const nb::object where = position == tidings::no_position ? nb::object(nb::none()) : nb::object(nb::int_(position));
+    const nb::object error = type(code, nb::str(reason.data(), reason.size()), nb::arg("position") = where);
+    PyErr_SetObject(type.ptr(), error.ptr());
+}
+
+// The only place where the kernel's errors become those of tidings.errors.
+void translate(const std::exception_ptr& thrown, void*) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const tidings::CodecError& error) {
+        raise("CodecError", error.code, error.reason, error.position);
+    } catch (const tidings::UsageError& error) {
+        raise("UsageError", error.code, error.reason, error.position);
+    }
+}
+
+}  // namespace
+
 NB_MODULE(_kernel, m) {
     m.doc() = "Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter.";
+    nb::register_exception_translator(translate);
+    bind_codec(m);
 }
