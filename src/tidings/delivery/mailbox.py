@@ -38,9 +38,14 @@ class Consumer:
     connection: int
     subscription: int
     credit: int
+    room_bytes: int = 1 << 20  # what its connection can take now; the node keeps it up to date
     accepts: Callable[[bytes], bool] | None = None  # a selector, on queues
     unacknowledged: dict[int, Place] = field(default_factory=dict)  # by tag, in delivery order
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
+
+    @property
+    def ready(self) -> bool:
+        return self.credit > 0 and self.room_bytes > 0
 
 
 class Delivery(NamedTuple):
@@ -94,7 +99,7 @@ class Mailbox:
         `wanted`, and those behind it wait for it.
         """
         self.wanted, self.expired = [], []
-        ready = [consumer for consumer in self.consumers if consumer.credit > 0]
+        ready = [consumer for consumer in self.consumers if consumer.ready]
         if not ready or not self.backlog:
             return []
         if any(consumer.accepts is not None for consumer in ready):
@@ -109,7 +114,7 @@ class Mailbox:
             self.backlog.remove(place)
             self._turn = (self._turn + 1) % len(ready)
             given.append(self._give(ready[self._turn], place, message))
-            if ready[self._turn].credit == 0:
+            if not ready[self._turn].ready:
                 del ready[self._turn]
         return given
 
@@ -172,7 +177,7 @@ class Mailbox:
             if taker is not None:
                 self.backlog.remove(place)
                 given.append(self._give(taker, place, message))
-                if taker.credit == 0:
+                if not taker.ready:
                     ready.remove(taker)
                     if not ready:
                         break
@@ -207,5 +212,6 @@ class Mailbox:
         tag = self._next_tag
         self._next_tag += 1
         consumer.credit -= 1
+        consumer.room_bytes -= len(message)
         consumer.unacknowledged[tag] = place
         return Delivery(consumer, tag, self._deliveries.get(place.seq, 0) + 1, message)

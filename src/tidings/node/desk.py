@@ -29,9 +29,7 @@ from tidings.node.subscribing import Plan, durable_name, plan
 
 
 class Desk:
-    def __init__(
-        self, plane: Plane, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings
-    ) -> None:
+    def __init__(self, plane: Plane, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings) -> None:
         self._plane = plane
         self._office = office
         self._journal = journal
@@ -49,7 +47,7 @@ class Desk:
             case Forget():
                 self._forget(client, request)
             case Credit():
-                self._credit(client, request)
+                self._credit(now_ms, client, request)
             case Ack():
                 self._ack(client, request)
             case Begin():
@@ -95,7 +93,7 @@ class Desk:
         else:
             mailbox = self._mailbox(request, wanted, wanted.kind)
             credit = min(request.credit or self._settings.credit_default, self._settings.credit_max)
-            consumer = Consumer(client.number, request.subscription, credit, wanted.accepts)
+            consumer = Consumer(client.number, request.subscription, credit, accepts=wanted.accepts)
             self._office.attach(mailbox, consumer)
             client.subscriptions[request.subscription] = MailboxSubscription(mailbox, consumer)
             self._done_when_written(client, request.receipt)
@@ -124,10 +122,10 @@ class Desk:
         self._office.remove(mailbox)
         self._done_when_written(client, request.receipt)
 
-    def _credit(self, client: Connection, request: Credit) -> None:
+    def _credit(self, now_ms: int, client: Connection, request: Credit) -> None:
         match client.subscription(request.subscription):
             case DirectSubscription(sink):
-                self._plane.credit(sink, request.more)
+                self._plane.credit(sink, request.more, now_ms)
             case MailboxSubscription(mailbox, consumer):
                 consumer.credit = min(consumer.credit + request.more, self._settings.credit_max)
                 self._office.touch(mailbox)

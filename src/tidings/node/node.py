@@ -17,7 +17,7 @@ from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice
 from tidings.node.requests import Failed, Request
-from tidings.node.session import Connection, Principal
+from tidings.node.session import Connection, MailboxSubscription, Principal
 from tidings.node.settings import Settings
 
 
@@ -57,9 +57,7 @@ class Node:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
         return self.turn(now_ms)
 
-    def message(
-        self, connection: int, receipt: int, message: bytes, sinks: Iterable[int], expires_ms: int = 0
-    ) -> None:
+    def message(self, connection: int, receipt: int, message: bytes, sinks: Iterable[int], expires_ms: int = 0) -> None:
         """A message that mailboxes wait for. Call `turn` after the last one of a batch."""
         try:
             self.post_office.accept(
@@ -85,6 +83,13 @@ class Node:
         else:
             transaction.messages.append(message)
             self._outbox.accepted(connection, receipt)
+
+    def room(self, now_ms: int, connection: int) -> list[Effect]:
+        """The connection can take more again."""
+        for subscription in self.connections[connection].subscriptions.values():
+            if isinstance(subscription, MailboxSubscription):
+                self.post_office.touch(subscription.mailbox)
+        return self.turn(now_ms)
 
     def persisted(self, now_ms: int, ticket: int, error: TidingsError | None) -> list[Effect]:
         self._journal.finished(ticket, error)
@@ -120,6 +125,8 @@ class Node:
             self._outbox.add(Load(missing))
 
     def _dispatch_mailbox(self, now_ms: int, mailbox: Mailbox) -> None:
+        for consumer in mailbox.consumers:
+            consumer.room_bytes = self._plane.room(consumer.connection)
         runs: dict[Consumer, tuple[list[int], list[int], list[bytes]]] = {}
         for consumer, tag, attempt, message in mailbox.dispatch(now_ms):
             run = runs.get(consumer)

@@ -1,6 +1,5 @@
 """The forwarding plane as a node sees it: the kernel's forwarder, or anything with its face."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -23,7 +22,7 @@ class Plane(Protocol):
 
     def unsubscribe(self, sink: int) -> None: ...
 
-    def credit(self, sink: int, more: int) -> None: ...
+    def credit(self, sink: int, more: int, now_ms: int) -> None: ...
 
     def match(self, message: bytes) -> list[int]:
         """The mailbox sinks that match."""
@@ -32,8 +31,11 @@ class Plane(Protocol):
         """Serve the direct sinks that match."""
 
     def deliver(
-        self, connection: int, subscription: int, attempts: Sequence[int], tags: Sequence[int], messages: Sequence[bytes]
+        self, connection: int, subscription: int, attempts: list[int], tags: list[int], messages: list[bytes]
     ) -> None: ...
+
+    def room(self, connection: int) -> int:
+        """How many bytes may still be delivered to this connection now."""
 
     def transacted(self, connection: int, session: int, on: bool) -> None: ...
 

@@ -10,13 +10,14 @@ The node tells it what came in and what consumers said; it keeps memory, mailbox
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.delivery.store import Acked, Attached, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
 from tidings.errors import LimitError, TidingsError
-from tidings.model.codec import decode_message, encode_message
+from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
@@ -135,9 +136,7 @@ class PostOffice:
         else:
             finish()
 
-    def prepare(
-        self, message: bytes, mailboxes: list[Mailbox], expires_ms: int = 0
-    ) -> tuple[bool, Callable[[], None]]:
+    def prepare(self, message: bytes, mailboxes: list[Mailbox], expires_ms: int = 0) -> tuple[bool, Callable[[], None]]:
         """Put the message into the journal if it must be there; returns whether, and what then offers it."""
         seq = self._next_seq
         self._next_seq += 1
@@ -211,7 +210,8 @@ class PostOffice:
             mailbox.finish(place.seq)
             return
         self.finished_if_written(mailbox, [place.seq])
-        moved = letter.redirect(grave, {ORIGIN: str(letter.destination), CAUSE: cause})
+        marks = {ORIGIN: str(letter.destination), CAUSE: cause}
+        moved = replace(letter, destination=grave, properties={**letter.properties, **marks})
         self.accept(
             encode_message(moved),
             [self.queue(grave)],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import UsageError
-from tidings.kernel.codec import matches
+from tidings.kernel.codec import decode_message
 from tidings.model.codec import encode_predicate
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.predicate import Predicate
@@ -67,15 +67,13 @@ def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selec
         raise UsageError("E_QUEUE_WILDCARD", "a consumer names one queue, without wildcards")
     if request.durable or request.shared:
         raise UsageError("E_QUEUE_DURABLE", "queues are always durable and shared: leave these options out")
-    accepts = None
-    if selector.text.strip():
-        own = encode_predicate(predicate_of(pattern, selector))
-
-        def accepts(message: bytes) -> bool:
-            return matches(own, message)
-
+    accepts = None if not selector.text.strip() else lambda message: _accepts(selector, message)
     destination = Destination(pattern.name, True)
     return Plan(str(pattern), queue_predicate(destination), MailboxKind.QUEUE, str(destination), accepts)
+
+
+def _accepts(selector: Selector, message: bytes) -> bool:
+    return selector.matches(decode_message(message).attributes()) is True
 
 
 def _check_names(request: Subscribe) -> None:
