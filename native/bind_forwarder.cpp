@@ -190,6 +190,7 @@ void bind_forwarder(nb::module_& m) {
         .def("handled", &PyForwarder::handled, nb::arg("connection"), nb::arg("now_ms"))
         .def("resume", &PyForwarder::resume, nb::arg("connection"), nb::arg("now_ms"))
         .def("events", &PyForwarder::events, nb::sig("def events(self) -> list[tuple[object, ...]]"))
+        .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().memory_bytes(); });

@@ -66,6 +66,7 @@ class Forwarder:
         self.check_stalls = plane.check_stalls
         self.sink_counts = plane.sink_counts
         self.stats = plane.stats
+        self.has_events = plane.has_events
         self.held_bytes = plane.held_bytes
         self.matcher_bytes = plane.matcher_bytes
         self._plane = plane

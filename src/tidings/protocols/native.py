@@ -6,10 +6,10 @@
 deliveries do not come through here: the forwarding plane handles their frames by itself.
 """
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
+from tidings.broker.session import Bye, Hello, Invalid, Ping, Received
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.model.codec import encode_frame
 from tidings.model.values import Value
@@ -46,32 +46,6 @@ from tidings.protocols.frames import (
     field,
     unsigned,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """Who wants to come in."""
-
-    user: str
-    password: str
-    client_id: str
-    heartbeat_ms: int
-
-    def __repr__(self) -> str:  # a password must never reach a log
-        return f"Hello(user={self.user!r}, client_id={self.client_id!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class Ping:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Bye:
-    pass
-
-
-Received: TypeAlias = Hello | Ping | Bye | Request | None
 
 
 class State(Enum):
@@ -128,7 +102,13 @@ class NativeSession:
             case FrameType.ACK:
                 return _ack(payload, session)
             case _:
-                return _request(frame, decode_fields(payload), session)
+                fields = decode_fields(payload)
+                try:
+                    return _request(frame, fields, session)
+                except RemoteProtocolError as error:
+                    if error.fatal:
+                        raise
+                    return Invalid(unsigned(fields, "receipt"), error)
 
     def welcome(self, fields: dict[str, Value]) -> bytes:
         self.state = State.READY
