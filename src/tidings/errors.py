@@ -63,3 +63,11 @@ class StoreError(TidingsError):
     @property
     def retryable(self) -> bool:
         return self.code in self.RETRYABLE
+
+
+class ConnectionLostError(TidingsError):
+    """The connection to the broker is gone, or could not be made."""
+
+
+class RemoteError(TidingsError):
+    """The broker refused what it was asked for; the code is the broker's."""
