@@ -1,0 +1,1 @@
+"""The asyncio driver: configuration, sockets, the SQLite store, security, metrics."""
