@@ -63,11 +63,16 @@ class _Lane:
             self.gone.add(seq)
 
     def scan(self, after: int) -> Iterator[int]:
-        yield from sorted(seq for seq in self.returned if seq > after)
-        start = max(self.head, bisect_left(self.seqs, after + 1, self.head))
-        for index in range(start, len(self.seqs)):
-            if self.seqs[index] not in self.gone:
-                yield self.seqs[index]
+        start = bisect_left(self.seqs, after + 1, self.head)
+        waiting = (self.seqs[index] for index in range(start, len(self.seqs)))
+        returned = sorted(seq for seq in self.returned if seq > after)
+        yield from heapq.merge(returned, (seq for seq in waiting if seq not in self.gone))
+
+    def put_back(self, seq: int) -> None:
+        if seq in self.gone:  # it still stands in the array
+            self.gone.discard(seq)
+        else:
+            heapq.heappush(self.returned, seq)
 
     def _skip_gone(self) -> None:
         while self.gone and self.head < len(self.seqs) and self.seqs[self.head] in self.gone:
@@ -98,7 +103,7 @@ class Backlog:
         self._length += 1
 
     def put_back(self, place: Place) -> None:
-        heapq.heappush(self._lane(place.priority).returned, place.seq)
+        self._lane(place.priority).put_back(place.seq)
         self._length += 1
 
     def first(self) -> Place | None:
