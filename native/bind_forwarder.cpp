@@ -73,7 +73,7 @@ public:
             case Event::Kind::Control:
                 return nb::make_tuple(kind, event.connection, event.type, event.flags, event.session, to_bytes(event.bytes));
             case Event::Kind::Message:
-                return nb::make_tuple(kind, event.connection, event.session, event.receipt, event.expires_ms, to_bytes(event.bytes),
+                return nb::make_tuple(kind, event.connection, event.flags, event.receipt, event.expires_ms, to_bytes(event.bytes),
                                       event.sinks);
             case Event::Kind::Transacted:
                 return nb::make_tuple(kind, event.connection, event.session, event.receipt, to_bytes(event.bytes));
