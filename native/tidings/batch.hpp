@@ -42,7 +42,7 @@ public:
             Reader reader(data.substr(consumed_));
             const size_t size = reader.u32();
             if (size > options.payload_bytes_max) {
-                fatal_ = CodecError{"E_FRAME_LENGTH", "a frame is longer than agreed", consumed_};
+                fatal_ = CodecError{"E_CODEC_LIMIT", "a frame is longer than agreed", consumed_};
                 break;
             }
             if (data.size() - consumed_ - frame_header_bytes < size) break;
@@ -63,7 +63,7 @@ public:
         while (data.size() - consumed_ >= 4) {
             const size_t size = Reader(data.substr(consumed_)).u32();
             if (size > options.payload_bytes_max) {
-                fatal_ = CodecError{"E_FRAME_LENGTH", "a message is longer than agreed", consumed_};
+                fatal_ = CodecError{"E_CODEC_LIMIT", "a message is longer than agreed", consumed_};
                 break;
             }
             if (data.size() - consumed_ - 4 < size) break;
@@ -107,7 +107,7 @@ private:
             entry.status = Entry::Status::Broken;
             entry.payload = payload;
             entry.offset = offset;
-            entry.error = CodecError{"E_TRUNCATED", "the data ends too early", 0};
+            entry.error = CodecError{"E_CODEC_TRUNCATED", "the data ends too early", payload.size()};
         } else {
             entry.prefix = payload.substr(0, prefix);
             add_message(entry, payload.substr(prefix), offset + prefix, derived);

@@ -71,25 +71,56 @@ private:
 inline constexpr size_t message_header_bytes = 28;
 inline constexpr size_t id_text_bytes = 3 + 32;
 
+// Header fields that travel as attributes: before all others, in this order.
+enum HeaderField : uint8_t { CorrelationId, JmsType, ReplyTo, Timestamp, Expiration, NoHeaderField };
+
+inline HeaderField header_field(std::string_view name) {
+    static constexpr std::string_view names[] = {"JMSCorrelationID", "JMSType", "JMSReplyTo", "JMSTimestamp", "JMSExpiration"};
+    for (uint8_t field = 0; field < NoHeaderField; ++field)
+        if (name == names[field]) return static_cast<HeaderField>(field);
+    return NoHeaderField;
+}
+
+inline constexpr size_t destination_bytes_max = 1024;
+
+// A destination name: levels divided by `.`, none empty, without wildcards and control characters.
+inline void check_destination(std::string_view name, size_t position) {
+    if (name.empty() || name.size() > destination_bytes_max)
+        refuse("E_CODEC_DESTINATION", "a destination name has 1 to 1024 bytes", position);
+    char before = '.';
+    for (size_t i = 0; i < name.size(); ++i) {
+        const char c = name[i];
+        if (static_cast<uint8_t>(c) < 0x20 || c == 0x7F || c == '*' || c == '>')
+            refuse("E_CODEC_DESTINATION", "a character that destination names must not hold", position + i);
+        if (c == '.' && before == '.') refuse("E_CODEC_DESTINATION", "an empty level", position + i);
+        before = c;
+    }
+    if (before == '.') refuse("E_CODEC_DESTINATION", "an empty level", position + name.size());
+}
+
 class MessageDecoder {
 public:
-    // Appends the attributes to `attributes`; `view.attributes` is left for the caller to set, as the vector may move. Throws
-    // CodecError with a position in `bytes`; then the attributes of the broken message are to be dropped by the caller.
+    // Appends the attributes to `attributes`; `view.attributes` holds until that vector grows. Throws CodecError with a position
+    // in `bytes`; then it is for the caller to drop the attributes of the broken message.
     void decode(std::string_view bytes, uint8_t derived, MessageView& view, std::vector<Attribute>& attributes, TextArena& texts) {
         Reader reader(bytes);
         view.bytes = bytes;
+        if (bytes.size() < message_header_bytes) refuse("E_CODEC_TRUNCATED", "shorter than a message can be", bytes.size());
         read_header(reader, view);
         const uint16_t count = reader.u16();
-        const size_t destination_bytes = reader.u16();
-        if (destination_bytes == 0) refuse("E_DESTINATION", "an empty destination name", reader.position() - 2);
-        const size_t attribute_bytes = reader.u32();
+        const size_t destination_bytes = reader.u16(), attribute_bytes = reader.u32();
+        if (destination_bytes + attribute_bytes > reader.left())
+            refuse("E_CODEC_TRUNCATED", "the lengths go beyond the end", bytes.size());
+        if (destination_bytes == 0 || destination_bytes > destination_bytes_max) check_destination({}, message_header_bytes);
         view.destination = reader.text(destination_bytes);
+        check_destination(view.destination, message_header_bytes);
         Reader inner = reader.part(attribute_bytes);
         const size_t first = attributes.size();
         Seen seen;
         read_attributes(inner, count, seen, attributes);
         if (seen.expiration != ((view.flags & MessageView::Expires) != 0))
-            refuse("E_FLAGS", "the flags and JMSExpiration disagree", 1);
+            refuse("E_CODEC_FLAGS", "the flags and JMSExpiration disagree", 1);
+        view.wire_count = count;
         view.body = reader.rest();
         derive(view, seen.timestamp ? derived & ~DerivedTimestamp : derived, attributes, texts);
         view.attributes = {attributes.data() + first, attributes.size() - first};
@@ -97,16 +128,17 @@ public:
 
 private:
     struct Seen {
+        uint8_t next = 0;  // header fields from this one on may still come
         bool expiration = false, timestamp = false;
     };
 
     static void read_header(Reader& reader, MessageView& view) {
-        if (reader.u8() != 1) refuse("E_VERSION", "unknown version of the message format", 0);
+        if (reader.u8() != 1) refuse("E_CODEC_VERSION", "unknown version of the message format", 0);
         view.flags = reader.u8();
-        if (view.flags & ~7) refuse("E_FLAGS", "unknown flags", 1);
+        if (view.flags & ~7) refuse("E_CODEC_FLAGS", "unknown flags", 1);
         view.priority = reader.u8();
-        if (view.priority > 9) refuse("E_PRIORITY", "priorities are 0 to 9", 2);
-        if (reader.u8() != 0) refuse("E_RESERVED", "the reserved byte is not 0", 3);
+        if (view.priority > 9) refuse("E_CODEC_PRIORITY", "priorities are 0 to 9", 2);
+        if (reader.u8() != 0) refuse("E_CODEC_RESERVED", "the reserved byte is not 0", 3);
         view.id = reinterpret_cast<const uint8_t*>(reader.bytes(16).data());
     }
 
@@ -116,13 +148,20 @@ private:
         try {
             uint64_t bloom = 0;
             for (size_t i = 0; i < count; ++i) {
-                starts_.push_back(static_cast<uint32_t>(reader.position()));
-                Attribute& added = read_attribute(reader, seen, attributes);
-                const uint64_t bit = 1ull << (added.name_hash & 63);
+                const std::string_view name = read_name(reader);
+                const size_t start = reader.position() - name.size();
+                const HeaderField field = name[0] > 'J' ? NoHeaderField : check_name(name, start);
+                const uint64_t name_hash = hash_name(name);
+                Attribute& added = attributes.emplace_back(Attribute{name, {}, name_hash, 0});
+                starts_.push_back(static_cast<uint32_t>(start));
+                const uint64_t bit = 1ull << (name_hash & 63);
                 if ((bloom & bit) && count <= few) check_new(attributes, first);
                 bloom |= bit;
+                added.value = field == NoHeaderField ? read_value(reader) : read_header_field(reader, field, start, seen);
+                if (field == NoHeaderField) seen.next = NoHeaderField;
+                added.hash = hash_value(added.value, name_hash);
             }
-            if (!reader.done()) refuse("E_LENGTH", "bytes after the last attribute", reader.position());
+            if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the last attribute", reader.position());
         } catch (const CodecError&) {
             if (count > few) check_distinct(attributes, first);  // an earlier fault counts first
             throw;
@@ -130,27 +169,30 @@ private:
         if (count > few) check_distinct(attributes, first);
     }
 
-    static Attribute& read_attribute(Reader& reader, Seen& seen, std::vector<Attribute>& attributes) {
-        const size_t start = reader.position();
-        const std::string_view name = read_name(reader);
-        if (name[0] == '@') refuse("E_NAME", "names of messages do not begin with @", start + 1);
-        const size_t value_start = reader.position();
-        const Value value = read_value(reader);
-        if (name[0] == 'J' && name.starts_with("JMS")) check_header_field(name, value, start + 1, value_start, seen);
-        const uint64_t name_hash = hash_name(name);
-        return attributes.emplace_back(Attribute{name, value, name_hash, hash_value(value, name_hash)});
+    static HeaderField check_name(std::string_view name, size_t start) {
+        if (name[0] == '@') refuse("E_CODEC_NAME", "names of attributes do not begin with @", start);
+        if (!name.starts_with("JMS") || name.starts_with("JMSX")) return NoHeaderField;
+        const HeaderField field = header_field(name);
+        if (field == NoHeaderField) refuse("E_CODEC_NAME", "names that begin with JMS are reserved", start);
+        return field;
     }
 
-    static void check_header_field(std::string_view name, const Value& value, size_t start, size_t value_start, Seen& seen) {
-        if (name.starts_with("JMSX")) return;
-        if (name == "JMSTimestamp" || name == "JMSExpiration") {
-            if (value.type != Type::Int) refuse("E_VALUE_TYPE", "this header field is an int", value_start);
-            (name == "JMSTimestamp" ? seen.timestamp : seen.expiration) = true;
-        } else if (name == "JMSCorrelationID" || name == "JMSType" || name == "JMSReplyTo") {
-            if (value.type != Type::String) refuse("E_VALUE_TYPE", "this header field is a string", value_start);
-        } else {
-            refuse("E_NAME", "names that begin with JMS are reserved", start);
+    static Value read_header_field(Reader& reader, HeaderField field, size_t start, Seen& seen) {
+        if (field < seen.next) refuse("E_CODEC_ORDER", "a header field after one that follows it", start);
+        seen.next = static_cast<uint8_t>(field + 1);
+        const size_t value_start = reader.position();
+        const Value value = read_value(reader, field < Timestamp ? StringOnly : IntOnly);
+        if (field == ReplyTo) {
+            const size_t text_start = reader.position() - value.s.size();
+            if (!value.s.starts_with("topic:") && !value.s.starts_with("queue:"))
+                refuse("E_CODEC_DESTINATION", "JMSReplyTo begins with topic: or queue:", text_start);
+            check_destination(value.s.substr(6), text_start + 6);
         }
+        if (field == Timestamp || field == Expiration) {
+            if (value.i < (field == Expiration)) refuse("E_CODEC_RANGE", "no such time", value_start);
+            (field == Timestamp ? seen.timestamp : seen.expiration) = true;
+        }
+        return value;
     }
 
     // Few names: against all before, which the filter of 64 bits in read_attributes makes rare.
@@ -158,7 +200,7 @@ private:
         const Attribute& added = attributes.back();
         for (size_t i = first; i + 1 < attributes.size(); ++i)
             if (attributes[i].name_hash == added.name_hash && attributes[i].name == added.name)
-                refuse("E_DUPLICATE", "an attribute appears twice", starts_.back());
+                refuse("E_CODEC_DUPLICATE", "an attribute appears twice", starts_.back());
     }
 
     // Many names: sorted, so that no choice of names costs more than n log n.
@@ -174,7 +216,7 @@ private:
         uint32_t second = UINT32_MAX;
         for (size_t i = 1; i < order_.size(); ++i)
             if (a[order_[i]].name == a[order_[i - 1]].name) second = std::min(second, order_[i]);
-        if (second != UINT32_MAX) refuse("E_DUPLICATE", "an attribute appears twice", starts_[second]);
+        if (second != UINT32_MAX) refuse("E_CODEC_DUPLICATE", "an attribute appears twice", starts_[second]);
     }
 
     struct DerivedNames {

@@ -1,5 +1,5 @@
-// A cursor that cannot leave its buffer. Every read checks first and throws CodecError with the offset at which the field
-// that could not be read begins. Offsets count from `origin`, so a reader of a part reports positions in the whole.
+// A cursor that cannot leave its buffer. Every read checks first and throws CodecError; codes and positions are those of
+// docs/wire.md, "What is refused". Offsets count from `origin`, so a reader of a part reports positions in the whole.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -31,6 +31,7 @@ public:
     }
 
     size_t position() const { return static_cast<size_t>(at_ - origin_); }
+    size_t end() const { return static_cast<size_t>(end_ - origin_); }
     size_t left() const { return static_cast<size_t>(end_ - at_); }
     bool done() const { return at_ == end_; }
     uint8_t peek() const { need(1); return static_cast<uint8_t>(*at_); }
@@ -52,7 +53,7 @@ public:
         const size_t start = position();
         const std::string_view taken = bytes(size);
         if (const size_t wrong = utf8_error(taken); wrong != utf8_valid)
-            refuse("E_TEXT", "not valid UTF-8", start + wrong);
+            refuse("E_CODEC_UTF8", "not valid UTF-8", start + wrong);
         return taken;
     }
 
@@ -71,15 +72,14 @@ public:
 
     // A varint that announces that many bytes, or items of at least one byte each.
     size_t count() {
-        const size_t start = position();
         const uint64_t n = varint();
-        if (n > left()) refuse("E_TRUNCATED", "a length goes beyond the end", start);
+        if (n > left()) refuse("E_CODEC_TRUNCATED", "a length goes beyond the end", end());
         return static_cast<size_t>(n);
     }
 
 private:
     void need(size_t size) const {
-        if (size > left()) [[unlikely]] refuse("E_TRUNCATED", "the data ends too early", position());
+        if (size > left()) [[unlikely]] refuse("E_CODEC_TRUNCATED", "the data ends too early", end());
     }
 
     template <class T>
@@ -95,12 +95,12 @@ private:
         const size_t start = position();
         uint64_t value = 0;
         for (unsigned shift = 0;; shift += 7) {
-            if (done()) refuse("E_TRUNCATED", "the data ends inside a varint", start);
+            if (done()) refuse("E_CODEC_TRUNCATED", "the data ends inside a varint", end());
             const uint64_t byte = static_cast<uint8_t>(*at_++);
-            if (shift == 63 && byte > 1) refuse("E_VARINT", "a varint of more than 64 bits", start);
+            if (shift == 63 && byte > 1) refuse("E_CODEC_VARINT", "a varint of more than 64 bits", start);
             value |= (byte & 0x7F) << shift;
             if (byte < 0x80) {
-                if (byte == 0 && shift) refuse("E_VARINT", "a varint that is not in its shortest form", start);
+                if (byte == 0 && shift) refuse("E_CODEC_VARINT", "a varint that is not in its shortest form", start);
                 return value;
             }
         }
@@ -111,30 +111,42 @@ private:
     const char* end_;
 };
 
-inline constexpr uint8_t type_list = 6;
+// Sets of type bytes, for places that do not take every value.
+enum Types : uint8_t { AnyValue = 0x3F, IntOnly = 1 << 2, StringOnly = 1 << 4, ListOnly = 1 << 6 };
+
+// A type byte out of `allowed`.
+inline uint8_t read_type(Reader& reader, uint8_t allowed) {
+    const size_t start = reader.position();
+    const uint8_t type = reader.u8();
+    if (type > 6 || !(allowed >> type & 1)) [[unlikely]] {
+        if (type > 6) refuse("E_CODEC_TYPE", "unknown type of value", start);
+        refuse("E_CODEC_TYPE", "this type of value has no place here", start);
+    }
+    return type;
+}
+
+inline double read_float(Reader& reader) {
+    const size_t start = reader.position();
+    const double number = reader.f64();
+    if (std::isnan(number)) refuse("E_CODEC_NAN", "NaN is not a value", start);
+    return number;
+}
 
 // One value that is not a list.
-inline Value read_value(Reader& reader) {
-    const size_t start = reader.position();
-    switch (reader.u8()) {
+inline Value read_value(Reader& reader, uint8_t allowed = AnyValue) {
+    switch (read_type(reader, allowed)) {
         case 0: return Value::boolean(false);
         case 1: return Value::boolean(true);
         case 2: return Value::integer(reader.zigzag());
-        case 3: {
-            const double number = reader.f64();
-            if (std::isnan(number)) refuse("E_VALUE_NAN", "NaN is not a value", start);
-            return Value::real(number);
-        }
+        case 3: return Value::real(read_float(reader));
         case 4: {
             const size_t size = reader.count();
             return Value::string(reader.text(size));
         }
-        case 5: {
+        default: {
             const size_t size = reader.count();
             return Value::bytes(reader.bytes(size));
         }
-        case type_list: refuse("E_VALUE_TYPE", "a list has no place here", start);
-        default: refuse("E_VALUE_TYPE", "unknown type of value", start);
     }
 }
 
@@ -142,7 +154,7 @@ inline Value read_value(Reader& reader) {
 inline std::string_view read_name(Reader& reader) {
     const size_t start = reader.position();
     const uint8_t size = reader.u8();
-    if (size == 0) refuse("E_NAME", "an empty name", start);
+    if (size == 0) refuse("E_CODEC_NAME", "an empty name", start);
     return reader.text(size);
 }
 
