@@ -30,6 +30,7 @@ inline uint32_t number_of(Reference reference) { return reference & number_mask;
 
 // A conjunction waiting for the rest of its constraints to be checked. `tag` is the first of them: a listed constraint's
 // reference, or a bound's form with the number of its line (then `bound` is the position), or a direct one's reference.
+inline constexpr uint32_t candidate_more = 1u << 31;  // in `row`: there is more to check than the tag
 struct Candidate {
     uint32_t token, row, tag, bound;
 };
