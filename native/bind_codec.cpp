@@ -193,10 +193,14 @@ private:
     MessageBatch batch_;
 };
 
-template <PyBatch::Form form>
-std::unique_ptr<PyBatch> make_batch(nb::object data, size_t payload_bytes_max, bool stop_at_control, unsigned derived) {
-    const MessageBatch::Options options{static_cast<uint8_t>(derived), payload_bytes_max, stop_at_control};
-    return std::make_unique<PyBatch>(data, form, options);
+std::unique_ptr<PyBatch> batch_from_frames(nb::object data, size_t payload_bytes_max, bool stop_at_control, unsigned derived) {
+    const MessageBatch::Options options{static_cast<uint8_t>(derived & DerivedAll), payload_bytes_max, stop_at_control};
+    return std::make_unique<PyBatch>(data, PyBatch::Form::Frames, options);
+}
+
+std::unique_ptr<PyBatch> batch_from_messages(nb::object data, size_t message_bytes_max, unsigned derived) {
+    const MessageBatch::Options options{static_cast<uint8_t>(derived & DerivedAll), message_bytes_max, false};
+    return std::make_unique<PyBatch>(data, PyBatch::Form::Messages, options);
 }
 
 nb::object error_parts(const CodecError& error) { return nb::make_tuple(error.code, error.reason, error.position); }
@@ -224,11 +228,10 @@ nb::dict attributes(const PyBatch& batch, Py_ssize_t i) {
 
 void bind_batch(nb::module_& m) {
     nb::class_<PyBatch>(m, "MessageBatch", "What one socket read returned, decoded in one call.")
-        .def_static("from_frames", &make_batch<PyBatch::Form::Frames>, nb::arg("data"), nb::arg("payload_bytes_max") = 1 << 20,
+        .def_static("from_frames", &batch_from_frames, nb::arg("data"), nb::arg("payload_bytes_max") = 1 << 20,
                     nb::arg("stop_at_control") = false, nb::arg("derived") = unsigned{DerivedAll})
-        .def_static("from_messages", &make_batch<PyBatch::Form::Messages>, nb::arg("data"),
-                    nb::arg("payload_bytes_max") = 1 << 20, nb::arg("stop_at_control") = false,
-                    nb::arg("derived") = unsigned{DerivedAll})
+        .def_static("from_messages", &batch_from_messages, nb::arg("data"), nb::arg("message_bytes_max") = 1 << 20,
+                    nb::arg("derived") = unsigned{DerivedAll}, "Messages, each after its length as u32.")
         .def("__len__", [](const PyBatch& self) { return self.batch().size(); })
         .def_prop_ro("consumed", [](const PyBatch& self) { return self.batch().consumed(); })
         .def_prop_ro("fatal", &fatal_error, nb::sig("def fatal(self) -> tuple[str, str, int] | None"),
@@ -249,19 +252,6 @@ void bind_batch(nb::module_& m) {
 }
 
 // ---- predicates and programs
-
-Predicate checked_predicate(std::string_view blob) {
-    Predicate predicate = read_predicate(blob);
-    if (predicate.program.empty()) return predicate;
-    const auto start = static_cast<size_t>(predicate.program.data() - blob.data());
-    try {
-        Program program(predicate.program);
-    } catch (CodecError error) {
-        error.position += start;
-        throw error;
-    }
-    return predicate;
-}
 
 bool holds_constraint(nb::handle constraint, nb::handle value) {
     const Buffer buffer(constraint);
@@ -303,8 +293,8 @@ void bind_codec(nb::module_& m) {
     m.def("encode_messages", &encode_messages, nb::arg("messages"), nb::sig("def encode_messages(messages: list[" MESSAGE_PARTS "]) -> bytes"),
           "Each message after its length as u32.");
     bind_batch(m);
-    m.def("predicate_check", [](nb::object blob) { const Buffer buffer(blob); checked_predicate(buffer.view()); }, nb::arg("blob"),
-          "Raises CodecError unless the blob is a valid predicate.");
+    m.def("predicate_check", [](nb::object blob) { const Buffer buffer(blob); read_predicate(buffer.view()); }, nb::arg("blob"),
+          "Raises CodecError unless the blob is a valid predicate; its program is judged by Program.");
     m.def("holds", &holds_constraint, nb::arg("constraint"), nb::arg("value").none(),
           "Whether an encoded constraint is true of a value (None: the attribute is missing).");
     nb::class_<PyProgram>(m, "Program", "A selector in postfix form, checked once, evaluated over batches.")

@@ -59,27 +59,17 @@ inline Value read_operand_value(Reader& reader, uint8_t allowed = AnyValue) {
 
 }  // namespace detail
 
-// The operand of IN: at least one value, none of them a list, in ascending order if it must be canonical.
+// The operand of IN: values that are no lists; in a predicate in strictly ascending order, in a program in any.
 inline std::vector<Value> read_list(Reader& reader, bool canonical) {
-    const size_t start = reader.position();
     read_type(reader, ListOnly);
-    const size_t count = reader.count();
-    if (count == 0) refuse("E_CODEC_OPERAND", "IN takes at least one value", start);
     std::vector<Value> list;
-    for (size_t i = 0; i < count; ++i) {
-        const size_t value_start = reader.position();
+    for (uint64_t i = reader.varint(); i > 0; --i) {  // ends with the data at the latest
+        const size_t start = reader.position();
         list.push_back(canonical ? detail::read_operand_value(reader) : read_value(reader));
-        if (canonical && i && !ascends(list[i - 1], list[i]))
-            refuse("E_CODEC_ORDER", "the values of a list are not in ascending order", value_start);
+        if (canonical && list.size() > 1 && !ascends(list[list.size() - 2], list.back()))
+            refuse("E_CODEC_ORDER", "the values of a list are not in ascending order", start);
     }
     return list;
-}
-
-// The operand of LIKE: a string without a trailing escape, compiled.
-inline std::shared_ptr<const Like> read_like(Reader& reader, Value& pattern) {
-    pattern = read_value(reader, StringOnly);
-    if (trailing_escape(pattern.s) != no_hit) refuse("E_CODEC_PATTERN", "nothing follows the escape character", reader.position() - 1);
-    return std::make_shared<const Like>(pattern.s);
 }
 
 namespace detail {
@@ -93,15 +83,12 @@ inline void read_operand(Reader& reader, Constraint& constraint) {
             constraint.list = read_list(reader, true);
             return;
         case Op::Like:
-            constraint.like = read_like(reader, constraint.value);
+            constraint.value = read_value(reader, StringOnly);
+            constraint.like = std::make_shared<const tidings::Like>(constraint.value.s);
             return;
         default:
             constraint.value = read_operand_value(reader, constraint.op < Op::Prefix ? AnyValue : StringOnly);
     }
-    if (constraint.op != Op::Topic) return;
-    const std::string_view text = constraint.value.s;
-    if (const size_t wrong = topic_pattern_error(text); wrong != no_hit)
-        refuse("E_CODEC_PATTERN", "an empty level, or > before the end", reader.position() - text.size() + wrong);
 }
 
 inline Constraint read_constraint(Reader& reader) {
@@ -138,18 +125,19 @@ inline Predicate read_predicate(std::string_view blob) {
     Reader reader(blob);
     Predicate predicate;
     detail::Ascending conjunctions;
-    for (size_t i = reader.count(); i > 0; --i) {
+    for (uint64_t i = reader.varint(); i > 0; --i) {
         Conjunction& conjunction = predicate.conjunctions.emplace_back();
         const size_t conjunction_start = reader.position();
         detail::Ascending constraints;
-        for (size_t j = reader.count(); j > 0; --j) {
+        for (uint64_t j = reader.varint(); j > 0; --j) {
             const size_t start = reader.position();
             conjunction.constraints.push_back(detail::read_constraint(reader));
             conjunction.constraints.back().bytes = constraints.check(blob, start, reader.position());
         }
         conjunctions.check(blob, conjunction_start, reader.position());
     }
-    const size_t program_start = reader.position(), program_bytes = reader.count();
+    const size_t program_start = reader.position();
+    const uint64_t program_bytes = reader.varint();
     if (program_bytes > program_bytes_max) refuse("E_CODEC_LIMIT", "a program has at most 64 KiB", program_start);
     predicate.program = reader.bytes(program_bytes);
     if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the predicate", reader.position());

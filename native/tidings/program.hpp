@@ -171,7 +171,10 @@ private:
                 one.list = read_list(reader, false);
                 std::sort(one.list.begin(), one.list.end(), ascends);
                 break;
-            case Code::Like: one.like = read_like(reader, one.value); break;
+            case Code::Like:
+                one.value = read_value(reader, StringOnly);
+                one.like = std::make_shared<const tidings::Like>(one.value.s);
+                break;
             default: break;
         }
         return one;
