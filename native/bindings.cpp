@@ -9,6 +9,7 @@
 namespace nb = nanobind;
 
 void bind_codec(nb::module_&);
+void bind_matcher(nb::module_&);
 
 namespace {
 
@@ -36,4 +37,5 @@ NB_MODULE(_kernel, m) {
     m.doc() = "Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter.";
     nb::register_exception_translator(translate);
     bind_codec(m);
+    bind_matcher(m);
 }
