@@ -48,7 +48,7 @@ public:
     void above(uint32_t position, Emit&& emit, Doubt&& doubt) const {
         for (size_t i = chunks_.size(); i-- > 0;) {
             const Chunk& chunk = *chunks_[i];
-            const size_t first = chunk.first_from(position), past = chunk.first_from(position + 1);
+            const size_t first = chunk.first_from(position), past = chunk.past(first, position);
             settle(chunk, first, past, position, emit, doubt);
             emit(chunk.tokens.data() + past, chunk.tokens.size() - past);
             if (first > 0) break;
@@ -59,7 +59,7 @@ public:
     template <class Emit, class Doubt>
     void below(uint32_t position, Emit&& emit, Doubt&& doubt) const {
         for (const auto& chunk : chunks_) {
-            const size_t first = chunk->first_from(position), past = chunk->first_from(position + 1);
+            const size_t first = chunk->first_from(position), past = chunk->past(first, position);
             emit(chunk->tokens.data(), first);
             settle(*chunk, first, past, position, emit, doubt);
             if (past < chunk->tokens.size()) break;
@@ -90,9 +90,12 @@ private:
             }
             return static_cast<size_t>(base - bounds.data()) + (count == 1 && *base < bound);
         }
+        size_t past(size_t first, uint32_t bound) const {
+            return first < bounds.size() && bounds[first] == bound ? first_from(bound + 1) : first;
+        }
         size_t lower(const Entry& entry) const {
             size_t first = first_from(entry.bound);
-            size_t last = first_from(entry.bound + 1);
+            size_t last = past(first, entry.bound);
             while (first < last) {
                 const size_t middle = (first + last) / 2;
                 if (at(middle) < entry) first = middle + 1;

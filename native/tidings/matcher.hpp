@@ -54,8 +54,7 @@ public:
         out_.swap(matches.ids);
         count_ = 0;
         for (size_t i = 0; i < batch.size(); ++i) {
-            if (i + 1 < batch.size())
-                for (const Attribute& attribute : batch[i + 1].message.attributes) index_.blocks.prefetch(attribute.hash);
+            read_ahead(batch, i);
             if (batch[i].status == Entry::Status::Message) match_one(batch[i].message);
             if (count_ > UINT32_MAX) throw UsageError{"E_MATCHER_LIMIT", "a batch has more matches than can be counted"};
             matches.offsets.push_back(static_cast<uint32_t>(count_));
@@ -96,12 +95,20 @@ private:
         if (index_.subscribers.has_aliases()) fit(seen_, (SubscriberTable::direct_ids + index_.subscribers.alias_end()) / 64 + 1, uint64_t{0});
     }
 
+    // While message i is matched, memory brings what the next ones will need.
+    void read_ahead(const MessageBatch& batch, size_t i) const {
+        const size_t last = batch.size() - 1;
+        for (const Attribute& attribute : batch[std::min(i + 3, last)].message.attributes) index_.blocks.prefetch_slot(attribute.hash);
+        for (const Attribute& attribute : batch[std::min(i + 2, last)].message.attributes) index_.blocks.prefetch_block(attribute.hash);
+        for (const Attribute& attribute : batch[std::min(i + 1, last)].message.attributes) index_.blocks.prefetch_payload(attribute.hash);
+    }
+
     void match_one(const MessageView& message) {
         const size_t start = count_;
         meet(message);
-        for (const Block* block : blocks_) {
-            const uint32_t* satisfied = block->satisfied_data();
-            for (uint32_t i = 0; i < block->satisfied; ++i) satisfied_[satisfied[i] >> 6] |= 1ull << (satisfied[i] & 63);
+        for (const Payload* block : blocks_) {
+            const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
+            for (; number != end; ++number) satisfied_[*number >> 6] |= 1ull << (*number & 63);
         }
         emit_alone();
         check_candidates();
@@ -123,7 +130,6 @@ private:
         lines_.clear();
         attributes_.clear();
         lists_.clear();
-        for (const Attribute& attribute : message.attributes) index_.blocks.prefetch_block(attribute.hash);
         for (const Attribute& attribute : message.attributes) {
             const Block* block = index_.blocks.find(attribute);
             uint32_t number;
@@ -140,22 +146,22 @@ private:
             if (record.presence != none && index_.table[record.presence].lists) lists_.push_back(index_.table[record.presence].lists.get());
             const uint32_t line = record.lines[static_cast<size_t>(attribute.value.kind())];
             if (line != none) {
-                low_[line] = high_[line] = block ? block->position : position(attribute.value);
+                low_[line] = high_[line] = block ? block->payload->position : position(attribute.value);
                 lines_.push_back(line);
             }
             if (!block) continue;
-            __builtin_prefetch(block->payload);
-            blocks_.push_back(block);
+            const Payload& payload = *block->payload;
             if (block->equality != none) equalities_.push_back(block->equality);
-            for (uint32_t i = 0; i < block->long_lists; ++i) lists_.push_back(index_.table[block->long_data()[i]].lists.get());
+            if (payload.satisfied) blocks_.push_back(&payload);
+            for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
         }
         lists_.push_back(&index_.always);
     }
 
     void reset(size_t start) {
-        for (const Block* block : blocks_) {
-            const uint32_t* satisfied = block->satisfied_data();
-            for (uint32_t i = 0; i < block->satisfied; ++i) satisfied_[satisfied[i] >> 6] = 0;
+        for (const Payload* block : blocks_) {
+            const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
+            for (; number != end; ++number) satisfied_[*number >> 6] = 0;
         }
         for (const uint32_t line : lines_) low_[line] = position_low, high_[line] = position_high;
         for (const uint32_t attribute : attributes_) present_[attribute] = nullptr;
@@ -177,7 +183,7 @@ private:
         count_ += count;
     }
 
-    // Tokens that may come again, or have a program to run at the end.
+    // Tokens that may come again, or have a program to run at the end. Others may be among them: they are never met twice.
     void emit_marked(const uint32_t* tokens, size_t count) {
         if (count == 0) return;
         need(count);
@@ -212,7 +218,7 @@ private:
     }
 
     void emit_alone() {
-        for (const Block* block : blocks_) {
+        for (const Payload* block : blocks_) {
             emit_plain(block->plain_data(), block->plain);
             emit_marked(block->marked_data(), block->marked);
         }
@@ -235,7 +241,7 @@ private:
     // ---- candidates
 
     void check_candidates() {
-        for (const Block* block : blocks_) check(block->candidate_data(), block->candidate_data() + block->candidates);
+        for (const Payload* block : blocks_) check(block->candidate_data(), block->candidate_data() + block->candidates);
         for (const Lists* lists : lists_) check(lists->candidates.begin(), lists->candidates.end());
     }
 
@@ -292,7 +298,7 @@ private:
     // ---- bounds
 
     void match_bounds() {
-        const auto slice = [this](const uint32_t* tokens, size_t count) { emit_mixed(tokens, count); };
+        const auto slice = [this](const uint32_t* tokens, size_t count) { emit_marked(tokens, count); };
         const auto doubt_alone = [this](uint32_t token, uint32_t number) {
             if (direct_holds(number)) emit(&token, 1);
         };
@@ -307,17 +313,6 @@ private:
         }
     }
 
-    // Tokens with and without flags side by side.
-    void emit_mixed(const uint32_t* tokens, size_t count) {
-        for (size_t start = 0; start < count;) {
-            const bool marked = tokens[start] & ~token_mask;
-            size_t end = start + 1;
-            while (end < count && bool(tokens[end] & ~token_mask) == marked) ++end;
-            (marked ? emit_marked(tokens + start, end - start) : emit_plain(tokens + start, end - start));
-            start = end;
-        }
-    }
-
     MatcherIndex index_;
     std::vector<uint64_t> satisfied_;  // a bit for each listed constraint that the message satisfies
     std::vector<uint32_t> low_, high_;  // by line: the message's position, or what satisfies no bound
@@ -327,7 +322,7 @@ private:
     std::vector<uint32_t> out_;
     size_t count_ = 0;
     // of the message at hand
-    std::vector<const Block*> blocks_;
+    std::vector<const Payload*> blocks_;
     std::vector<const Lists*> lists_;
     std::vector<uint32_t> equalities_, lines_, attributes_, programs_;
 };

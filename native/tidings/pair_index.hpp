@@ -53,20 +53,21 @@ public:
     // Calls verify(first, last) with the candidates of every pair among the sorted or unsorted `numbers`.
     template <class Verify>
     void find_pairs(const uint32_t* numbers, size_t count, Verify&& verify) {
-        probes_.clear();
+        if (count < 2) return;
+        if (probes_.size() < count * (count - 1) / 2) probes_.resize(count * (count - 1) / 2);
+        Probe* probe = probes_.data();
         for (size_t i = 1; i < count; ++i)
-            for (size_t j = 0; j < i; ++j) {
-                const uint64_t k = key(numbers[i], numbers[j]), hash = hash_of(k);
-                const Segment& segment = directory_.at(hash);
-                probes_.push_back({k, hash, &segment});
-                __builtin_prefetch(&segment.filter[segment.filter_bit(hash) >> 6]);
+            for (size_t j = 0; j < i; ++j, ++probe) {
+                probe->key = key(numbers[i], numbers[j]);
+                probe->hash = hash_of(probe->key);
+                probe->segment = &directory_.at(probe->hash);
+                probe->filter = &probe->segment->filter[probe->segment->filter_bit(probe->hash) >> 6];
+                __builtin_prefetch(probe->filter);
             }
         size_t kept = 0;
-        for (size_t i = 0; i < probes_.size(); ++i) {
-            const Probe probe = probes_[i];
-            const size_t bit = probe.segment->filter_bit(probe.hash);
-            probes_[kept] = probe;
-            kept += probe.segment->filter[bit >> 6] >> (bit & 63) & 1;
+        for (const Probe *one = probes_.data(), *const end = probe; one != end; ++one) {
+            probes_[kept] = *one;
+            kept += *one->filter >> (one->hash >> 12 & 63) & 1;
         }
         for (size_t i = 0; i < kept; ++i) __builtin_prefetch(&probes_[i].segment->slots[probes_[i].hash & probes_[i].segment->mask()]);
         for (size_t i = 0; i < kept; ++i) {
@@ -165,6 +166,7 @@ private:
     struct Probe {
         uint64_t key, hash;
         const Segment* segment;
+        const uint64_t* filter;
     };
 
     Slot* find(uint64_t hash, uint64_t key) { return const_cast<Slot*>(directory_.at(hash).find(hash, key)); }

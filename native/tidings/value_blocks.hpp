@@ -11,25 +11,59 @@
 
 namespace tidings {
 
-struct Block {
-    enum class State : uint8_t { Free, Fresh, ListsStale, Stale };
-
-    uint64_t hash = 0;
-    Value value;  // its text lies at the end of the payload
-    char* payload = nullptr;  // candidates, satisfied, plain, marked, references, text
-    uint32_t attribute = none, equality = none, position = 0, generation = 0;
-    uint32_t candidates = 0, satisfied = 0, plain = 0, marked = 0, long_lists = 0, payload_bytes = 0;
+// A block's variable part, in one piece of memory: this header, the value's text (padded), then words.
+struct Payload {
+    uint32_t position = 0;
     uint32_t next = none, previous = none;  // blocks of the same attribute
-    State state = State::Free;
-    bool used = false;
+    uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
+    uint32_t text_words = 0;
 
-    // The candidates stand first because they need the widest alignment.
-    const Candidate* candidate_data() const { return reinterpret_cast<const Candidate*>(payload); }
-    const uint32_t* satisfied_data() const { return reinterpret_cast<const uint32_t*>(payload + candidates * sizeof(Candidate)); }
+    const uint32_t* satisfied_data() const { return reinterpret_cast<const uint32_t*>(this + 1) + text_words; }
     const uint32_t* plain_data() const { return satisfied_data() + satisfied; }
     const uint32_t* marked_data() const { return plain_data() + plain; }
     const uint32_t* long_data() const { return marked_data() + marked; }
+    const Candidate* candidate_data() const { return reinterpret_cast<const Candidate*>(long_data() + long_lists); }
+    size_t bytes() const {
+        return sizeof(Payload) + (size_t{text_words} + satisfied + plain + marked + long_lists) * 4 + candidates * sizeof(Candidate);
+    }
 };
+
+// One cache line: what a look-up compares, and where the rest is.
+struct alignas(64) Block {
+    enum class State : uint8_t { Free, Fresh, ListsStale, Stale };
+
+    uint64_t hash = 0;
+    Value value;  // its text lies in the payload
+    Payload* payload = nullptr;
+    uint32_t attribute = none, equality = none, generation = 0;
+    State state = State::Free;
+    bool used = false;
+};
+static_assert(sizeof(Block) == 64);
+
+// Texts are mostly short: two overlapping loads compare them faster than a call.
+inline bool same_text(std::string_view a, std::string_view b) {
+    const size_t size = a.size();
+    if (size != b.size()) return false;
+    if (size > 16) return std::memcmp(a.data(), b.data(), size) == 0;
+    const auto differ = [&]<class Word>(Word, size_t offset) {
+        Word x, y;
+        std::memcpy(&x, a.data() + offset, sizeof(Word));
+        std::memcpy(&y, b.data() + offset, sizeof(Word));
+        return x ^ y;
+    };
+    if (size >= 8) return (differ(uint64_t{}, 0) | differ(uint64_t{}, size - 8)) == 0;
+    if (size >= 4) return (differ(uint32_t{}, 0) | differ(uint32_t{}, size - 4)) == 0;
+    for (size_t i = 0; i < size; ++i)
+        if (a[i] != b[i]) return false;
+    return true;
+}
+
+inline bool same_value(const Value& a, const Value& b) {
+    if (a.type != b.type) return equal(a, b);
+    if (a.type >= Type::String) return same_text(a.s, b.s);
+    return a.type == Type::Float ? a.d == b.d : a.i == b.i;
+}
 
 class ValueBlocks {
 public:
@@ -41,16 +75,21 @@ public:
 
     ValueBlocks(ConstraintTable& table, PatternIndex& patterns) : table_(table), patterns_(patterns) {}
     ~ValueBlocks() {
-        for (uint32_t i = 0; i < blocks_.end(); ++i) std::free(blocks_[i].payload);
+        for (uint32_t i = 0; i < blocks_.end(); ++i) std::free(static_cast<void*>(blocks_[i].payload));
     }
     ValueBlocks(const ValueBlocks&) = delete;
     ValueBlocks& operator=(const ValueBlocks&) = delete;
 
-    void prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
-    // The block that stands first where this hash would be; it may be another's.
+    // Three steps of reading ahead, each for what the one before has brought in: the slot, the block, its payload. They
+    // look only at the first slot, where nearly all blocks are, and may fetch another's.
+    void prefetch_slot(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
     void prefetch_block(uint64_t hash) const {
-        const Slot& slot = slots_[hash & mask()];
-        if (slot.block != none) __builtin_prefetch(&blocks_[slot.block]);
+        const uint32_t block = slots_[hash & mask()].block;
+        if (block != none) __builtin_prefetch(&blocks_[block]);
+    }
+    void prefetch_payload(uint64_t hash) const {
+        const uint32_t block = slots_[hash & mask()].block;
+        if (block != none) __builtin_prefetch(blocks_[block].payload);
     }
 
     // The attribute's block, or nullptr if it must be made. Blocks stay where they are until trim().
@@ -73,10 +112,9 @@ public:
         block.hash = attribute.hash;
         block.value = attribute.value;
         block.attribute = attribute_number;
-        block.position = position(attribute.value);
         if ((count_ + 1) * 2 > slots_.size()) grow();
-        link(number);
         refill(block);
+        link(number);
         put(number);
         ++count_;
         return &block;
@@ -105,7 +143,7 @@ public:
         } else if (attribute.blocks > limits_.checked) {
             ++generations_[one.attribute];
         } else {
-            for (uint32_t block = attribute.first_block; block != none; block = blocks_[block].next)
+            for (uint32_t block = attribute.first_block; block != none; block = blocks_[block].payload->next)
                 if (table_.holds(one, &blocks_[block].value)) mark(blocks_[block], state);
         }
     }
@@ -134,7 +172,7 @@ private:
             if (slots_[i].block == none) return none;
             if (slots_[i].tag != tag) continue;
             const Block& block = blocks_[slots_[i].block];
-            if (block.hash == hash && equal(block.value, value) && table_.attribute(block.attribute).name == name) return slots_[i].block;
+            if (block.hash == hash && same_value(block.value, value) && same_text(table_.attribute(block.attribute).name, name)) return slots_[i].block;
         }
     }
 
@@ -165,26 +203,25 @@ private:
         slots_[gap] = Slot{};
         --count_;
         unlink(number);
-        payload_bytes_ -= blocks_[number].payload_bytes;
-        std::free(blocks_[number].payload);
+        payload_bytes_ -= blocks_[number].payload->bytes();
+        std::free(static_cast<void*>(blocks_[number].payload));
         blocks_.release(number);
     }
 
     void link(uint32_t number) {
-        Block& block = blocks_[number];
-        AttributeRecord& attribute = table_.attribute(block.attribute);
-        if (generations_.size() <= block.attribute) generations_.resize(block.attribute + 1);
-        block.next = attribute.first_block;
-        if (block.next != none) blocks_[block.next].previous = number;
+        AttributeRecord& attribute = table_.attribute(blocks_[number].attribute);
+        Payload& payload = *blocks_[number].payload;
+        payload.next = attribute.first_block;
+        if (payload.next != none) blocks_[payload.next].payload->previous = number;
         attribute.first_block = number;
         ++attribute.blocks;
     }
 
     void unlink(uint32_t number) {
-        const Block& block = blocks_[number];
-        AttributeRecord& attribute = table_.attribute(block.attribute);
-        if (block.next != none) blocks_[block.next].previous = block.previous;
-        (block.previous == none ? attribute.first_block : blocks_[block.previous].next) = block.next;
+        const Payload& payload = *blocks_[number].payload;
+        AttributeRecord& attribute = table_.attribute(blocks_[number].attribute);
+        if (payload.next != none) blocks_[payload.next].payload->previous = payload.previous;
+        (payload.previous == none ? attribute.first_block : blocks_[payload.previous].payload->next) = payload.next;
         --attribute.blocks;
     }
 
@@ -193,9 +230,11 @@ private:
     }
 
     void refill(Block& block) {
+        if (generations_.size() <= block.attribute) generations_.resize(block.attribute + 1);
         satisfied_.clear();
         if (block.state == Block::State::ListsStale && block.generation == generations_[block.attribute]) {
-            satisfied_.assign(block.satisfied_data(), block.satisfied_data() + block.satisfied);
+            const uint32_t* known = block.payload->satisfied_data();
+            satisfied_.assign(known, known + block.payload->satisfied);
         } else {
             block.equality = table_.find_equality(block.attribute, block.value, block.hash);
             if (block.equality != none) satisfied_.push_back(block.equality);
@@ -204,44 +243,49 @@ private:
         block.generation = generations_[block.attribute];
         block.state = Block::State::Fresh;
         block.used = true;
+        lay_out(block, sizes(block));
+    }
+
+    // What will be copied; longer lists are noted in long_.
+    Payload sizes(const Block& block) {
+        Payload made;
+        if (block.payload) made.next = block.payload->next, made.previous = block.payload->previous;
+        made.position = position(block.value);
+        made.text_words = static_cast<uint32_t>((block.value.s.size() + 3) / 4);
+        made.satisfied = static_cast<uint32_t>(satisfied_.size());
         long_.clear();
-        size_t candidates = 0, plain = 0, marked = 0;
         for (const uint32_t number : satisfied_) {
             const Lists* lists = table_[number].lists.get();
             if (!lists) continue;
             if (!copies(*lists)) long_.push_back(number);
-            else candidates += lists->candidates.size(), plain += lists->plain.size(), marked += lists->marked.size();
+            else made.candidates += lists->candidates.size(), made.plain += lists->plain.size(), made.marked += lists->marked.size();
         }
-        lay_out(block, candidates, plain, marked);
+        made.long_lists = static_cast<uint32_t>(long_.size());
+        return made;
     }
 
-    void lay_out(Block& block, size_t candidates, size_t plain, size_t marked) {
-        const size_t words = satisfied_.size() + plain + marked + long_.size();
-        const size_t text = block.value.s.size(), bytes = candidates * sizeof(Candidate) + words * 4 + text;
-        char* const payload = static_cast<char*>(std::malloc(bytes ? bytes : 1));
+    void lay_out(Block& block, const Payload& header) {
+        auto* const payload = static_cast<Payload*>(std::malloc(header.bytes()));
         if (!payload) throw std::bad_alloc();
-        auto* candidate = reinterpret_cast<Candidate*>(payload);
-        auto* word = std::copy(satisfied_.begin(), satisfied_.end(), reinterpret_cast<uint32_t*>(candidate + candidates));
-        uint32_t *plain_at = word, *marked_at = plain_at + plain;
+        *payload = header;
+        if (char* text = reinterpret_cast<char*>(payload + 1); !block.value.s.empty()) {
+            std::memcpy(text, block.value.s.data(), block.value.s.size());
+            block.value.s = {text, block.value.s.size()};
+        }
+        auto* plain = std::copy(satisfied_.begin(), satisfied_.end(), const_cast<uint32_t*>(payload->satisfied_data()));
+        auto *marked = plain + header.plain, *candidates = std::copy(long_.begin(), long_.end(), marked + header.marked);
+        auto* candidate = reinterpret_cast<Candidate*>(candidates);
         for (const uint32_t number : satisfied_) {
             const Lists* lists = table_[number].lists.get();
             if (!lists || !copies(*lists)) continue;
+            plain = std::copy(lists->plain.begin(), lists->plain.end(), plain);
+            marked = std::copy(lists->marked.begin(), lists->marked.end(), marked);
             candidate = std::copy(lists->candidates.begin(), lists->candidates.end(), candidate);
-            plain_at = std::copy(lists->plain.begin(), lists->plain.end(), plain_at);
-            marked_at = std::copy(lists->marked.begin(), lists->marked.end(), marked_at);
         }
-        char* const end = reinterpret_cast<char*>(std::copy(long_.begin(), long_.end(), marked_at));
-        if (text) std::memcpy(end, block.value.s.data(), text);
-        block.value.s = {text ? end : nullptr, text};
-        std::free(block.payload);
-        payload_bytes_ += bytes - block.payload_bytes;
+        if (block.payload) payload_bytes_ -= block.payload->bytes();
+        payload_bytes_ += header.bytes();
+        std::free(static_cast<void*>(block.payload));
         block.payload = payload;
-        block.payload_bytes = static_cast<uint32_t>(bytes);
-        block.candidates = static_cast<uint32_t>(candidates);
-        block.satisfied = static_cast<uint32_t>(satisfied_.size());
-        block.plain = static_cast<uint32_t>(plain);
-        block.marked = static_cast<uint32_t>(marked);
-        block.long_lists = static_cast<uint32_t>(long_.size());
     }
 
     ConstraintTable& table_;

@@ -1,5 +1,10 @@
 """Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter."""
 
+from typing import Annotated
+
+import numpy
+import numpy.typing
+from numpy.typing import NDArray
 
 
 def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
@@ -63,3 +68,69 @@ class Program:
 
     def evaluate(self, batch: MessageBatch) -> bytes:
         """One byte an entry: 0 false, 1 true, 2 unknown, 3 no message."""
+
+class Matcher:
+    """The exact matcher: an index over subscribers' predicates."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, id: int, predicate: object) -> None:
+        """Adds a subscriber with an encoded predicate."""
+
+    def add_many(self, ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], blobs: object, ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Adds subscribers whose predicates lie one after the other in `blobs`; the i-th ends at ends[i].
+        """
+
+    def remove(self, id: int) -> None: ...
+
+    def match(self, batch: MessageBatch) -> tuple[numpy.typing.NDArray[numpy.uint32], numpy.typing.NDArray[numpy.uint32]]:
+        """
+        Offsets and ids: entry i's subscribers are ids[offsets[i]:offsets[i + 1]], each once, in no particular order.
+        """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def conjunctions(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    @property
+    def derived_mask(self) -> int:
+        """Which derived attributes batches must show, as bits."""
+
+class LinearMatcher:
+    """
+    The same answers without an index: what the matcher is measured against.
+    """
+
+    def __init__(self) -> None: ...
+
+    def add(self, id: int, predicate: object) -> None:
+        """Adds a subscriber with an encoded predicate."""
+
+    def add_many(self, ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], blobs: object, ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Adds subscribers whose predicates lie one after the other in `blobs`; the i-th ends at ends[i].
+        """
+
+    def remove(self, id: int) -> None: ...
+
+    def match(self, batch: MessageBatch) -> tuple[numpy.typing.NDArray[numpy.uint32], numpy.typing.NDArray[numpy.uint32]]:
+        """
+        Offsets and ids: entry i's subscribers are ids[offsets[i]:offsets[i + 1]], each once, in no particular order.
+        """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def conjunctions(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    @property
+    def derived_mask(self) -> int:
+        """Which derived attributes batches must show, as bits."""

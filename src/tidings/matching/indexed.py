@@ -40,7 +40,7 @@ class IndexedMatcher:
         self._engine.add(id, predicate)
 
     def add_many(self, ids: NDArray[np.uint32], blobs: bytes, ends: NDArray[np.uint64]) -> None:
-        """Many at once: encoded predicates one after the other, the i-th ends at `ends[i]`. Stops at the first refused."""
+        """Encoded predicates one after the other, the i-th ends at `ends[i]`; the first one refused ends it."""
         self._engine.add_many(ids, blobs, ends)
 
     def remove(self, id: int) -> None:

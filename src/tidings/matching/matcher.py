@@ -5,6 +5,7 @@ removing one that is not, is an E_MATCHER_ID. A match gives offsets and ids: the
 `ids[offsets[i]:offsets[i + 1]]`, each once, in no particular order; entries that are no messages have none.
 """
 
+from itertools import pairwise
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -48,4 +49,4 @@ def per_message(matches: Matches) -> list[list[int]]:
     [[4, 9], []]
     """
     offsets, ids = matches
-    return [sorted(ids[start:end].tolist()) for start, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [sorted(ids[start:end].tolist()) for start, end in pairwise(offsets)]

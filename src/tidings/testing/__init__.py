@@ -1,1 +1,6 @@
 """Contract checks: the same random inputs against every implementation of a structure."""
+
+from tidings.testing.codec import check_codec
+from tidings.testing.matcher import check_matcher
+
+__all__ = ["check_codec", "check_matcher"]

@@ -30,10 +30,54 @@ SMALL = (0, 1, 2, 3, 1.0, 2.5, -1, True, False)
 NUMBERS = (2**53, 2**53 + 1, 2.0**53, 0.1, 0.1 + 1e-12, -0.1, -0.1 - 1e-12, -0.0, 1e300, INT_MAX, INT_MIN, 2.0**63)
 NUMBERS += (-(2.0**63), float("inf"), float("-inf"), 1_700_000_000_001, 1_700_000_000_002, -1_700_000_000_001)
 LONG = "abcdefghijklmnopqrstuvwxyz0123456789"
-TEXTS = ("", "a", "ab", "abc", "abcd", "abce", "ba", "bab", "a.b", "a.b.c", "b.b.c", "a%b", "ä", "aäb", "\x00", "a\x00", LONG, LONG + "x")
-PATTERNS = ("%", "_", "a%", "%b", "%b%", "a_c", "a%c", "_b%", "%b_d", "a\\%b", "abc", "a__", "%a%b%", LONG + "%", "%3456789_", "ä%", "\\_")
+TEXTS = (
+    "",
+    "a",
+    "ab",
+    "abc",
+    "abcd",
+    "abce",
+    "ba",
+    "bab",
+    "a.b",
+    "a.b.c",
+    "b.b.c",
+    "a%b",
+    "ä",
+    "aäb",
+    "\x00",
+    "a\x00",
+    LONG,
+    LONG + "x",
+)
+PATTERNS = (
+    "%",
+    "_",
+    "a%",
+    "%b",
+    "%b%",
+    "a_c",
+    "a%c",
+    "_b%",
+    "%b_d",
+    "a\\%b",
+    "abc",
+    "a__",
+    "%a%b%",
+    LONG + "%",
+    "%3456789_",
+    "ä%",
+    "\\_",
+)
 TOPICS = (">", "*", "a.>", "*.b", "a.*", "a.*.c", "*.*.c", "a.b.c", "a.b.>", "a")
-SELECTORS = ("a + b > 2", "a = b", "NOT (c LIKE 'a%')", "JMSPriority + 1 > 5", "a * 2 < 3 OR b IS NULL", "JMSMessageID = c")
+SELECTORS = (
+    "a + b > 2",
+    "a = b",
+    "NOT (c LIKE 'a%')",
+    "JMSPriority + 1 > 5",
+    "a * 2 < 3 OR b IS NULL",
+    "JMSMessageID = c",
+)
 DERIVED = ("@topic", "@queue", "JMSPriority", "JMSDeliveryMode", "JMSTimestamp")
 IDS = (0, 1, 2, 3, 63, 64, 1000, 2**20, 2**26 - 1, 2**26, 2**31, 2**32 - 1)
 
