@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidings.model.constraint import Constraint
-from tidings.model.text_test import TextTest, contradictory, implies, prefix_implies, read
+from tidings.model.text_test import TextTest, contradictory, implies, prefix_excluded, prefix_implies, read
 from tidings.model.value_set import (
-    ALL,
     STRINGS,
     Cuts,
     Key,
     difference,
     intersection,
+    intersection_of,
     intervals,
     is_point,
     overlap,
     prefix_end,
     subset,
 )
+
+# A hostile conjunction may have thousands of tests on thousands of values. Beyond these bounds nothing more is decided.
+TESTS_MAX = 64
+WORK_MAX = TESTS_MAX**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +37,28 @@ class AttributeSet:
     @staticmethod
     def of(constraints: Iterable[Constraint]) -> "AttributeSet":
         """The values for which all these constraints (on one attribute) hold."""
-        cuts, tests = ALL, []
-        for constraint in constraints:
-            allowed, test = read(constraint)
-            cuts = intersection(cuts, allowed)
-            if test is not None:
-                tests.append(test)
+        pairs = [read(constraint) for constraint in constraints]
+        cuts = intersection_of([allowed for allowed, _ in pairs])
+        tests = [test for _, test in pairs if test is not None]
         return _settled(cuts, tests) if tests else AttributeSet(cuts)
 
 
 def _settled(cuts: Cuts, tests: Iterable[TextTest]) -> AttributeSet:
     """Decide what can be decided: single strings by running the tests, all others if the tests exclude each other."""
     unique = tuple({test.constraint: test for test in tests}.values())
-    strings = intersection(cuts, STRINGS)
+    strings = intervals(intersection(cuts, STRINGS))
+    if len(strings) * len(unique) > WORK_MAX or len(unique) ** 2 > WORK_MAX:
+        return AttributeSet(cuts, unique)
+    nothing = contradictory(unique)
     gone: list[Key] = []
     undecided = False
-    for low, high in intervals(strings):
-        if is_point(low, high):
+    for low, high in strings:
+        if nothing:
+            stays = False
+        elif is_point(low, high):
             stays = all(test.holds(low[1]) for test in unique)
         else:
-            stays = not contradictory(unique, common_prefix(low, high))
+            stays = not prefix_excluded(common_prefix(low, high), unique)
             undecided |= stays
         if not stays:
             gone += (low, high)
@@ -72,8 +78,8 @@ def common_prefix(low: Key, high: Key) -> str:
 
 def includes(f: AttributeSet, g: AttributeSet) -> bool:
     """Whether every value of g is surely one of f."""
-    if f.tests and not all(_ensures(g, test) for test in f.tests):
-        return False
+    if f.tests and (len(f.tests) > TESTS_MAX or not all(_ensures(g, test) for test in f.tests)):
+        return f.cuts == g.cuts and f.tests == g.tests
     if subset(g.cuts, f.cuts):
         return True
     return bool(g.tests) and all(_excluded(g, low, high) for low, high in intervals(difference(g.cuts, f.cuts)))
@@ -81,8 +87,9 @@ def includes(f: AttributeSet, g: AttributeSet) -> bool:
 
 def _ensures(g: AttributeSet, test: TextTest) -> bool:
     """Whether every string of g surely passes the test."""
-    known = any(implies(own, test) for own in g.tests)
-    return known or all(
+    if test in g.tests or any(implies(own, test) for own in g.tests[:TESTS_MAX]):
+        return True
+    return all(
         test.holds(low[1]) if is_point(low, high) else prefix_implies(common_prefix(low, high), test)
         for low, high in intervals(intersection(g.cuts, STRINGS))
     )

@@ -2,7 +2,7 @@
 
 Two conjunctions that allow the same in all attributes but one are one box cut in two: their union is a box again, and
 if a conjunction can say it (`x < 5`, `x BETWEEN 5 AND 9` and `x = 12` cannot, the first two can) it replaces them.
-Conjunctions that cannot match, and those that the others cover, go.
+Conjunctions that cannot match, and those that another covers, go.
 
 >>> cheap, middle = Constraint("price", Op.LT, 10), Constraint("price", Op.EQ, 10)
 >>> merge(Predicate([[cheap], [middle], [middle, Constraint("stock", Op.EXISTS)]])).conjunctions
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from tidings.model.attribute_set import AttributeSet
 from tidings.model.constraint import Constraint, Op
-from tidings.model.covering import disjunction_covers
+from tidings.model.covering import conjunction_covers
 from tidings.model.predicate import Conjunction, Predicate
 from tidings.model.value_set import (
     ALL,
@@ -30,6 +30,7 @@ from tidings.model.value_set import (
     number_before,
     prefix_end,
     union,
+    union_of,
 )
 from tidings.model.values import Kind, Value
 
@@ -43,23 +44,28 @@ def merge(predicate: Predicate) -> Predicate:
 
 
 def _without_covered(conjunctions: Iterable[Conjunction]) -> list[Conjunction]:
-    rows = [one for one in conjunctions if one.normal.satisfiable]
-    for one in sorted(rows, key=len, reverse=True):  # the longest say the most, and are the likeliest to be covered
-        others = tuple(other for other in rows if other is not one)
-        if disjunction_covers(others, one):
-            rows.remove(one)
-    return rows
+    kept: list[Conjunction] = []
+    for one in sorted(conjunctions, key=len):  # the shortest say the least, and are the likeliest to cover
+        if one.normal.satisfiable and not any(conjunction_covers(other, one) for other in kept):
+            kept = [other for other in kept if not conjunction_covers(one, other)]
+            kept.append(one)
+    return kept
 
 
 def _merge_once(rows: list[Conjunction]) -> list[Conjunction]:
     """Merge along the first attribute along which anything can be merged."""
     for name in sorted({name for one in rows for name in one.normal.sets}):
         groups: dict[object, list[Conjunction]] = {}
+        merged: list[Conjunction] = []
         for one in rows:
             own = one.normal.sets.get(name)
+            if own is None:
+                merged.append(one)
+                continue
             rest = frozenset(item for item in one.normal.sets.items() if item[0] != name)
-            groups.setdefault((rest, own and own.tests, own is None), []).append(one)
-        merged = [one for group in groups.values() for one in _merge_group(name, group)]
+            groups.setdefault((rest, own.tests), []).append(one)
+        for group in groups.values():
+            merged += _merge_group(name, group)
         if len(merged) < len(rows):
             return merged
     return rows
@@ -67,7 +73,7 @@ def _merge_once(rows: list[Conjunction]) -> list[Conjunction]:
 
 def _merge_group(name: str, group: list[Conjunction]) -> list[Conjunction]:
     """Unite conjunctions that differ in this attribute only: single values first, then neighbours."""
-    if len(group) < 2 or name not in group[0].normal.sets:
+    if len(group) < 2:
         return group
     rest = [one for one in group[0] if one.name != name]
     tests = [test.constraint for test in group[0].normal.sets[name].tests]
@@ -75,7 +81,7 @@ def _merge_group(name: str, group: list[Conjunction]) -> list[Conjunction]:
     finite = [one for one in sets if _finite(one)]
     waiting = sorted(one for one in sets if not _finite(one))
     if finite:
-        waiting = sorted([*waiting, _union_of(finite)])
+        waiting = sorted([*waiting, union_of(finite)])
     done: list[Cuts] = []
     for one in waiting:
         joined = union(done[-1], one) if done else None
@@ -90,12 +96,6 @@ def _merge_group(name: str, group: list[Conjunction]) -> list[Conjunction]:
 
 def _finite(one: Cuts) -> bool:
     return all(is_point(low, high) for low, high in intervals(one))
-
-
-def _union_of(sets: list[Cuts]) -> Cuts:
-    while len(sets) > 1:  # in pairs: n log n
-        sets = [union(sets[i], sets[i + 1]) if i + 1 < len(sets) else sets[i] for i in range(0, len(sets), 2)]
-    return sets[0]
 
 
 def express(name: str, wanted: Cuts) -> list[Constraint] | None:

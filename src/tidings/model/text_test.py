@@ -27,7 +27,7 @@ from tidings.model.value_set import PRESENT, Cuts, cuts
 Element: TypeAlias = str | None  # one character; None: any one; "": any text
 Elements: TypeAlias = tuple[Element, ...]
 ANY_TEXT = ""
-ELEMENTS_MAX = 4096  # beyond that implication is not looked for: it costs the product of the lengths
+ELEMENTS_MAX = 1024  # beyond that implication is not looked for: it costs the product of the lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,6 @@ def prefix_implies(prefix: str, b: TextTest) -> bool:
     return implies(_prefix_test(prefix), b)
 
 
-def prefix_disjoint(prefix: str, b: TextTest) -> bool:
-    """Whether no text with this prefix passes b, negation apart."""
-    return disjoint(_prefix_test(prefix), b)
-
-
 @lru_cache(maxsize=1024)
 def _prefix_test(prefix: str) -> TextTest:
     # For topics a prefix is `levels.>`: what it says of its last, unfinished level is left out.
@@ -114,17 +109,21 @@ def disjoint(a: TextTest, b: TextTest) -> bool:
     return _heads_differ(a.elements, b.elements) or _heads_differ(a.elements[::-1], b.elements[::-1])
 
 
-def contradictory(tests: Sequence[TextTest], prefix: str) -> bool:
-    """Whether surely no text with this prefix passes all."""
+def prefix_excluded(prefix: str, tests: Sequence[TextTest]) -> bool:
+    """Whether one of the tests surely keeps out every text with this prefix."""
+    start = _prefix_test(prefix)
+    return any(_plain_implies(start, one) if one.negated else disjoint(start, one) for one in tests)
+
+
+def contradictory(tests: Sequence[TextTest]) -> bool:
+    """Whether surely no text passes all."""
     plain = [one for one in tests if not one.negated]
-    if any(prefix_disjoint(prefix, one) for one in plain):
-        return True
     for number, one in enumerate(plain):
         if any(disjoint(one, other) for other in plain[:number]):
             return True
         if any(_same(one, other) or _plain_implies(one, other) for other in tests if other.negated):
             return True
-    return any(prefix_implies(prefix, replace(one, constraint=one.constraint.negate())) for one in tests if one.negated)
+    return False
 
 
 def _same(a: TextTest, b: TextTest) -> bool:

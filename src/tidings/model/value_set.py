@@ -22,7 +22,7 @@ There is one such tuple for each set. Open and closed ends, gaps between represe
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from tidings.model.constraint import Constraint, Op
@@ -191,6 +191,22 @@ def intersection(a: Cuts, b: Cuts) -> Cuts:
 
 def union(a: Cuts, b: Cuts) -> Cuts:
     return _sweep(a, b, 1)
+
+
+def union_of(sets: Sequence[Cuts]) -> Cuts:
+    return _in_pairs(union, sets) if sets else NOTHING
+
+
+def intersection_of(sets: Sequence[Cuts]) -> Cuts:
+    return _in_pairs(intersection, sets) if sets else ALL
+
+
+def _in_pairs(join: Callable[[Cuts, Cuts], Cuts], sets: Sequence[Cuts]) -> Cuts:
+    """Joined as a tree: one after the other, many holes in one set would cost the square of their number."""
+    while len(sets) > 1:
+        joined = [join(a, b) for a, b in zip(sets[::2], sets[1::2], strict=False)]
+        sets = [*joined, sets[-1]] if len(sets) % 2 else joined
+    return sets[0]
 
 
 def difference(a: Cuts, b: Cuts) -> Cuts:
