@@ -13,6 +13,44 @@ using namespace tidings;
 
 namespace {
 
+// Result arrays that Python let go, for the next results: fresh memory would cost more in page faults than matching does.
+class ResultPool {
+public:
+    Column<uint32_t> take() {
+        const std::lock_guard lock(mutex_);
+        Column<uint32_t> column;
+        if (spare_.empty()) return column;
+        column.swap(spare_.back());
+        spare_.pop_back();
+        return column;
+    }
+    void give(Column<uint32_t>&& column) {
+        const std::lock_guard lock(mutex_);
+        if (spare_.size() < spare_max && column.bytes() <= bytes_max) spare_.push_back(std::move(column));
+    }
+    static ResultPool& instance() {
+        static ResultPool pool;
+        return pool;
+    }
+
+private:
+    static constexpr size_t spare_max = 4, bytes_max = 32u << 20;
+
+    std::mutex mutex_;
+    std::vector<Column<uint32_t>> spare_;
+};
+
+nb::object array(Column<uint32_t>&& values) {
+    auto* kept = new Column<uint32_t>(std::move(values));
+    const nb::capsule owner(kept, [](void* data) noexcept {
+        auto* column = static_cast<Column<uint32_t>*>(data);
+        ResultPool::instance().give(std::move(*column));
+        delete column;
+    });
+    static uint32_t nothing = 0;
+    return nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(kept->size() ? kept->data() : &nothing, {kept->size()}, owner));
+}
+
 // Matching uses scratch space inside the matcher and runs without the GIL, so one thread at a time.
 template <class Engine>
 class PyMatcher {
@@ -44,13 +82,13 @@ public:
     }
 
     nb::object match(const PyBatch& batch) {
-        auto matches = std::make_unique<Matches>();
+        Matches matches{ResultPool::instance().take(), ResultPool::instance().take()};
         {
             nb::gil_scoped_release release;
             const std::lock_guard lock(mutex_);
-            engine_.match(batch.batch(), *matches);
+            engine_.match(batch.batch(), matches);
         }
-        return nb::make_tuple(array(std::move(matches->offsets)), array(std::move(matches->ids)));
+        return nb::make_tuple(array(std::move(matches.offsets)), array(std::move(matches.ids)));
     }
 
     size_t size() const { return engine_.size(); }
@@ -59,12 +97,6 @@ public:
     unsigned derived() const { return engine_.derived(); }
 
 private:
-    static nb::object array(std::vector<uint32_t>&& values) {
-        auto* kept = new std::vector<uint32_t>(std::move(values));
-        const nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<uint32_t>*>(data); });
-        return nb::cast(nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
-    }
-
     Engine engine_;
     std::mutex mutex_;
 };

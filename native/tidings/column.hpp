@@ -66,6 +66,8 @@ public:
         size_ += static_cast<uint32_t>(count);
     }
     void clear() { size_ = 0; }
+    // For those who write into reserved space themselves.
+    void set_size(size_t size) { size_ = static_cast<uint32_t>(size); }
     void reserve(size_t wanted) {
         if (wanted <= capacity_) return;
         size_t grown = capacity_ + capacity_ / 2;

@@ -37,11 +37,12 @@ public:
     }
 
     void match(const MessageBatch& batch, Matches& matches) {
-        matches.offsets.assign(1, 0);
+        matches.offsets.clear();
+        matches.offsets.push_back(0);
         matches.ids.clear();
         for (const Entry& entry : batch) {
             if (entry.status == Entry::Status::Message) match_one(entry.message, matches.ids);
-            matches.offsets.push_back(static_cast<uint32_t>(matches.ids.size()));
+            matches.offsets.push_back(matches.ids.size());
         }
     }
 
@@ -100,7 +101,7 @@ private:
         dirty_ = false;
     }
 
-    void match_one(const MessageView& message, std::vector<uint32_t>& ids) {
+    void match_one(const MessageView& message, Column<uint32_t>& ids) {
         if (dirty_) lay_out();
         met_.clear();
         for (const Attribute& attribute : message.attributes) {

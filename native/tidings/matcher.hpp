@@ -35,7 +35,7 @@ namespace tidings {
 
 // Ids of the subscribers of each message: those of message i are ids[offsets[i]] to ids[offsets[i + 1] - 1].
 struct Matches {
-    std::vector<uint32_t> offsets, ids;
+    Column<uint32_t> offsets, ids;
 };
 
 class Matcher {
@@ -49,27 +49,23 @@ public:
     // Each subscriber once a message, in no particular order. Entries of the batch that are no messages match nobody.
     void match(const MessageBatch& batch, Matches& matches) {
         prepare();
-        matches.offsets.assign(1, 0);
+        matches.offsets.clear();
         matches.offsets.reserve(batch.size() + 1);
-        out_.swap(matches.ids);
-        count_ = 0;
+        matches.offsets.push_back(0);
+        begin(matches.ids);
         for (size_t i = 0; i < batch.size(); ++i) {
             read_ahead(batch, i);
             if (batch[i].status == Entry::Status::Message) match_one(batch[i].message);
-            if (count_ > UINT32_MAX) throw UsageError{"E_MATCHER_LIMIT", "a batch has more matches than can be counted"};
             matches.offsets.push_back(static_cast<uint32_t>(count_));
         }
-        out_.resize(count_);
-        out_.swap(matches.ids);
+        end(matches.ids);
     }
 
-    void match(const MessageView& message, std::vector<uint32_t>& ids) {
+    void match(const MessageView& message, Column<uint32_t>& ids) {
         prepare();
-        out_.swap(ids);
-        count_ = 0;
+        begin(ids);
         match_one(message);
-        out_.resize(count_);
-        out_.swap(ids);
+        end(ids);
     }
 
     size_t size() const { return index_.size(); }
@@ -170,10 +166,20 @@ private:
         for (size_t i = start; i < count_; ++i) seen_[out_[i] >> 6] = 0;
     }
 
-    // ---- output
+    // ---- output: straight into the caller's storage
 
+    void begin(Column<uint32_t>& ids) {
+        out_.swap(ids);
+        out_.clear();
+        count_ = 0;
+    }
+    void end(Column<uint32_t>& ids) {
+        out_.set_size(count_);
+        out_.swap(ids);
+    }
     void need(size_t more) {
-        if (out_.size() < count_ + more) out_.resize((count_ + more) * 2);
+        if (count_ + more > UINT32_MAX) throw UsageError{"E_MATCHER_LIMIT", "a batch has more matches than can be counted"};
+        out_.reserve(count_ + more);
     }
 
     void emit_plain(const uint32_t* tokens, size_t count) {
@@ -319,7 +325,7 @@ private:
     std::vector<const Value*> present_;  // by attribute
     std::vector<uint64_t> seen_;  // a bit for each marked token that was met
     bool marked_met_ = false;
-    std::vector<uint32_t> out_;
+    Column<uint32_t> out_;
     size_t count_ = 0;
     // of the message at hand
     std::vector<const Payload*> blocks_;

@@ -1,8 +1,9 @@
 """Every matcher against the scan: random predicates of all operators, random changes in any order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ from tidings.testing.matcher import change, random_message
 MATCHERS = [ScanMatcher, LinearMatcher, IndexedMatcher]
 
 
-def batch_of(*properties: dict[str, Value]) -> MessageBatch:
+def batch_of(*properties: Mapping[str, Value]) -> MessageBatch:
     return MessageBatch.from_messages(encode_messages(Message(Destination("a"), one) for one in properties))
 
 
@@ -144,8 +145,6 @@ def test_a_changed_list_reaches_remembered_values() -> None:
 
 
 def test_add_many_is_add_in_order() -> None:
-    import numpy as np
-
     one, many = IndexedMatcher(), IndexedMatcher()
     blobs = [encode_predicate(Predicate.of(Constraint("a", Op.EQ, i % 3))) for i in range(10)]
     for id, blob in enumerate(blobs):
