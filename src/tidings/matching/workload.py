@@ -36,6 +36,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 CHUNK = 1 << 15  # items drawn at once
 CONJUNCTIONS_MAX = 20
 PIECE_MIN, PIECE_MAX = 2, 4  # letters in a prefix, suffix or substring
+PIECES = 1 << 10  # more than there are ways to cut one from a term
 _STREAMS = (
     "size",
     "length",
@@ -98,7 +99,7 @@ class Workload:
 
     def encoded_predicates(self, start: int, count: int) -> tuple[bytes, NDArray[np.uint64]]:
         """Encoded predicates one after the other, and where each ends."""
-        encoded: dict[int, bytes] = {}
+        encoded = self._encoded
         blobs: list[bytes] = []
         for rows in self._rows(start, count):
             conjunctions: set[bytes] = set()
@@ -109,6 +110,10 @@ class Workload:
                 conjunctions.add(bytes((len(row),)) + b"".join(sorted([encoded[code] for code in row])))
             blobs.append(b"".join((varint(len(conjunctions)), *sorted(conjunctions), b"\x00")))
         return b"".join(blobs), np.cumsum([len(blob) for blob in blobs], dtype=np.uint64)
+
+    @cached_property
+    def _encoded(self) -> dict[int, bytes]:
+        return {}
 
     @cached_property
     def _catalog(self) -> "_Catalog":
@@ -143,11 +148,18 @@ class Workload:
             bound = np.searchsorted([0.0, 0.5] if self.ranges_only else [0.8, 0.9], draw, "right")
             operator = np.where(name < self.strings, operator, bound)
             value = self._values("values", items, place, name)
-            piece = self._pick("pieces", items, place, 1 << 10)
-            codes[:, place] = ((name * 4 + operator) * max(self.terms, self.int_max + 1) + value << 10) + np.where(
-                (name < self.strings) & (operator > 0), piece, 0
-            )
+            piece = self._pieces_of(self._pick("pieces", items, place, 180), operator, value)
+            code = (name * 4 + operator) * max(self.terms, self.int_max + 1) + value
+            codes[:, place] = code * PIECES + np.where((name < self.strings) & (operator > 0), piece, 0)
         return lengths, codes
+
+    def _pieces_of(self, draws: Numbers, operators: Numbers, values: Numbers) -> Numbers:
+        """Which letters of a term a prefix, suffix or substring takes: where they start, and how many."""
+        sizes = np.array([len(term) for term in self.vocabulary])[np.minimum(values, self.terms - 1)]
+        lengths = np.minimum(PIECE_MIN + draws % (PIECE_MAX - PIECE_MIN + 1), sizes)
+        inside = draws // (PIECE_MAX - PIECE_MIN + 1) % (sizes - lengths + 1)
+        starts = np.choose(np.minimum(operators, 3), (0, 0, sizes - lengths, inside))
+        return starts * (PIECE_MAX + 1) + lengths
 
     # ---- messages
 
@@ -251,23 +263,16 @@ class _Catalog(dict[int, Constraint]):
 
     def __missing__(self, code: int) -> Constraint:
         workload = self._workload
-        rest, piece = code >> 10, code & 1023
+        rest, piece = divmod(code, PIECES)
         rest, value = divmod(rest, max(workload.terms, workload.int_max + 1))
         name, operator = divmod(rest, 4)
         if name >= workload.strings:
             made = Constraint(workload.names[name], _INT_OPS[operator], value)
         else:
             op, term = _STRING_OPS[operator], workload.vocabulary[value]
-            made = Constraint(workload.names[name], op, term if op is Op.EQ else _piece(op, term, piece))
+            start, length = divmod(piece, PIECE_MAX + 1)
+            made = Constraint(workload.names[name], op, term if op is Op.EQ else term[start : start + length])
         return self.setdefault(code, made)
-
-
-def _piece(op: Op, term: str, draw: int) -> str:
-    length = min(PIECE_MIN + draw % (PIECE_MAX - PIECE_MIN + 1), len(term))
-    if op is Op.PREFIX:
-        return term[:length]
-    start = len(term) - length if op is Op.SUFFIX else draw // 8 % (len(term) - length + 1)
-    return term[start : start + length]
 
 
 def _rank(draw: NDArray[np.float64], count: int, zipf: float) -> Numbers:
