@@ -193,7 +193,7 @@ void bind_forwarder(nb::module_& m) {
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
-        .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().memory_bytes(); });
+        .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);
 }

@@ -182,7 +182,7 @@ private:
     size_t parse(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
         size_t used = 0;
         while (connection.reading()) {
-            const uint8_t derived = static_cast<uint8_t>(matcher_.derived_mask());
+            const uint8_t derived = matcher_.derived();
             batch_.decode_frames(data.substr(used), {derived, connection.frame_bytes_max, true});
             size_t done = 0;
             for (const Entry& entry : batch_) {
@@ -299,7 +299,7 @@ private:
     }
 
     void decode_one(std::string_view message) {
-        single_.decode_message(message, {static_cast<uint8_t>(matcher_.derived_mask()), SIZE_MAX, false});
+        single_.decode_message(message, {matcher_.derived(), SIZE_MAX, false});
         if (single_[0].status == Entry::Status::Broken) throw single_[0].error;
     }
 
@@ -312,7 +312,8 @@ private:
     Outlets out_;
     Matcher matcher_;
     MessageBatch batch_, single_;
-    std::vector<uint32_t> matched_, mailboxes_;
+    Column<uint32_t> matched_;
+    std::vector<uint32_t> mailboxes_;
     std::string scratch_;
 };
 

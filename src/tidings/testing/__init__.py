@@ -1,5 +1,7 @@
 """Contract checks: the same random inputs against every implementation of a structure."""
 
+from tidings.testing.codec import check_codec
+from tidings.testing.matcher import check_matcher
 from tidings.testing.store import check_store
 
-__all__ = ["check_store"]
+__all__ = ["check_codec", "check_matcher", "check_store"]
