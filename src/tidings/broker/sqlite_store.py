@@ -92,8 +92,10 @@ class SqliteStore:
         try:
             return self._opened()
         except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGED:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGED:
                 raise
+            if not salvage.is_store(self._path):
+                raise StoreError("E_STORE_VERSION", f"{self._path} is not a Tidings store") from error
         self._damaged += salvage.rebuild(self._path)
         return self._opened()
 
@@ -330,7 +332,9 @@ def _translated() -> Iterator[None]:
         raise StoreError("E_STORE_FULL" if full else "E_STORE_IO", str(error)) from error
 
 
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# When the store is opened, what is none of these means that the file is not what it was.
+_NOT_DAMAGED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN}
+_NOT_DAMAGED |= {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
 _CODES = {
     sqlite3.SQLITE_FULL: "E_STORE_FULL",
     sqlite3.SQLITE_CORRUPT: "E_STORE_DAMAGED",
