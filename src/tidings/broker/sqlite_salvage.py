@@ -18,7 +18,7 @@ from pathlib import Path
 from tidings.broker import sqlite_wal as wal
 from tidings.broker.store_state import TABLES, VERSION_KEY, setting
 from tidings.delivery.journal import MAGIC, unpack
-from tidings.delivery.store import Damage, Note
+from tidings.delivery.store import Damage, Note, Record
 from tidings.errors import CodecError, StoreError
 
 PAGE_BYTES = 4096
@@ -59,6 +59,8 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
     tables = dict(db.execute("SELECT name, sql FROM sqlite_schema"))
     (application,) = db.execute("PRAGMA application_id").fetchone()
     if not tables and not application:
+        if 0 < path.stat().st_size < PAGE_BYTES:  # too short for SQLite to notice that it is something else
+            raise StoreError("E_STORE_VERSION", f"{path} is not a Tidings store")
         return True
     if tables != SCHEMA:
         if application == APPLICATION or SCHEMA.keys() <= tables.keys():
@@ -69,9 +71,13 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
             with suppress(CodecError):
                 found = unpack(blob).records
                 if found and found != [VERSION]:
-                    reason = f"{path} has version {found[0]}, this program knows {VERSION.value.decode()}"
+                    reason = f"{path} has version {_version(found[0])}, this program knows {VERSION.value.decode()}"
                     raise StoreError("E_STORE_VERSION", reason)
     return False
+
+
+def _version(record: Record) -> str:
+    return record.value.decode(errors="replace") if isinstance(record, Note) else "unknown"
 
 
 def _check_header(db: sqlite3.Connection, path: Path) -> None:
