@@ -10,7 +10,7 @@ from tidings.broker.sqlite_store import Limits, SqliteStore
 from tidings.delivery.store import Acked, Attached, Detached, MailboxAdded, MailboxRemoved, Note, Record, Stored
 
 SEQS_EACH = 40  # seqs reserved for each batch
-LIMITS = Limits(slack_bytes=20_000, slack_batches=20, move_bytes=10_000, checkpoint_bytes=40_000)
+LIMITS = Limits(slack_bytes=20_000, slack_batches=20, small_bytes=5000, move_bytes=10_000, checkpoint_bytes=40_000)
 BOXES = (1, 2, 3)
 
 

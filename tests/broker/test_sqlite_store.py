@@ -15,7 +15,9 @@ from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
 from tidings.errors import StoreError
 from tidings.testing import check_store
 
-RESTLESS = Limits(slack_bytes=200, slack_batches=2, move_bytes=300, checkpoint_bytes=1000)  # moves all the time
+RESTLESS = Limits(
+    slack_bytes=500, slack_batches=2, small_bytes=500, move_bytes=2000, checkpoint_bytes=1000
+)  # moves all the time
 
 
 def maker(folder: Path, limits: Limits) -> Callable[[bool], Store]:

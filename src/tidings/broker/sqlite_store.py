@@ -47,11 +47,12 @@ import numpy as np
 from tidings.broker import sqlite_salvage as salvage
 from tidings.broker.store_index import Index
 from tidings.broker.store_state import Change, State
-from tidings.delivery.journal import Head, Ints, layout, pack, scan
+from tidings.delivery.journal import Head, Ints, layout, outline, pack, scan
 from tidings.delivery.store import Acked, Counted, Damage, Record, Recovered, Stored
 from tidings.errors import CodecError, StoreError, UsageError
 
 BATCH_BYTES_MAX = 512 << 20
+COUNTED_BYTES = 33  # what a delivery count takes in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Limits:
     slack_bytes: int = 4 << 20  # waste below this is not worth moving anything
     slack_batches: int = 4096
     small_bytes: int = 64 << 10  # more batches than the slack and one for each of these: they are too small
-    move_bytes: int = 1 << 20  # of batches moved in one go
+    move_bytes: int = 1 << 20  # of batches moved in one go; more than `small_bytes`, or they stay too small
     checkpoint_bytes: int = 4 << 20  # of write-ahead log before `maintain` copies it into the file
     checkpoint_bytes_max: int = 64 << 20  # before `append` does
 
@@ -118,7 +119,7 @@ class SqliteStore:
             oldest = self._index.dead_until()
             blob = self._write(records, changes, last_seq, oldest)
             self._index.forget(oldest)
-            found = scan(blob, trusted=True)
+            found = outline(blob, self._newest, records)
             self._index.add(found, len(blob))
             for record in found.others:
                 self._apply(record)
@@ -202,7 +203,7 @@ class SqliteStore:
     def _apply(self, record: Record) -> None:
         match record:
             case Acked(mailbox, seqs):
-                self._index.leave(mailbox, np.array(seqs, np.int64))
+                self._index.leave(mailbox, seqs)
                 if self._state.counted:
                     for seq in seqs:
                         self._state.counted.pop((mailbox, seq), None)
@@ -214,7 +215,7 @@ class SqliteStore:
 
     def _surplus(self) -> float:
         """How much of what the file may carry in vain it does carry; at 1 something must be done."""
-        live = self._index.live_bytes
+        live = self._index.live_bytes + COUNTED_BYTES * len(self._state.counted)
         waste = (self._index.disk_bytes - live) / (2 * (self._limits.slack_bytes + live))
         crowd = self._index.batches / (
             2 * (self._limits.slack_batches + self._index.disk_bytes // self._limits.small_bytes)
@@ -223,20 +224,20 @@ class SqliteStore:
 
     def _move(self, size: int) -> None:
         """Write what is live in the oldest batches anew, so that they can go."""
-        chosen = self._index.oldest(size)
+        last = self._index.oldest(size)
         records: list[Record] = []
-        for seq, number, start, length, mailboxes in self._index.live_until(chosen[-1]):
+        for seq, number, start, length, mailboxes in self._index.live_until(last):
             message = self._message(number, start, length)
             if message is None:  # it must not get a new checksum
                 self._unsound.add(seq)
                 for mailbox in mailboxes:
-                    self._index.leave(mailbox, np.array([seq]))
+                    self._index.leave(mailbox, (seq,))
                 continue
             records.append(Stored(seq, message, mailboxes))
             if counted := self._state.counted:
                 mine = [mailbox for mailbox in mailboxes if (mailbox, seq) in counted]
                 records += [Counted(mailbox, seq, counted[mailbox, seq]) for mailbox in mine]
-        oldest = chosen[-1] + 1
+        oldest = last + 1
         blob = self._write(records, (), self._last_seq, oldest)
         self._index.move(scan(blob, trusted=True), len(blob))
         self._index.forget(oldest)
