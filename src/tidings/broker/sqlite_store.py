@@ -3,15 +3,18 @@
     table batch    1 row = 1 batch as `tidings.delivery.journal` packs it, numbered without gaps: oldest ... newest
     table state    what is small and changes in place: mailboxes, which are attached, notes; two copies of each
 
-A row per message would cost SQLite some ten microseconds each. A row per batch costs it once per batch, and SQLite
-does what it is good at: the transaction (write-ahead log, one fsync at each commit) and the reuse of pages.
+SQLite does what it is good at: the transaction (write-ahead log, one fsync at each commit) and the reuse of pages. What
+a batch holds is packed, checked and found by ourselves: a checksum for every record, any number of mailboxes for a
+message, recovery that reads arrays. It is not done for speed: a bare table with one row per message takes as much
+CPU in large batches and less in small ones (`bench/store.py`), but has none of these.
 
 Space. Messages and acknowledgements are appended; nothing is changed in place. An acknowledgement matters only as
 long as its message is in the file, and it always comes later in the log. So if batches only ever leave at the oldest
 end, an acknowledgement that leaves can have no message left to be about. A batch leaves when nothing in it is live; if
 one message stays for long, `_move` writes the live messages of the oldest batches anew at the young end. It begins
 when more than half of the file (and 4 MiB) is dead, or when there are too many tiny batches, so the file stays below
-about four times what is live plus 16 MiB, and each byte is rewritten about once for each byte that came in meanwhile.
+about three times what is live plus 8 MiB (and the write-ahead log beside it below about 64 MiB and one batch), and each
+byte is rewritten about once for each byte that came in meanwhile. The file never shrinks; its free pages are reused.
 (The log-structured file system of Rosenblum and Ousterhout, 1992, section 3.5, with the simplest policy.)
 
 What is guaranteed

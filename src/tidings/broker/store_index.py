@@ -35,7 +35,7 @@ from tidings.delivery.store import Waiting
 
 RECORD_BYTES = 27  # what a stored message costs besides its own bytes: two table entries and a front
 MAILBOX_BYTES = 4  # and this for each mailbox
-SQUEEZE_MIN = 65536
+SQUEEZE_MIN = 65536  # dead messages that are not worth it
 FEW = 16  # up to here plain Python is faster
 Mask = NDArray[np.bool_]
 
@@ -68,7 +68,8 @@ class Columns:
 
 
 class Index:
-    def __init__(self) -> None:
+    def __init__(self, squeeze_min: int = SQUEEZE_MIN) -> None:
+        self._squeeze_min = squeeze_min
         self._messages = Columns(
             seq=np.int64, batch=np.int64, start=np.int32, size=np.int32, priority=np.uint8, first=np.int64,
             width=np.int32, waits=np.int32,
@@ -271,7 +272,7 @@ class Index:
     def _died(self, count: int, size: int) -> None:
         self.live_bytes -= size + RECORD_BYTES * count
         self._dead += count
-        if self._dead > SQUEEZE_MIN and self._dead * 2 > self._messages.size:
+        if self._dead > self._squeeze_min and self._dead * 2 > self._messages.size:
             self._squeeze()
 
     def _squeeze(self) -> None:
