@@ -102,7 +102,8 @@ private:
     void match_one(const MessageView& message) {
         const size_t start = count_;
         meet(message);
-        for (const Payload* block : blocks_) {
+        for (size_t i = 0; i < blocks_; ++i) {
+            const Payload* block = met_[i].block;
             const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
             for (; number != end; ++number) satisfied_[*number >> 6] |= 1ull << (*number & 63);
         }
@@ -121,46 +122,52 @@ private:
     // ---- from attributes to blocks, lines and presence
 
     void meet(const MessageView& message) {
-        blocks_.clear();
-        equalities_.clear();
-        lines_.clear();
-        attributes_.clear();
+        met_.resize(std::max(met_.size(), message.attributes.size()));
         lists_.clear();
+        Met* const met = met_.data();
+        size_t blocks = 0, equalities = 0, lines = 0, known = 0;
         for (const Attribute& attribute : message.attributes) {
             const Block* block = index_.blocks.find(attribute);
-            uint32_t number;
-            if (block) {
-                number = block->attribute;
-            } else {
-                number = index_.table.find_attribute(attribute.name, attribute.name_hash);
+            if (!block) [[unlikely]] {
+                const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
                 if (number == none) continue;
                 if (index_.table.attribute(number).listed) block = index_.blocks.make(number, attribute);
+                met[known].attribute = number;
+            } else {
+                met[known].attribute = block->attribute;
             }
-            const AttributeRecord& record = index_.table.attribute(number);
-            attributes_.push_back(number);
-            present_[number] = &attribute.value;
+            const AttributeRecord& record = index_.table.attribute(met[known].attribute);
+            present_[met[known++].attribute] = &attribute.value;
             if (record.presence != none && index_.table[record.presence].lists) lists_.push_back(index_.table[record.presence].lists.get());
             const uint32_t line = record.lines[static_cast<size_t>(attribute.value.kind())];
             if (line != none) {
                 low_[line] = high_[line] = block ? block->payload->position : position(attribute.value);
-                lines_.push_back(line);
+                met[lines++].line = line;
             }
             if (!block) continue;
             const Payload& payload = *block->payload;
-            if (block->equality != none) equalities_.push_back(block->equality);
-            if (payload.satisfied) blocks_.push_back(&payload);
+            equalities_.reserve(known);
+            equalities_.data()[equalities] = block->equality;
+            equalities += block->equality != none;
+            met[blocks].block = &payload;
+            blocks += payload.satisfied != 0;
             for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
         }
-        lists_.push_back(&index_.always);
+        equalities_.set_size(equalities);
+        blocks_ = blocks;
+        lines_ = lines;
+        attributes_ = known;
+        if (!index_.always.empty()) lists_.push_back(&index_.always);
     }
 
     void reset(size_t start) {
-        for (const Payload* block : blocks_) {
+        for (size_t i = 0; i < blocks_; ++i) {
+            const Payload* block = met_[i].block;
             const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
             for (; number != end; ++number) satisfied_[*number >> 6] = 0;
         }
-        for (const uint32_t line : lines_) low_[line] = position_low, high_[line] = position_high;
-        for (const uint32_t attribute : attributes_) present_[attribute] = nullptr;
+        for (size_t i = 0; i < lines_; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
+        for (size_t i = 0; i < attributes_; ++i) present_[met_[i].attribute] = nullptr;
         if (!marked_met_) return;
         marked_met_ = false;
         for (size_t i = start; i < count_; ++i) seen_[out_[i] >> 6] = 0;
@@ -224,7 +231,8 @@ private:
     }
 
     void emit_alone() {
-        for (const Payload* block : blocks_) {
+        for (size_t i = 0; i < blocks_; ++i) {
+            const Payload* block = met_[i].block;
             emit_plain(block->plain_data(), block->plain);
             emit_marked(block->marked_data(), block->marked);
         }
@@ -247,7 +255,10 @@ private:
     // ---- candidates
 
     void check_candidates() {
-        for (const Payload* block : blocks_) check(block->candidate_data(), block->candidate_data() + block->candidates);
+        for (size_t i = 0; i < blocks_; ++i) {
+            const Candidate* first = met_[i].block->candidate_data();
+            check(first, first + met_[i].block->candidates);
+        }
         for (const Lists* lists : lists_) check(lists->candidates.begin(), lists->candidates.end());
     }
 
@@ -312,7 +323,8 @@ private:
         const auto doubt = [this](uint32_t token, uint32_t row) {
             if (row_holds(row)) emit_one(token);
         };
-        for (const uint32_t line : lines_) {
+        for (size_t i = 0; i < lines_; ++i) {
+            const uint32_t line = met_[i].line;
             index_.bounds[line].upper.above(high_[line], slice, doubt_alone);
             index_.bounds[line].lower.below(low_[line], slice, doubt_alone);
             index_.ranges.match(line, low_.data(), high_.data(), hit, doubt);
@@ -327,10 +339,16 @@ private:
     bool marked_met_ = false;
     Column<uint32_t> out_;
     size_t count_ = 0;
-    // of the message at hand
-    std::vector<const Payload*> blocks_;
-    std::vector<const Lists*> lists_;
-    std::vector<uint32_t> equalities_, lines_, attributes_, programs_;
+    // What the message at hand has met: three columns, each filled as far as its count says.
+    struct Met {
+        const Payload* block;
+        uint32_t line, attribute;
+    };
+    std::vector<Met> met_;
+    size_t blocks_ = 0, lines_ = 0, attributes_ = 0;
+    Column<uint32_t> equalities_;
+    std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always
+    std::vector<uint32_t> programs_;
 };
 
 }  // namespace tidings
