@@ -55,7 +55,7 @@ public:
         begin(matches.ids);
         for (size_t i = 0; i < batch.size(); ++i) {
             read_ahead(batch, i);
-            if (batch[i].status == Entry::Status::Message) match_one(batch[i].message);
+            if (batch[i].status == Entry::Status::Message) match_safely(batch[i].message);
             matches.offsets.push_back(static_cast<uint32_t>(count_));
         }
         end(matches.ids);
@@ -64,7 +64,7 @@ public:
     void match(const MessageView& message, Column<uint32_t>& ids) {
         prepare();
         begin(ids);
-        match_one(message);
+        match_safely(message);
         end(ids);
     }
 
@@ -89,6 +89,22 @@ private:
         fit(present_, index_.table.attribute_end(), static_cast<const Value*>(nullptr));
         low_[0] = high_[0] = position_low;
         if (index_.subscribers.has_aliases()) fit(seen_, (SubscriberTable::direct_ids + index_.subscribers.alias_end()) / 64 + 1, uint64_t{0});
+    }
+
+    // If memory runs out inside a message, what it has left behind must not reach the next.
+    void match_safely(const MessageView& message) {
+        try {
+            match_one(message);
+        } catch (...) {
+            std::fill(satisfied_.begin(), satisfied_.end(), 0);
+            std::fill(low_.begin(), low_.end(), position_low);
+            std::fill(high_.begin(), high_.end(), position_high);
+            std::fill(present_.begin(), present_.end(), nullptr);
+            std::fill(seen_.begin(), seen_.end(), 0);
+            programs_.clear();
+            marked_met_ = false;
+            throw;
+        }
     }
 
     // While message i is matched, memory brings what the next ones will need.
@@ -196,7 +212,7 @@ private:
         count_ += count;
     }
 
-    // Tokens that may come again, or have a program to run at the end. Others may be among them: they are never met twice.
+    // Tokens of any kind: those that may come again are let through once, those with a program wait for the end.
     void emit_marked(const uint32_t* tokens, size_t count) {
         if (count == 0) return;
         need(count);
@@ -204,30 +220,38 @@ private:
         uint32_t* out = out_.data() + count_;
         uint64_t* const seen = seen_.data();
         for (size_t i = 0; i < count; ++i) {
+            if (tokens[i] & (token_program | token_crowd)) [[unlikely]] {
+                count_ = static_cast<size_t>(out - out_.data());
+                emit_special(tokens[i]);
+                need(count - i);
+                out = out_.data() + count_;
+                continue;
+            }
             const uint32_t plain = tokens[i] & token_mask;
             const uint64_t bit = 1ull << (plain & 63), word = seen[plain >> 6];
-            if (tokens[i] & token_program) [[unlikely]] {
-                if (!(word & bit)) programs_.push_back(plain);
-            } else {
-                *out = plain;
-                out += !(word & bit);
-            }
+            *out = plain;
+            out += !(word & bit);
             seen[plain >> 6] = word | bit;
         }
         count_ = static_cast<size_t>(out - out_.data());
     }
 
-    void emit(const uint32_t* tokens, size_t count) {  // of one kind
-        if (count == 0) return;
-        if (tokens[0] & ~token_mask) emit_marked(tokens, count);
-        else emit_plain(tokens, count);
+    void emit_special(uint32_t token) {
+        if (token & token_crowd) {
+            const Lists& crowd = index_.crowds[token & ~token_crowd];
+            emit_plain(crowd.plain.data(), crowd.plain.size());
+            emit_marked(crowd.marked.data(), crowd.marked.size());
+            return;
+        }
+        const uint32_t plain = token & token_mask;
+        uint64_t& word = seen_[plain >> 6];
+        if (!(word >> (plain & 63) & 1)) programs_.push_back(plain);
+        word |= 1ull << (plain & 63);
     }
 
     void emit_one(uint32_t token) {
-        if (!(token & token_crowd)) return emit(&token, 1);
-        const Lists& crowd = index_.crowds[token & ~token_crowd];
-        emit_plain(crowd.plain.data(), crowd.plain.size());
-        emit_marked(crowd.marked.data(), crowd.marked.size());
+        if (token & ~token_mask) emit_marked(&token, 1);
+        else emit_plain(&token, 1);
     }
 
     void emit_alone() {
@@ -317,9 +341,8 @@ private:
     void match_bounds() {
         const auto slice = [this](const uint32_t* tokens, size_t count) { emit_marked(tokens, count); };
         const auto doubt_alone = [this](uint32_t token, uint32_t number) {
-            if (direct_holds(number)) emit(&token, 1);
+            if (direct_holds(number)) emit_one(token);
         };
-        const auto hit = [this](uint32_t token) { emit_one(token); };
         const auto doubt = [this](uint32_t token, uint32_t row) {
             if (row_holds(row)) emit_one(token);
         };
@@ -327,7 +350,7 @@ private:
             const uint32_t line = met_[i].line;
             index_.bounds[line].upper.above(high_[line], slice, doubt_alone);
             index_.bounds[line].lower.below(low_[line], slice, doubt_alone);
-            index_.ranges.match(line, low_.data(), high_.data(), hit, doubt);
+            index_.ranges.match(line, low_.data(), high_.data(), slice, doubt);
         }
     }
 
