@@ -30,7 +30,7 @@ Bloom from_bytes(nb::bytes data) {
 }
 
 void contains(const Bloom& filter, Ids ids, Found found) {
-    if (found.shape(0) != ids.shape(0)) throw tidings::Error::usage("E_BLOOM_SHAPE", "one answer an id");
+    if (found.shape(0) != ids.shape(0)) throw tidings::UsageError{"E_BLOOM_SHAPE", "one answer an id"};
     nb::gil_scoped_release release;
     filter.contains(ids.data(), ids.shape(0), found.data());
 }

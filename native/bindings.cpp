@@ -1,29 +1,41 @@
-// The kernel's module: errors, and one function per structure, each in its own bind_*.cpp.
+// The kernel's module: each structure's binding is one function in a file of its own, bind_<structure>.cpp.
 #include <nanobind/nanobind.h>
+
+#include <exception>
+#include <string>
 
 #include "tidings/error.hpp"
 
 namespace nb = nanobind;
 
 void bind_bloom(nb::module_&);
+void bind_codec(nb::module_&);
 
-// tidings::Error becomes the error of tidings.errors that says whose fault it was.
-static void register_errors() {
-    nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
-        try {
-            std::rethrow_exception(pointer);
-        } catch (const tidings::Error& error) {
-            const bool codec = error.fault == tidings::Error::Fault::Codec;
-            nb::object type = nb::module_::import_("tidings.errors").attr(codec ? "CodecError" : "UsageError");
-            nb::object position = error.position < 0 ? nb::object(nb::none()) : nb::object(nb::int_(error.position));
-            nb::object instance = type(error.code, error.what(), nb::arg("position") = position);
-            PyErr_SetObject(type.ptr(), instance.ptr());
-        }
-    });
+namespace {
+
+void raise(const char* name, const char* code, const std::string& reason, size_t position) {
+    const nb::object type = nb::module_::import_("tidings.errors").attr(name);
+    const nb::object where = position == tidings::no_position ? nb::object(nb::none()) : nb::object(nb::int_(position));
+    const nb::object error = type(code, nb::str(reason.data(), reason.size()), nb::arg("position") = where);
+    PyErr_SetObject(type.ptr(), error.ptr());
 }
+
+// The only place where the kernel's errors become those of tidings.errors.
+void translate(const std::exception_ptr& thrown, void*) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const tidings::CodecError& error) {
+        raise("CodecError", error.code, error.reason, error.position);
+    } catch (const tidings::UsageError& error) {
+        raise("UsageError", error.code, error.reason, error.position);
+    }
+}
+
+}  // namespace
 
 NB_MODULE(_kernel, m) {
     m.doc() = "Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter.";
-    register_errors();
+    nb::register_exception_translator(translate);
     bind_bloom(m);
+    bind_codec(m);
 }

@@ -28,8 +28,8 @@ public:
 
     Bloom(uint64_t bits, uint32_t hashes) : m(bits), k(hashes) {
         if (bits == 0 || bits % 64 || bits > BitsMax)
-            throw Error::usage("E_BLOOM_SIZE", "m is not a multiple of 64 from 64 to 2^36");
-        if (hashes == 0 || hashes > HashesMax) throw Error::usage("E_BLOOM_HASHES", "k is not from 1 to 64");
+            throw UsageError{"E_BLOOM_SIZE", "m is not a multiple of 64 from 64 to 2^36"};
+        if (hashes == 0 || hashes > HashesMax) throw UsageError{"E_BLOOM_HASHES", "k is not from 1 to 64"};
         words.assign(bits / 64, 0);
     }
 
@@ -78,8 +78,8 @@ public:
 
     void unite(const Bloom& other) {
         if (other.m != m || other.k != k)
-            throw Error::usage("E_BLOOM_MISMATCH", "filters of (m, k) = (" + std::to_string(m) + ", " + std::to_string(k) +
-                               ") and (" + std::to_string(other.m) + ", " + std::to_string(other.k) + ") have no union");
+            throw UsageError{"E_BLOOM_MISMATCH", "filters of (m, k) = (" + std::to_string(m) + ", " + std::to_string(k) +
+                               ") and (" + std::to_string(other.m) + ", " + std::to_string(other.k) + ") have no union"};
         for (size_t i = 0; i < words.size(); ++i) words[i] |= other.words[i];
         added = saturating_add(added, other.added);
     }
@@ -103,19 +103,19 @@ public:
     // The size is checked against the bytes that are there before anything is allocated.
     static Bloom parse(std::string_view data) {
         if (data.size() < HeaderBytes)
-            throw Error::codec("E_BLOOM_SHORT", "a Bloom filter has a header of 24 bytes", data.size());
-        if (data.substr(0, 4) != "TBF1") throw Error::codec("E_BLOOM_MAGIC", "not a Bloom filter", 0);
+            throw CodecError{"E_BLOOM_SHORT", "a Bloom filter has a header of 24 bytes", data.size()};
+        if (data.substr(0, 4) != "TBF1") throw CodecError{"E_BLOOM_MAGIC", "not a Bloom filter", 0};
         uint32_t hashes;
         uint64_t bits, count;
         std::memcpy(&hashes, data.data() + 4, 4);
         std::memcpy(&bits, data.data() + 8, 8);
         std::memcpy(&count, data.data() + 16, 8);
-        if (hashes == 0 || hashes > HashesMax) throw Error::codec("E_BLOOM_HASHES", "k is not from 1 to 64", 4);
+        if (hashes == 0 || hashes > HashesMax) throw CodecError{"E_BLOOM_HASHES", "k is not from 1 to 64", 4};
         if (bits == 0 || bits % 64 || bits > BitsMax)
-            throw Error::codec("E_BLOOM_SIZE", "m is not a multiple of 64 from 64 to 2^36", 8);
+            throw CodecError{"E_BLOOM_SIZE", "m is not a multiple of 64 from 64 to 2^36", 8};
         const uint64_t expected = HeaderBytes + bits / 8;
-        if (data.size() < expected) throw Error::codec("E_BLOOM_SHORT", "fewer bits than the header says", data.size());
-        if (data.size() > expected) throw Error::codec("E_BLOOM_LONG", "bytes after the last bit", expected);
+        if (data.size() < expected) throw CodecError{"E_BLOOM_SHORT", "fewer bits than the header says", data.size()};
+        if (data.size() > expected) throw CodecError{"E_BLOOM_LONG", "bytes after the last bit", expected};
         Bloom filter(bits, hashes);
         std::memcpy(filter.words.data(), data.data() + HeaderBytes, bits / 8);
         filter.added = count;

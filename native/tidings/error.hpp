@@ -1,25 +1,24 @@
-// What the kernel throws: whose fault, which code, where. The bindings turn it into tidings.errors.
+// What the kernel throws. native/bindings.cpp turns each into the class of the same name in tidings.errors.
 #pragma once
-#include <cstdint>
-#include <stdexcept>
+#include <cstddef>
 #include <string>
 
 namespace tidings {
 
-struct Error : std::runtime_error {
-    enum class Fault { Codec, Usage };
+inline constexpr size_t no_position = static_cast<size_t>(-1);
 
-    Fault fault;
+// Bytes that are not what they claim to be. Both texts are literals: a refused message costs no allocation of ours.
+struct CodecError {
     const char* code;
-    int64_t position;  // -1: none
+    const char* reason;
+    size_t position;  // offset of the offending byte
+};
 
-    Error(Fault whose, const char* rule, const std::string& reason, int64_t where)
-        : std::runtime_error(reason), fault(whose), code(rule), position(where) {}
-
-    static Error codec(const char* code, const std::string& reason, uint64_t position) {
-        return Error(Fault::Codec, code, reason, static_cast<int64_t>(position));
-    }
-    static Error usage(const char* code, const std::string& reason) { return Error(Fault::Usage, code, reason, -1); }
+// The caller passed something that cannot be right.
+struct UsageError {
+    const char* code;
+    std::string reason;
+    size_t position = no_position;
 };
 
 }  // namespace tidings

@@ -1,0 +1,145 @@
+// What one socket read returned, decoded in one call. A broken message is an entry with an error and does not stop the
+// others; only a frame that is too long does, because nothing after its length can be trusted to be worth waiting for.
+// All storage is reused by the next decode.
+#pragma once
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tidings/codec.hpp"
+
+namespace tidings {
+
+inline constexpr size_t frame_header_bytes = 8;
+inline constexpr uint8_t frame_publish = 0x10, frame_deliver = 0x11;
+
+struct Entry {
+    enum class Status : uint8_t { Message, Broken, Control };
+
+    Status status = Status::Message;
+    uint8_t type = 0, frame_flags = 0;  // of the frame; 0 where there is none
+    uint16_t session = 0;
+    size_t offset = 0;          // of the message, or of a control frame's payload, in the buffer
+    std::string_view prefix;    // what stands between frame header and message: receipt number, or subscription, count, tag
+    std::string_view payload;   // the message's bytes, or a control frame's payload
+    MessageView message;        // if status is Message
+    CodecError error{};         // if status is Broken; the position counts from `offset`
+    size_t first = 0, count = 0;  // the message's attributes in the arena
+};
+
+class MessageBatch {
+public:
+    struct Options {
+        uint8_t derived = DerivedAll;
+        size_t payload_bytes_max = 1 << 20;
+        bool stop_at_control = false;  // a frame that is not a message is then the last entry, so that order can be kept
+    };
+
+    // Frames. The last one may be incomplete: consumed() says where to go on.
+    void decode_frames(std::string_view data, const Options& options) {
+        clear();
+        while (data.size() - consumed_ >= frame_header_bytes) {
+            Reader reader(data.substr(consumed_));
+            const size_t size = reader.u32();
+            if (size > options.payload_bytes_max) {
+                fatal_ = CodecError{"E_CODEC_LIMIT", "a frame is longer than agreed", consumed_};
+                break;
+            }
+            if (data.size() - consumed_ - frame_header_bytes < size) break;
+            Entry& entry = entries_.emplace_back();
+            entry.type = reader.u8();
+            entry.frame_flags = reader.u8();
+            entry.session = reader.u16();
+            add_frame(entry, reader.bytes(size), consumed_ + frame_header_bytes, options.derived);
+            consumed_ += frame_header_bytes + size;
+            if (options.stop_at_control && entry.status == Entry::Status::Control) break;
+        }
+        settle();
+    }
+
+    // Messages, each after its length as u32, as they lie in stores and on links.
+    void decode_messages(std::string_view data, const Options& options) {
+        clear();
+        while (data.size() - consumed_ >= 4) {
+            const size_t size = Reader(data.substr(consumed_)).u32();
+            if (size > options.payload_bytes_max) {
+                fatal_ = CodecError{"E_CODEC_LIMIT", "a message is longer than agreed", consumed_};
+                break;
+            }
+            if (data.size() - consumed_ - 4 < size) break;
+            add_message(entries_.emplace_back(), data.substr(consumed_ + 4, size), consumed_ + 4, options.derived);
+            consumed_ += 4 + size;
+        }
+        settle();
+    }
+
+    // One message and nothing else.
+    void decode_message(std::string_view data, const Options& options) {
+        clear();
+        add_message(entries_.emplace_back(), data, 0, options.derived);
+        consumed_ = data.size();
+        settle();
+    }
+
+    size_t size() const { return entries_.size(); }
+    const Entry& operator[](size_t i) const { return entries_[i]; }
+    auto begin() const { return entries_.begin(); }
+    auto end() const { return entries_.end(); }
+    size_t consumed() const { return consumed_; }
+    const std::optional<CodecError>& fatal() const { return fatal_; }
+
+    void clear() {
+        entries_.clear();
+        attributes_.clear();
+        texts_.clear();
+        consumed_ = 0;
+        fatal_.reset();
+    }
+
+private:
+    void add_frame(Entry& entry, std::string_view payload, size_t offset, uint8_t derived) {
+        const size_t prefix = entry.type == frame_publish ? 4 : entry.type == frame_deliver ? 16 : 0;
+        if (prefix == 0) {
+            entry.status = Entry::Status::Control;
+            entry.payload = payload;
+            entry.offset = offset;
+        } else if (payload.size() < prefix) {
+            entry.status = Entry::Status::Broken;
+            entry.payload = payload;
+            entry.offset = offset;
+            entry.error = CodecError{"E_CODEC_TRUNCATED", "the data ends too early", payload.size()};
+        } else {
+            entry.prefix = payload.substr(0, prefix);
+            add_message(entry, payload.substr(prefix), offset + prefix, derived);
+        }
+    }
+
+    void add_message(Entry& entry, std::string_view bytes, size_t offset, uint8_t derived) {
+        entry.payload = bytes;
+        entry.offset = offset;
+        entry.first = attributes_.size();
+        try {
+            decoder_.decode(bytes, derived, entry.message, attributes_, texts_);
+            entry.count = attributes_.size() - entry.first;
+        } catch (const CodecError& error) {
+            attributes_.resize(entry.first);
+            entry.status = Entry::Status::Broken;
+            entry.error = error;
+        }
+    }
+
+    // The arena has stopped growing: now its addresses hold.
+    void settle() {
+        for (Entry& entry : entries_)
+            if (entry.status == Entry::Status::Message) entry.message.attributes = {attributes_.data() + entry.first, entry.count};
+    }
+
+    MessageDecoder decoder_;
+    std::vector<Entry> entries_;
+    std::vector<Attribute> attributes_;
+    TextArena texts_;
+    size_t consumed_ = 0;
+    std::optional<CodecError> fatal_;
+};
+
+}  // namespace tidings

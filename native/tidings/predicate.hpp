@@ -1,0 +1,196 @@
+// Predicates of docs/wire.md: read and checked once when a subscription arrives, then asked for every message. Names and
+// values are views into the blob, which must outlive the predicate; the meaning is that of src/tidings/model/constraint.py.
+#pragma once
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "tidings/like.hpp"
+#include "tidings/reader.hpp"
+
+namespace tidings {
+
+enum class Op : uint8_t {
+    Eq = 1, Ne, Lt, Le, Gt, Ge, In, Prefix, Suffix, Contains, Like, Topic, Exists, Missing
+};
+
+struct Constraint {
+    Op op = Op::Exists;
+    bool negated = false;
+    std::string_view name;
+    Value value;                              // not for IN, EXISTS, MISSING
+    std::vector<Value> list;                  // IN
+    std::shared_ptr<const tidings::Like> like;  // LIKE: the pattern, compiled
+    std::string_view bytes;                   // as it stands in the blob: equal bytes mean the same constraint
+};
+
+struct Conjunction {
+    std::vector<Constraint> constraints;  // none: always true
+};
+
+struct Predicate {
+    std::vector<Conjunction> conjunctions;  // none: never true
+    std::string_view program;               // empty: none; not looked into here
+};
+
+inline constexpr size_t program_bytes_max = 1 << 16;
+
+namespace detail {
+
+// The order of lists: by kind, then by value.
+inline bool ascends(const Value& a, const Value& b) {
+    return a.kind() != b.kind() ? a.kind() < b.kind() : compare_same_kind(a, b) < 0;
+}
+
+// One predicate has one encoding, so a number that an int can express is an int.
+inline Value read_operand_value(Reader& reader, uint8_t allowed = AnyValue) {
+    const size_t start = reader.position();
+    const Value value = read_value(reader, allowed);
+    if (value.type == Type::Float && value.d >= -9223372036854775808.0 && value.d < 9223372036854775808.0 &&
+        value.d == std::floor(value.d))
+        refuse("E_CODEC_CANONICAL", "a float that an int can express", start + 1);
+    return value;
+}
+
+}  // namespace detail
+
+// The operand of IN: at least one value, none of them a list, in ascending order if it must be canonical.
+inline std::vector<Value> read_list(Reader& reader, bool canonical) {
+    const size_t start = reader.position();
+    read_type(reader, ListOnly);
+    const size_t count = reader.count();
+    if (count == 0) refuse("E_CODEC_OPERAND", "IN takes at least one value", start);
+    std::vector<Value> list;
+    for (size_t i = 0; i < count; ++i) {
+        const size_t value_start = reader.position();
+        list.push_back(canonical ? detail::read_operand_value(reader) : read_value(reader));
+        if (canonical && i && !detail::ascends(list[i - 1], list[i]))
+            refuse("E_CODEC_ORDER", "the values of a list are not in ascending order", value_start);
+    }
+    return list;
+}
+
+// The operand of LIKE: a string without a trailing escape, compiled.
+inline std::shared_ptr<const Like> read_like(Reader& reader, Value& pattern) {
+    pattern = read_value(reader, StringOnly);
+    if (trailing_escape(pattern.s) != no_hit) refuse("E_CODEC_PATTERN", "nothing follows the escape character", reader.position() - 1);
+    return std::make_shared<const Like>(pattern.s);
+}
+
+namespace detail {
+
+inline void read_operand(Reader& reader, Constraint& constraint) {
+    switch (constraint.op) {
+        case Op::Exists:
+        case Op::Missing:
+            return;
+        case Op::In:
+            constraint.list = read_list(reader, true);
+            return;
+        case Op::Like:
+            constraint.like = read_like(reader, constraint.value);
+            return;
+        default:
+            constraint.value = read_operand_value(reader, constraint.op < Op::Prefix ? AnyValue : StringOnly);
+    }
+    if (constraint.op != Op::Topic) return;
+    const std::string_view text = constraint.value.s;
+    if (const size_t wrong = topic_pattern_error(text); wrong != no_hit)
+        refuse("E_CODEC_PATTERN", "an empty level, or > before the end", reader.position() - text.size() + wrong);
+}
+
+inline Constraint read_constraint(Reader& reader) {
+    const size_t start = reader.position();
+    Constraint constraint;
+    const uint8_t code = reader.u8(), op = code & 0x7F;
+    constraint.negated = (code & 0x80) != 0;
+    if (op < static_cast<uint8_t>(Op::Eq) || op > static_cast<uint8_t>(Op::Missing))
+        refuse("E_CODEC_OPERATOR", "unknown operator", start);
+    constraint.op = static_cast<Op>(op);
+    if (constraint.negated && constraint.op >= Op::Exists)
+        refuse("E_CODEC_OPERATOR", "EXISTS and MISSING are never negated", start);
+    constraint.name = read_name(reader);
+    read_operand(reader, constraint);
+    return constraint;
+}
+
+// Checks that an item's bytes stand above its predecessor's.
+class Ascending {
+public:
+    std::string_view check(std::string_view blob, size_t start, size_t end) {
+        const std::string_view bytes = blob.substr(start, end - start);
+        if (!before_.empty() && bytes <= before_) refuse("E_CODEC_ORDER", "not in ascending order", start);
+        return before_ = bytes;
+    }
+
+private:
+    std::string_view before_;
+};
+
+}  // namespace detail
+
+inline Predicate read_predicate(std::string_view blob) {
+    Reader reader(blob);
+    Predicate predicate;
+    detail::Ascending conjunctions;
+    for (size_t i = reader.count(); i > 0; --i) {
+        Conjunction& conjunction = predicate.conjunctions.emplace_back();
+        const size_t conjunction_start = reader.position();
+        detail::Ascending constraints;
+        for (size_t j = reader.count(); j > 0; --j) {
+            const size_t start = reader.position();
+            conjunction.constraints.push_back(detail::read_constraint(reader));
+            conjunction.constraints.back().bytes = constraints.check(blob, start, reader.position());
+        }
+        conjunctions.check(blob, conjunction_start, reader.position());
+    }
+    const size_t program_start = reader.position(), program_bytes = reader.count();
+    if (program_bytes > program_bytes_max) refuse("E_CODEC_LIMIT", "a program has at most 64 KiB", program_start);
+    predicate.program = reader.bytes(program_bytes);
+    if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the predicate", reader.position());
+    return predicate;
+}
+
+namespace detail {
+
+inline bool holds_plain(const Constraint& constraint, const Value& value) {
+    const std::string_view operand = constraint.value.s;
+    switch (constraint.op) {
+        case Op::Eq: return equal(value, constraint.value);
+        case Op::In:
+            for (const Value& one : constraint.list)
+                if (equal(value, one)) return true;
+            return false;
+        case Op::Prefix: return value.type == Type::String && value.s.starts_with(operand);
+        case Op::Suffix: return value.type == Type::String && value.s.ends_with(operand);
+        case Op::Contains: return value.type == Type::String && contains_text(value.s, operand);
+        case Op::Like: return value.type == Type::String && constraint.like->matches(value.s);
+        case Op::Topic: return value.type == Type::String && topic_matches(operand, value.s);
+        case Op::Exists: return true;
+        case Op::Missing: return false;
+        default: break;
+    }
+    if (value.kind() != constraint.value.kind()) return false;
+    const int order = compare_same_kind(value, constraint.value);
+    switch (constraint.op) {
+        case Op::Ne: return order != 0;
+        case Op::Lt: return order < 0;
+        case Op::Le: return order <= 0;
+        case Op::Gt: return order > 0;
+        default: return order >= 0;
+    }
+}
+
+}  // namespace detail
+
+// Whether the constraint is true of this attribute value.
+inline bool holds(const Constraint& constraint, const Value& value) {
+    return detail::holds_plain(constraint, value) != constraint.negated;
+}
+
+// The same with nullptr for a missing attribute.
+inline bool holds(const Constraint& constraint, const Value* value) {
+    return value ? holds(constraint, *value) : constraint.op == Op::Missing;
+}
+
+}  // namespace tidings
