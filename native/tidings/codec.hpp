@@ -111,7 +111,6 @@ public:
         const size_t destination_bytes = reader.u16(), attribute_bytes = reader.u32();
         if (destination_bytes + attribute_bytes > reader.left())
             refuse("E_CODEC_TRUNCATED", "the lengths go beyond the end", bytes.size());
-        if (destination_bytes == 0 || destination_bytes > destination_bytes_max) check_destination({}, message_header_bytes);
         view.destination = reader.text(destination_bytes);
         check_destination(view.destination, message_header_bytes);
         Reader inner = reader.part(attribute_bytes);
@@ -120,6 +119,7 @@ public:
         read_attributes(inner, count, seen, attributes);
         if (seen.expiration != ((view.flags & MessageView::Expires) != 0))
             refuse("E_CODEC_FLAGS", "the flags and JMSExpiration disagree", 1);
+        view.wire_count = count;
         view.body = reader.rest();
         derive(view, seen.timestamp ? derived & ~DerivedTimestamp : derived, attributes, texts);
         view.attributes = {attributes.data() + first, attributes.size() - first};
@@ -151,13 +151,19 @@ private:
                 const size_t start = reader.position() - name.size();
                 const HeaderField field = name[0] > 'J' ? NoHeaderField : check_name(name, start);
                 const uint64_t name_hash = hash_name(name);
-                Attribute& added = attributes.emplace_back(Attribute{name, {}, name_hash, 0});
+                Attribute& added = attributes.emplace_back();
+                added.name = name;
+                added.name_hash = name_hash;
                 starts_.push_back(static_cast<uint32_t>(start));
                 const uint64_t bit = 1ull << (name_hash & 63);
                 if ((bloom & bit) && count <= few) check_new(attributes, first);
                 bloom |= bit;
-                added.value = field == NoHeaderField ? read_value(reader) : read_header_field(reader, field, start, seen);
-                if (field == NoHeaderField) seen.next = NoHeaderField;
+                if (field == NoHeaderField) {
+                    read_value(reader, added.value);
+                    seen.next = NoHeaderField;
+                } else {
+                    added.value = read_header_field(reader, field, start, seen);
+                }
                 added.hash = hash_value(added.value, name_hash);
             }
             if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the last attribute", reader.position());

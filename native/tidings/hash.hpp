@@ -16,9 +16,28 @@ inline uint64_t mix64(uint64_t h) {
     return h ^ (h >> 33);
 }
 
+// The last `size` (1 to 7) bytes, padded with zeros. With 8 or more bytes before the end in reach, or 4 or more in all, by
+// loads that overlap: a copy of variable length would cost more than the hash.
+inline uint64_t load_tail(const char* p, size_t size, bool longer) {
+    if (longer) {
+        uint64_t word;
+        std::memcpy(&word, p + size - 8, 8);
+        return word >> (8 * (8 - size));
+    }
+    if (size >= 4) {
+        uint32_t low, high;
+        std::memcpy(&low, p, 4);
+        std::memcpy(&high, p + size - 4, 4);
+        return low | static_cast<uint64_t>(high) << (8 * (size - 4));
+    }
+    const auto at = [p](size_t i) { return static_cast<uint64_t>(static_cast<uint8_t>(p[i])) << (8 * i); };
+    return at(0) | at(size >> 1) | at(size - 1);
+}
+
 inline uint64_t hash64(const void* data, size_t size, uint64_t seed) {
     const char* p = static_cast<const char*>(data);
     uint64_t h = seed ^ (size * 0x9E3779B97F4A7C15ull);
+    const bool longer = size >= 8;
     uint64_t word;
     for (; size >= 8; p += 8, size -= 8) {
         std::memcpy(&word, p, 8);
@@ -26,9 +45,7 @@ inline uint64_t hash64(const void* data, size_t size, uint64_t seed) {
         h ^= h >> 32;
     }
     if (size) {
-        word = 0;
-        std::memcpy(&word, p, size);
-        h = (h ^ word) * 0xD6E8FEB86659FD93ull;
+        h = (h ^ load_tail(p, size, longer)) * 0xD6E8FEB86659FD93ull;
         h ^= h >> 32;
     }
     return mix64(h);

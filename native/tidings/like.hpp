@@ -145,16 +145,9 @@ private:
     std::vector<uint64_t> wild_;
 };
 
-// An escape character at the very end escapes nothing: readers of patterns refuse it (no_hit: there is none).
-inline size_t trailing_escape(std::string_view pattern) {
-    size_t backslashes = 0;
-    while (backslashes < pattern.size() && pattern[pattern.size() - 1 - backslashes] == '\\') ++backslashes;
-    return backslashes % 2 ? pattern.size() - 1 : no_hit;
-}
-
 class Like {
 public:
-    // The pattern is valid UTF-8 without a trailing escape.
+    // The pattern is valid UTF-8. After a backslash any character stands for itself; so does a backslash at the very end.
     explicit Like(std::string_view pattern) : runs_(1) {
         for (size_t i = 0; i < pattern.size();) {
             if (pattern[i] == '%') {
@@ -200,17 +193,6 @@ inline bool topic_matches(std::string_view pattern, std::string_view topic) {
         if (want == pattern.size() || have == topic.size()) return want == pattern.size() && have == topic.size();
         pattern.remove_prefix(want + 1);
         topic.remove_prefix(have + 1);
-    }
-}
-
-// The offset of the level that makes a topic pattern invalid: an empty one, or `>` before the end. no_hit: there is none.
-inline size_t topic_pattern_error(std::string_view pattern) {
-    for (size_t start = 0;;) {
-        const size_t dot = std::min(pattern.find('.', start), pattern.size());
-        const std::string_view level = pattern.substr(start, dot - start);
-        if (level.empty() || (level == ">" && dot != pattern.size())) return start;
-        if (dot == pattern.size()) return no_hit;
-        start = dot + 1;
     }
 }
 

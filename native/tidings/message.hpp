@@ -24,6 +24,7 @@ struct MessageView {
     const uint8_t* id = nullptr;              // 16 bytes
     std::string_view destination;
     std::span<const Attribute> attributes;    // wire attributes, then the derived ones (docs/wire.md, "what a selector sees")
+    size_t wire_count = 0;                    // how many of them are the wire's
     std::string_view body;
     std::string_view bytes;                   // the whole message
 

@@ -1,6 +1,7 @@
 // Predicates of docs/wire.md: read and checked once when a subscription arrives, then asked for every message. Names and
 // values are views into the blob, which must outlive the predicate; the meaning is that of src/tidings/model/constraint.py.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@ struct Constraint {
     bool negated = false;
     std::string_view name;
     Value value;                              // not for IN, EXISTS, MISSING
-    std::vector<Value> list;                  // IN
+    std::vector<Value> list;                  // IN, in ascending order
     std::shared_ptr<const tidings::Like> like;  // LIKE: the pattern, compiled
     std::string_view bytes;                   // as it stands in the blob: equal bytes mean the same constraint
 };
@@ -35,12 +36,16 @@ struct Predicate {
 
 inline constexpr size_t program_bytes_max = 1 << 16;
 
-namespace detail {
-
 // The order of lists: by kind, then by value.
 inline bool ascends(const Value& a, const Value& b) {
     return a.kind() != b.kind() ? a.kind() < b.kind() : compare_same_kind(a, b) < 0;
 }
+
+inline bool contains_value(const std::vector<Value>& ascending, const Value& value) {
+    return std::binary_search(ascending.begin(), ascending.end(), value, ascends);
+}
+
+namespace detail {
 
 // One predicate has one encoding, so a number that an int can express is an int.
 inline Value read_operand_value(Reader& reader, uint8_t allowed = AnyValue) {
@@ -54,27 +59,17 @@ inline Value read_operand_value(Reader& reader, uint8_t allowed = AnyValue) {
 
 }  // namespace detail
 
-// The operand of IN: at least one value, none of them a list, in ascending order if it must be canonical.
+// The operand of IN: values that are no lists; in a predicate in strictly ascending order, in a program in any.
 inline std::vector<Value> read_list(Reader& reader, bool canonical) {
-    const size_t start = reader.position();
     read_type(reader, ListOnly);
-    const size_t count = reader.count();
-    if (count == 0) refuse("E_CODEC_OPERAND", "IN takes at least one value", start);
     std::vector<Value> list;
-    for (size_t i = 0; i < count; ++i) {
-        const size_t value_start = reader.position();
+    for (uint64_t i = reader.varint(); i > 0; --i) {  // ends with the data at the latest
+        const size_t start = reader.position();
         list.push_back(canonical ? detail::read_operand_value(reader) : read_value(reader));
-        if (canonical && i && !detail::ascends(list[i - 1], list[i]))
-            refuse("E_CODEC_ORDER", "the values of a list are not in ascending order", value_start);
+        if (canonical && list.size() > 1 && !ascends(list[list.size() - 2], list.back()))
+            refuse("E_CODEC_ORDER", "the values of a list are not in ascending order", start);
     }
     return list;
-}
-
-// The operand of LIKE: a string without a trailing escape, compiled.
-inline std::shared_ptr<const Like> read_like(Reader& reader, Value& pattern) {
-    pattern = read_value(reader, StringOnly);
-    if (trailing_escape(pattern.s) != no_hit) refuse("E_CODEC_PATTERN", "nothing follows the escape character", reader.position() - 1);
-    return std::make_shared<const Like>(pattern.s);
 }
 
 namespace detail {
@@ -88,15 +83,12 @@ inline void read_operand(Reader& reader, Constraint& constraint) {
             constraint.list = read_list(reader, true);
             return;
         case Op::Like:
-            constraint.like = read_like(reader, constraint.value);
+            constraint.value = read_value(reader, StringOnly);
+            constraint.like = std::make_shared<const tidings::Like>(constraint.value.s);
             return;
         default:
             constraint.value = read_operand_value(reader, constraint.op < Op::Prefix ? AnyValue : StringOnly);
     }
-    if (constraint.op != Op::Topic) return;
-    const std::string_view text = constraint.value.s;
-    if (const size_t wrong = topic_pattern_error(text); wrong != no_hit)
-        refuse("E_CODEC_PATTERN", "an empty level, or > before the end", reader.position() - text.size() + wrong);
 }
 
 inline Constraint read_constraint(Reader& reader) {
@@ -133,18 +125,19 @@ inline Predicate read_predicate(std::string_view blob) {
     Reader reader(blob);
     Predicate predicate;
     detail::Ascending conjunctions;
-    for (size_t i = reader.count(); i > 0; --i) {
+    for (uint64_t i = reader.varint(); i > 0; --i) {
         Conjunction& conjunction = predicate.conjunctions.emplace_back();
         const size_t conjunction_start = reader.position();
         detail::Ascending constraints;
-        for (size_t j = reader.count(); j > 0; --j) {
+        for (uint64_t j = reader.varint(); j > 0; --j) {
             const size_t start = reader.position();
             conjunction.constraints.push_back(detail::read_constraint(reader));
             conjunction.constraints.back().bytes = constraints.check(blob, start, reader.position());
         }
         conjunctions.check(blob, conjunction_start, reader.position());
     }
-    const size_t program_start = reader.position(), program_bytes = reader.count();
+    const size_t program_start = reader.position();
+    const uint64_t program_bytes = reader.varint();
     if (program_bytes > program_bytes_max) refuse("E_CODEC_LIMIT", "a program has at most 64 KiB", program_start);
     predicate.program = reader.bytes(program_bytes);
     if (!reader.done()) refuse("E_CODEC_TRAILING", "bytes after the predicate", reader.position());
@@ -157,10 +150,7 @@ inline bool holds_plain(const Constraint& constraint, const Value& value) {
     const std::string_view operand = constraint.value.s;
     switch (constraint.op) {
         case Op::Eq: return equal(value, constraint.value);
-        case Op::In:
-            for (const Value& one : constraint.list)
-                if (equal(value, one)) return true;
-            return false;
+        case Op::In: return contains_value(constraint.list, value);
         case Op::Prefix: return value.type == Type::String && value.s.starts_with(operand);
         case Op::Suffix: return value.type == Type::String && value.s.ends_with(operand);
         case Op::Contains: return value.type == Type::String && contains_text(value.s, operand);

@@ -70,8 +70,8 @@ public:
         return static_cast<int64_t>(n >> 1 ^ (~(n & 1) + 1));
     }
 
-    // A varint that announces that many bytes, or items of at least one byte each.
-    size_t count() {
+    // A varint that announces that many bytes.
+    size_t length() {
         const uint64_t n = varint();
         if (n > left()) refuse("E_CODEC_TRUNCATED", "a length goes beyond the end", end());
         return static_cast<size_t>(n);
@@ -132,22 +132,25 @@ inline double read_float(Reader& reader) {
     return number;
 }
 
-// One value that is not a list.
-inline Value read_value(Reader& reader, uint8_t allowed = AnyValue) {
-    switch (read_type(reader, allowed)) {
-        case 0: return Value::boolean(false);
-        case 1: return Value::boolean(true);
-        case 2: return Value::integer(reader.zigzag());
-        case 3: return Value::real(read_float(reader));
-        case 4: {
-            const size_t size = reader.count();
-            return Value::string(reader.text(size));
-        }
-        default: {
-            const size_t size = reader.count();
-            return Value::bytes(reader.bytes(size));
-        }
+// One value that is not a list, written in place: the hot loop reads attributes where they will stay.
+inline void read_value(Reader& reader, Value& out, uint8_t allowed = AnyValue) {
+    const uint8_t type = read_type(reader, allowed);
+    out.type = type ? static_cast<Type>(type) : Type::Bool;
+    switch (type) {
+        case 0:
+        case 1: out.i = type; break;
+        case 2: out.i = reader.zigzag(); break;
+        case 3: out.d = read_float(reader); break;
+        default:
+            const size_t size = reader.length();
+            out.s = type == 4 ? reader.text(size) : reader.bytes(size);
     }
+}
+
+inline Value read_value(Reader& reader, uint8_t allowed = AnyValue) {
+    Value value;
+    read_value(reader, value, allowed);
+    return value;
 }
 
 // Length u8, name: of attributes and of what constrains them.

@@ -8,14 +8,25 @@ one exception). That is all three-valued logic needs here, because only NULL mak
 (True, False)
 >>> Constraint("price", Op.GT, 20).negate().holds("fifty"), Constraint("price", Op.NE, 20).holds("fifty")
 (True, False)
+
+Operands are held in one spelling (1.0 as 1, the values of IN sorted and once each), so constraints that say the same in
+the same way are equal, and those whose kinds differ never are, whatever Python thinks of 1 == True.
+
+>>> Constraint("n", Op.EQ, 1) == Constraint("n", Op.EQ, 1.0), Constraint("n", Op.EQ, 1) == Constraint("n", Op.EQ, True)
+(True, False)
+>>> Constraint("n", Op.IN, (3, "b", 1.0, 3)).value
+(1, 3, 'b')
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from tidings.errors import UsageError
 from tidings.model.like import Pattern, topic_matches
-from tidings.model.values import Value, compare, equal
+from tidings.model.values import Value, canonical, check, compare, equal, kind, sort_key
+
+NAME_BYTES_MAX = 255
 
 
 class Op(IntEnum):
@@ -40,12 +51,35 @@ class Op(IntEnum):
 Operand: TypeAlias = Value | tuple[Value, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+TEXT_OPS = (Op.PREFIX, Op.SUFFIX, Op.CONTAINS, Op.LIKE, Op.TOPIC)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
     name: str
     op: Op
     value: Operand = None
     negated: bool = False
+    key: tuple[Any, ...] = field(init=False, repr=False)  # equality, hash and canonical order
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        operand = _check_operand(self.op, self.value)
+        if self.negated and self.op in (Op.EXISTS, Op.MISSING):
+            raise UsageError("E_CONSTRAINT_NEGATED", f"{self.op.name} cannot be negated, use the other one")
+        values = operand if isinstance(operand, tuple) else () if operand is None else (operand,)
+        key = tuple((int(kind(one)), one) for one in values)
+        object.__setattr__(self, "value", operand)
+        object.__setattr__(self, "key", (self.name, int(self.op), self.negated, key))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (self.key == other.key if isinstance(other, Constraint) else NotImplemented)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __lt__(self, other: "Constraint") -> bool:
+        return self.key < other.key
 
     def holds(self, value: Value | None) -> bool:
         """Whether the constraint is true of this attribute value (None: the attribute is missing)."""
@@ -77,6 +111,29 @@ class Constraint:
         if self.op in (Op.EXISTS, Op.MISSING):
             return replace(self, op=Op.MISSING if self.op is Op.EXISTS else Op.EXISTS)
         return replace(self, negated=not self.negated)
+
+
+def check_name(name: str) -> str:
+    """An attribute's name: 1 to 255 bytes of UTF-8."""
+    check(name)
+    if not 1 <= len(name.encode()) <= NAME_BYTES_MAX:
+        raise UsageError("E_NAME_LENGTH", f"an attribute name has 1 to {NAME_BYTES_MAX} bytes")
+    return name
+
+
+def _check_operand(op: Op, operand: Operand) -> Operand:
+    if op in (Op.EXISTS, Op.MISSING):
+        if operand is not None:
+            raise UsageError("E_CONSTRAINT_OPERAND", f"{op.name} takes no operand")
+        return None
+    if op is Op.IN:
+        if not isinstance(operand, tuple):
+            raise UsageError("E_CONSTRAINT_OPERAND", "IN takes a tuple of values")
+        unique = {sort_key(value): value for value in (canonical(check(one)) for one in operand)}
+        return tuple(unique[key] for key in sorted(unique))
+    if op in TEXT_OPS and not isinstance(operand, str):
+        raise UsageError("E_CONSTRAINT_OPERAND", f"{op.name} takes a string")
+    return canonical(check(operand))
 
 
 def _text_holds(op: Op, text: str, operand: str) -> bool:

@@ -12,43 +12,54 @@ far", one shift per character (Baeza-Yates and Gonnet 1992). Neither way ever go
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 ESCAPE = "\\"
 ANY_TEXT, ANY_CHARACTER = "%", "_"
+SPECIAL = frozenset((ANY_TEXT, ANY_CHARACTER))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
-    """Literal runs between `%` signs; None inside a run stands for `_`."""
+    """Literal runs between `%` signs; None inside a run stands for `_`. Only the first and last may be empty."""
 
     runs: tuple[tuple[str | None, ...], ...]
 
     @staticmethod
-    @lru_cache(maxsize=1024)
+    @lru_cache(maxsize=128)
     def parse(text: str, escape: str | None = ESCAPE) -> "Pattern":
-        """Read a pattern. `escape` takes the special meaning from the character that follows it."""
+        """Read a pattern. After `escape` any character stands for itself; so does an escape at the very end."""
         runs: list[list[str | None]] = [[]]
         characters = iter(text)
         for character in characters:
             if character == escape:
                 runs[-1].append(next(characters, escape))
             elif character == ANY_TEXT:
-                runs.append([])
+                if len(runs) == 1 or runs[-1]:  # %% says no more than %
+                    runs.append([])
             else:
                 runs[-1].append(None if character == ANY_CHARACTER else character)
         return Pattern(tuple(map(tuple, runs)))
 
-    @property
-    def text(self) -> str:
-        """The canonical spelling, with backslash as the escape character."""
-        special = (ANY_TEXT, ANY_CHARACTER, ESCAPE)
+    def spell(self, escape: str | None) -> str:
+        """The text that `parse(text, escape)` reads as this pattern. Without an escape, `plain` must hold."""
+        special = SPECIAL | {escape} if escape is not None else frozenset()
         return ANY_TEXT.join(
-            "".join(ANY_CHARACTER if one is None else ESCAPE + one if one in special else one for one in run)
+            "".join(ANY_CHARACTER if one is None else f"{escape}{one}" if one in special else one for one in run)
             for run in self.runs
         )
 
     @property
+    def text(self) -> str:
+        """The canonical spelling, with backslash as the escape character."""
+        return self.spell(ESCAPE)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it can be spelt without an escape character."""
+        return not any(one in SPECIAL for run in self.runs for one in run)
+
+    @cached_property
     def literals(self) -> tuple[str, ...] | None:
         """The runs as plain strings, or None if there is a `_` in one."""
         if any(None in run for run in self.runs):
@@ -59,7 +70,32 @@ class Pattern:
         literals = self.literals
         if literals is not None:
             return _match_literals(literals, text)
-        return _match_states(self.runs, text)
+        return self._match_states(text)
+
+    @cached_property
+    def _states(self) -> tuple[dict[str, int], int, int, int]:
+        """Which elements accept a character, which accept any, where `%` loops, and the number of elements."""
+        accepts: dict[str, int] = {}
+        wild = loops = length = 0
+        for number, run in enumerate(self.runs):
+            if number:
+                loops |= 1 << length  # having matched `length` elements, any text may follow
+            for one in run:
+                if one is None:
+                    wild |= 1 << length
+                else:
+                    accepts[one] = accepts.get(one, 0) | 1 << length
+                length += 1
+        return accepts, wild, loops, length
+
+    def _match_states(self, text: str) -> bool:
+        accepts, wild, loops, length = self._states
+        states = 1
+        for character in text:
+            states = (states & (accepts.get(character, 0) | wild)) << 1 | states & loops
+            if not states:
+                return False
+        return bool(states >> length & 1)
 
 
 def _match_literals(runs: tuple[str, ...], text: str) -> bool:
@@ -75,27 +111,6 @@ def _match_literals(runs: tuple[str, ...], text: str) -> bool:
             return False
         start = hit + len(run)
     return True
-
-
-def _match_states(runs: tuple[tuple[str | None, ...], ...], text: str) -> bool:
-    accepts: dict[str, int] = {}  # character -> elements that accept it
-    wild = loops = 0
-    length = 0
-    for number, run in enumerate(runs):
-        if number:
-            loops |= 1 << length  # having matched `length` elements, any text may follow
-        for one in run:
-            if one is None:
-                wild |= 1 << length
-            else:
-                accepts[one] = accepts.get(one, 0) | 1 << length
-            length += 1
-    states = 1
-    for character in text:
-        states = (states & (accepts.get(character, 0) | wild)) << 1 | states & loops
-        if not states:
-            return False
-    return bool(states >> length & 1)
 
 
 def topic_matches(pattern: str, topic: str) -> bool:

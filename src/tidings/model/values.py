@@ -58,24 +58,33 @@ def sort_key(value: Value) -> tuple[Kind, Value]:
     return (kind(value), value)
 
 
+def canonical(value: Value) -> Value:
+    """One spelling per value: a float that a 64-bit int expresses exactly becomes that int."""
+    if type(value) is float and value.is_integer() and INT_MIN <= value <= INT_MAX:
+        return int(value)
+    return value
+
+
 def check(value: object) -> Value:
-    """The value itself if it may stand in a message; otherwise an error that says why not."""
+    """The value, as one of the five plain types, if it may stand in a message; otherwise an error that says why not."""
     match value:
-        case bool() | bytes():
+        case bool():
             return value
+        case bytes():
+            return bytes(value)
         case int():
             if not INT_MIN <= value <= INT_MAX:
-                raise UsageError("E_VALUE_RANGE", f"{value} does not fit in 64 bits")
-            return value
+                raise UsageError("E_VALUE_RANGE", "an integer does not fit in 64 bits")
+            return int(value)
         case float():
             if math.isnan(value):
                 raise UsageError("E_VALUE_NAN", "NaN is not a value")
-            return value
+            return float(value)
         case str():
             try:
                 value.encode()
             except UnicodeEncodeError as error:
                 raise UsageError("E_VALUE_TEXT", "text holds a lone surrogate", position=error.start) from None
-            return value
+            return str.__str__(value)
         case _:
             raise UsageError("E_VALUE_TYPE", f"{type(value).__name__} is not bool, int, float, str or bytes")

@@ -1,0 +1,223 @@
+// Programs of docs/wire.md: a selector in postfix form. Everything that can be wrong is found at load: unknown codes, bad
+// operands, a stack that runs empty, runs over or ends with other than one value. Evaluation then has nothing left to check and
+// nothing to allocate: 64 slots on the C++ stack, one pass over the instructions.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "tidings/codec.hpp"
+#include "tidings/predicate.hpp"
+
+namespace tidings {
+
+inline constexpr size_t program_depth_max = 64;
+
+enum class Code : uint8_t {
+    Const = 1, Attr, Neg, Add, Sub, Mul, Div, Eq, Ne, Lt, Le, Gt, Ge, In, Like, IsNull, Not, And, Or
+};
+
+enum class Truth : uint8_t { False, True, Unknown };
+
+// What the machine works on: a value or NULL. Truth values are booleans, unknown is NULL.
+struct Slot {
+    Value value;
+    bool null = true;
+
+    Slot() = default;
+    Slot(const Value& v) : value(v), null(false) {}
+    Slot(Truth truth) : value(Value::boolean(truth == Truth::True)), null(truth == Truth::Unknown) {}
+
+    Truth truth() const {
+        if (null) return Truth::Unknown;
+        return value.type == Type::Bool && value.i ? Truth::True : Truth::False;
+    }
+};
+
+namespace detail {
+
+inline Slot from_wide(__int128 n) {
+    if (n >= INT64_MIN && n <= INT64_MAX) return Value::integer(static_cast<int64_t>(n));
+    return Value::real(static_cast<double>(n));
+}
+
+inline Slot from_double(double x) { return std::isnan(x) ? Slot() : Slot(Value::real(x)); }
+
+inline double as_double(const Value& v) { return v.type == Type::Int ? static_cast<double>(v.i) : v.d; }
+
+inline Slot arithmetic(Code code, const Slot& a, const Slot& b) {
+    if (a.null || b.null || a.value.kind() != Kind::Number || b.value.kind() != Kind::Number) return {};
+    if (a.value.type == Type::Int && b.value.type == Type::Int) {
+        const __int128 x = a.value.i, y = b.value.i;
+        switch (code) {
+            case Code::Add: return from_wide(x + y);
+            case Code::Sub: return from_wide(x - y);
+            case Code::Mul: return from_wide(x * y);
+            default: return y == 0 ? Slot() : from_wide(x / y);
+        }
+    }
+    const double x = as_double(a.value), y = as_double(b.value);
+    switch (code) {
+        case Code::Add: return from_double(x + y);
+        case Code::Sub: return from_double(x - y);
+        case Code::Mul: return from_double(x * y);
+        default: return from_double(x / y);
+    }
+}
+
+inline Slot negative(const Slot& a) {
+    if (a.null || a.value.kind() != Kind::Number) return {};
+    if (a.value.type == Type::Int) return from_wide(-static_cast<__int128>(a.value.i));
+    return Value::real(-a.value.d);
+}
+
+inline Slot comparison(Code code, const Slot& a, const Slot& b) {
+    if (a.null || b.null) return {};
+    if (a.value.kind() != b.value.kind()) return Value::boolean(false);
+    const int order = compare_same_kind(a.value, b.value);
+    switch (code) {
+        case Code::Eq: return Value::boolean(order == 0);
+        case Code::Ne: return Value::boolean(order != 0);
+        case Code::Lt: return Value::boolean(order < 0);
+        case Code::Le: return Value::boolean(order <= 0);
+        case Code::Gt: return Value::boolean(order > 0);
+        default: return Value::boolean(order >= 0);
+    }
+}
+
+inline Truth negation(Truth a) { return a == Truth::Unknown ? a : a == Truth::True ? Truth::False : Truth::True; }
+
+inline Truth conjunction(Truth a, Truth b) {
+    if (a == Truth::False || b == Truth::False) return Truth::False;
+    return a == Truth::True && b == Truth::True ? Truth::True : Truth::Unknown;
+}
+
+}  // namespace detail
+
+class Program {
+public:
+    // Keeps views into `bytes`, which must outlive the program.
+    explicit Program(std::string_view bytes) {
+        if (bytes.size() > program_bytes_max) refuse("E_CODEC_LIMIT", "a program has at most 64 KiB", 0);
+        Reader reader(bytes);
+        size_t depth = 0;
+        while (!reader.done()) {
+            const size_t start = reader.position();
+            instructions_.push_back(read_instruction(reader));
+            const Code code = instructions_.back().code;
+            const size_t takes = operands(code);
+            if (depth < takes) refuse("E_CODEC_PROGRAM", "the stack runs empty", start);
+            depth += 1 - takes;
+            if (depth > program_depth_max) refuse("E_CODEC_PROGRAM", "the stack is deeper than 64", start);
+        }
+        if (depth != 1) refuse("E_CODEC_PROGRAM", "a program ends with exactly one value", bytes.size());
+    }
+
+    Truth evaluate(const MessageView& message) const {
+        return run([&message](const Instruction& instruction) {
+            const Attribute* found = message.find(instruction.name, instruction.name_hash);
+            return found ? Slot(found->value) : Slot();
+        });
+    }
+
+    // Bits of the derived attributes (codec.hpp) that the program names.
+    uint8_t derived() const {
+        uint8_t bits = 0;
+        for (const Instruction& one : instructions_)
+            if (one.code == Code::Attr) bits |= derived_bit(one.name);
+        return bits;
+    }
+
+private:
+    struct Instruction {
+        Code code;
+        Value value;                                // CONST; LIKE: the pattern
+        std::string_view name;                      // ATTR
+        uint64_t name_hash = 0;
+        std::vector<Value> list;                    // IN
+        std::shared_ptr<const tidings::Like> like;  // LIKE
+    };
+
+    // Left as it is found: to clear it would cost more than most programs.
+    union Stack {
+        Stack() {}
+        Slot slots[program_depth_max + 1];
+    };
+
+    static size_t operands(Code code) {
+        switch (code) {
+            case Code::Const: case Code::Attr: return 0;
+            case Code::Neg: case Code::In: case Code::Like: case Code::IsNull: case Code::Not: return 1;
+            default: return 2;
+        }
+    }
+
+    static Instruction read_instruction(Reader& reader) {
+        const size_t start = reader.position();
+        const uint8_t code = reader.u8();
+        if (code < static_cast<uint8_t>(Code::Const) || code > static_cast<uint8_t>(Code::Or))
+            refuse("E_CODEC_PROGRAM", "unknown code", start);
+        Instruction one{};
+        one.code = static_cast<Code>(code);
+        switch (one.code) {
+            case Code::Const: one.value = read_value(reader); break;
+            case Code::Attr:
+                one.name = read_name(reader);
+                one.name_hash = hash_name(one.name);
+                break;
+            case Code::In:
+                one.list = read_list(reader, false);
+                std::sort(one.list.begin(), one.list.end(), ascends);
+                break;
+            case Code::Like:
+                one.value = read_value(reader, StringOnly);
+                one.like = std::make_shared<const tidings::Like>(one.value.s);
+                break;
+            default: break;
+        }
+        return one;
+    }
+
+    template <class Lookup>
+    Truth run(const Lookup& attribute) const {
+        Stack stack;
+        Slot* top = stack.slots;  // the uppermost value; slots[0] is never used
+        for (const Instruction& one : instructions_) {
+            switch (one.code) {
+                case Code::Const: *++top = Slot(one.value); break;
+                case Code::Attr: *++top = attribute(one); break;
+                case Code::Neg: *top = detail::negative(*top); break;
+                case Code::In: *top = member(one.list, *top); break;
+                case Code::Like: *top = like(*one.like, *top); break;
+                case Code::IsNull: *top = Value::boolean(top->null); break;
+                case Code::Not: *top = detail::negation(top->truth()); break;
+                default:
+                    --top;
+                    *top = binary(one.code, top[0], top[1]);
+            }
+        }
+        return top->truth();
+    }
+
+    static Slot binary(Code code, const Slot& a, const Slot& b) {
+        using namespace detail;
+        if (code == Code::And) return conjunction(a.truth(), b.truth());
+        if (code == Code::Or) return negation(conjunction(negation(a.truth()), negation(b.truth())));
+        return code <= Code::Div ? arithmetic(code, a, b) : comparison(code, a, b);
+    }
+
+    static Slot member(const std::vector<Value>& list, const Slot& a) {
+        return a.null ? Slot() : Slot(Value::boolean(contains_value(list, a.value)));
+    }
+
+    static Slot like(const tidings::Like& pattern, const Slot& a) {
+        if (a.null) return {};
+        return Value::boolean(a.value.type == Type::String && pattern.matches(a.value.s));
+    }
+
+    std::vector<Instruction> instructions_;
+};
+
+}  // namespace tidings

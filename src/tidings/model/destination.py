@@ -1,0 +1,140 @@
+"""Destinations and patterns of them.
+
+A destination is a topic or a queue. Its name consists of levels divided by dots. A pattern may hold wildcards: `*` is
+exactly one level, `>` at the end is one or more. Both are attributes to the routing: a message carries its
+destination's name as `@topic` or `@queue`, a subscription constrains it.
+
+>>> str(Destination.parse("ticks.xyz")), str(Destination.parse("/queue/orders"))
+('topic:ticks.xyz', 'queue:orders')
+>>> pattern = DestinationPattern.parse("ticks.*.eu")
+>>> pattern.matches(Destination.parse("ticks.xyz.eu")), pattern.matches(Destination.parse("ticks.eu"))
+(True, False)
+>>> DestinationPattern.parse("ticks.>").constraint
+Constraint(name='@topic', op=<Op.PREFIX: 8>, value='ticks.', negated=False)
+"""
+
+import re
+from dataclasses import dataclass
+
+from tidings.errors import UsageError
+from tidings.model.constraint import Constraint, Op
+from tidings.model.like import topic_matches
+from tidings.model.values import check
+
+NAME_BYTES_MAX = 1024
+TOPIC_ATTRIBUTE, QUEUE_ATTRIBUTE = "@topic", "@queue"
+ONE_LEVEL, MORE_LEVELS = "*", ">"
+# What users write before a name -> whether it makes a queue.
+_PREFIXES = {"topic:": False, "queue:": True, "/topic/": False, "/queue/": True}
+# The first place where a name goes wrong: a character it must not hold, or a level that is empty.
+_FAULT = re.compile(r"[\x00-\x1f\x7f*>]|(?:^|(?<=\.))(?=\.|\Z)")
+_PATTERN_FAULT = re.compile(
+    r"[\x00-\x1f\x7f]|(?:^|(?<=\.))(?=\.|\Z)|(?<=[^.])[*>]|\*(?!\.|\Z)|>(?!\Z)",
+)
+
+
+def name_fault(name: str) -> tuple[str, int, str] | None:
+    """What is wrong with a concrete destination's name: code, position, reason."""
+    return _fault(name, _FAULT)
+
+
+def _fault(name: str, fault: re.Pattern[str]) -> tuple[str, int, str] | None:
+    if len(name.encode()) > NAME_BYTES_MAX:
+        return "E_DESTINATION_LENGTH", 0, f"a destination name has at most {NAME_BYTES_MAX} bytes"
+    found = fault.search(name)
+    if found is None:
+        return None
+    if not found[0]:
+        return "E_DESTINATION_EMPTY", found.start(), "a level is empty"
+    if found[0] in (ONE_LEVEL, MORE_LEVELS):
+        why = "is a wildcard only as a whole level, '>' only at the end" if fault is _PATTERN_FAULT else "is a wildcard"
+        return "E_DESTINATION_WILDCARD", found.start(), f"{found[0]!r} {why}"
+    return "E_DESTINATION_CHARACTER", found.start(), "a control character"
+
+
+def _split(text: str) -> tuple[bool, str]:
+    """(queue or not, name) of what a user wrote."""
+    for prefix, queue in _PREFIXES.items():
+        if text.startswith(prefix):
+            return queue, text[len(prefix) :]
+    return False, text
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Named:
+    name: str
+    queue: bool = False
+
+    def __str__(self) -> str:
+        return f"{'queue' if self.queue else 'topic'}:{self.name}"
+
+    @property
+    def attribute(self) -> str:
+        """The attribute under which routing sees the name."""
+        return QUEUE_ATTRIBUTE if self.queue else TOPIC_ATTRIBUTE
+
+    def _check(self, fault: re.Pattern[str]) -> None:
+        check(self.name)
+        if found := _fault(self.name, fault):
+            code, position, reason = found
+            raise UsageError(code, f"{reason}, in {self.name[:80]!r}", position=position)
+
+
+class Destination(_Named):
+    """A topic or a queue; `str()` gives the canonical text."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        self._check(_FAULT)
+
+    @staticmethod
+    def parse(text: str) -> "Destination":
+        """Read what a user wrote: a plain name is a topic; `topic:a`, `queue:a`, `/topic/a`, `/queue/a`."""
+        queue, name = _split(text)
+        try:
+            return Destination(name, queue)
+        except UsageError as error:
+            raise _moved(error, len(text) - len(name)) from None
+
+
+class DestinationPattern(_Named):
+    """A set of topics (or queues), written with wildcards."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        self._check(_PATTERN_FAULT)
+
+    @staticmethod
+    def parse(text: str) -> "DestinationPattern":
+        """Like `Destination.parse`, but wildcards are allowed."""
+        queue, name = _split(text)
+        try:
+            return DestinationPattern(name, queue)
+        except UsageError as error:
+            raise _moved(error, len(text) - len(name)) from None
+
+    @property
+    def wild(self) -> bool:
+        return any(level in (ONE_LEVEL, MORE_LEVELS) for level in self.name.split("."))
+
+    def matches(self, destination: Destination) -> bool:
+        return self.queue == destination.queue and topic_matches(self.name, destination.name)
+
+    @property
+    def constraint(self) -> Constraint:
+        """The same, as the routing sees it; in the cheapest operator that says it."""
+        *levels, last = self.name.split(".")
+        if not self.wild:
+            return Constraint(self.attribute, Op.EQ, self.name)
+        if last != MORE_LEVELS or ONE_LEVEL in levels:
+            return Constraint(self.attribute, Op.TOPIC, self.name)
+        if not levels:
+            return Constraint(self.attribute, Op.EXISTS)
+        return Constraint(self.attribute, Op.PREFIX, self.name[:-1])
+
+
+def _moved(error: UsageError, offset: int) -> UsageError:
+    position = None if error.position is None else error.position + offset
+    return UsageError(error.code, error.reason, position=position)

@@ -1,0 +1,181 @@
+"""Event types: a name, a parent whose attributes are inherited, and typed attributes; a tree of them that checks events.
+
+>>> tree = TypeTree()
+>>> tree.add(EventType("Trade", attributes={"price": AttributeType.FLOAT}))
+True
+>>> tree.add(EventType("Sale", "Trade", {"buyer": AttributeType.STRING}))
+True
+>>> [str(problem) for problem in tree.check("Sale", {"price": "high", "seller": "me"})]  # doctest: +NORMALIZE_WHITESPACE
+["E_EVENT_WRONG_TYPE: attribute 'price' of event type 'Sale' is float, not string",
+ "E_EVENT_MISSING: attribute 'buyer' of event type 'Sale' is missing",
+ "E_EVENT_UNKNOWN: event type 'Sale' has no attribute 'seller'"]
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tidings.errors import UsageError
+from tidings.model.constraint import check_name
+from tidings.model.message import check_property_name
+from tidings.model.values import Value
+
+
+class AttributeType(StrEnum):
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"  # an int will do: 1 and 1.0 are the same value
+    STRING = "string"
+    BYTES = "bytes"
+
+
+_TYPES: dict[type, AttributeType] = {
+    bool: AttributeType.BOOL,
+    int: AttributeType.INT,
+    float: AttributeType.FLOAT,
+    str: AttributeType.STRING,
+    bytes: AttributeType.BYTES,
+}
+
+
+class EventTypeError(UsageError):
+    """An event type, or an event of one, is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventType:
+    name: str
+    parent: str | None = None
+    attributes: Mapping[str, AttributeType] = field(default_factory=dict)  # its own, without the inherited ones
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        own = {check_property_name(name): AttributeType(kind) for name, kind in self.attributes.items()}
+        object.__setattr__(self, "attributes", own)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.parent, frozenset(self.attributes.items())))
+
+
+class TypeTree:
+    """All event types a broker knows. A type's parent is known before it, so there are no cycles."""
+
+    def __init__(self, types: Iterable[EventType] = ()) -> None:
+        self._types: dict[str, EventType] = {}
+        self._children: dict[str, set[str]] = {}
+        self._inherited: dict[str, dict[str, AttributeType]] = {}
+        self.add_all(types)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._types
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def __iter__(self) -> Iterator[EventType]:
+        """Parents before children."""
+        return iter(self._types.values())
+
+    def __getitem__(self, name: str) -> EventType:
+        if name not in self._types:
+            raise EventTypeError("E_TYPE_UNKNOWN", f"there is no event type {name!r}")
+        return self._types[name]
+
+    def add(self, event_type: EventType) -> bool:
+        """Take in a type; False if it was known, in the same form, already."""
+        name, parent = event_type.name, event_type.parent
+        if name in self._types:
+            if self._types[name] == event_type:
+                return False
+            raise EventTypeError("E_TYPE_REDEFINED", f"event type {name!r} is defined differently already")
+        if parent == name:
+            raise EventTypeError("E_TYPE_CYCLE", f"event type {name!r} is its own ancestor")
+        if parent is not None and parent not in self._types:
+            raise EventTypeError("E_TYPE_PARENT", f"the parent {parent!r} of event type {name!r} is not known")
+        inherited = self._inherited[parent] if parent is not None else {}
+        for attribute, kind in event_type.attributes.items():
+            if inherited.get(attribute, kind) != kind:
+                reason = f"attribute {attribute!r} of {name!r} is inherited as {inherited[attribute]}, not {kind}"
+                raise EventTypeError("E_TYPE_ATTRIBUTE", reason)
+        self._types[name] = event_type
+        self._children[name] = set()
+        self._inherited[name] = {**inherited, **event_type.attributes}
+        if parent is not None:
+            self._children[parent].add(name)
+        return True
+
+    def add_all(self, types: Iterable[EventType]) -> None:
+        """Take in types in any order."""
+        waiting = {one.name: one for one in (given := list(types))}
+        if wrong := [one.name for one in given if waiting[one.name] != one]:
+            raise EventTypeError("E_TYPE_REDEFINED", f"event type {wrong[0]!r} is defined twice and differently")
+        for one in given:
+            chain: dict[str, EventType] = {}
+            ancestor: EventType | None = one
+            while ancestor is not None and ancestor.name in waiting:
+                if ancestor.name in chain:
+                    raise EventTypeError("E_TYPE_CYCLE", f"event type {ancestor.name!r} is its own ancestor")
+                chain[ancestor.name] = ancestor
+                ancestor = waiting.get(ancestor.parent) if ancestor.parent is not None else None
+            for name in reversed(chain):
+                self.add(waiting.pop(name))
+
+    def remove(self, name: str) -> EventType:
+        """Forget a type; it must not have subtypes."""
+        found = self[name]
+        if children := self._children[name]:
+            raise EventTypeError("E_TYPE_SUBTYPES", f"event type {name!r} has subtypes, such as {min(children)!r}")
+        del self._types[name], self._children[name], self._inherited[name]
+        if found.parent is not None:
+            self._children[found.parent].discard(name)
+        return found
+
+    def attributes(self, name: str) -> dict[str, AttributeType]:
+        """All attributes of a type, the inherited ones first."""
+        self[name]
+        return dict(self._inherited[name])
+
+    def ancestors(self, name: str) -> list[str]:
+        """Parent, grandparent, … root."""
+        found: list[str] = []
+        parent = self[name].parent
+        while parent is not None:
+            found.append(parent)
+            parent = self._types[parent].parent
+        return found
+
+    def descendants(self, name: str) -> list[str]:
+        """All subtypes at any depth, nearer ones first."""
+        self[name]
+        found = sorted(self._children[name])
+        for one in found:  # grows while it is walked
+            found.extend(sorted(self._children[one]))
+        return found
+
+    def is_a(self, name: str, other: str) -> bool:
+        """Whether events of one type are events of the other: it is the same, or an ancestor."""
+        self[other]
+        return name == other or other in self.ancestors(name)
+
+    def check(self, name: str, properties: Mapping[str, Value]) -> list[EventTypeError]:
+        """Everything that is wrong with an event's properties; nothing: it may be published."""
+        if name not in self._types:
+            return [EventTypeError("E_TYPE_UNKNOWN", f"there is no event type {name!r}")]
+        declared = self._inherited[name]
+        problems = []
+        for attribute, kind in declared.items():
+            if attribute not in properties:
+                reason = f"attribute {attribute!r} of event type {name!r} is missing"
+                problems.append(EventTypeError("E_EVENT_MISSING", reason))
+            elif not _fits(given := _TYPES.get(type(properties[attribute])), kind):
+                reason = f"attribute {attribute!r} of event type {name!r} is {kind}, not {given or 'a value'}"
+                problems.append(EventTypeError("E_EVENT_WRONG_TYPE", reason))
+        for attribute in properties:
+            if attribute not in declared and not attribute.startswith("JMSX"):  # those belong to the header
+                reason = f"event type {name!r} has no attribute {attribute!r}"
+                problems.append(EventTypeError("E_EVENT_UNKNOWN", reason))
+        return problems
+
+
+def _fits(given: AttributeType | None, wanted: AttributeType) -> bool:
+    return given is wanted or (given is AttributeType.INT and wanted is AttributeType.FLOAT)

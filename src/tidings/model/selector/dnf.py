@@ -1,0 +1,288 @@
+"""From a tree to a predicate: a disjunction of conjunctions of constraints.
+
+For each condition e two predicates exist: T(e), when it is true, and F(e), when it is false. They are built without
+ever negating a predicate: T(NOT e) = F(e), T(a AND b) = T(a) x T(b), F(a AND b) = F(a) + F(b), and dually for OR. For a
+constraint c, T is c and F is `c.negate()`: present, and not so. That makes "unknown" come out right by itself, because
+neither holds for a missing attribute.
+
+Not everything fits. A comparison of two attributes, or with arithmetic, is no constraint; and the product of many ORs
+is too large. What does not fit is replaced by something weaker, so that the predicate is always a *necessary*
+condition; `exact` says whether it is sufficient too. If it is not, the selector's program has the last word.
+
+>>> from tidings.model.selector.parser import parse
+>>> translate(parse("NOT (price > 20 OR stock LIKE 'X%')")).conjunctions[0][1]
+Constraint(name='stock', op=<Op.PREFIX: 8>, value='X', negated=True)
+>>> translate(parse("price > 2 * cost")).exact
+False
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from tidings.model.constraint import Constraint, Op
+from tidings.model.like import Pattern
+from tidings.model.selector.evaluate import constant
+from tidings.model.selector.operations import relate
+from tidings.model.selector.syntax import (
+    And,
+    Between,
+    Compare,
+    Expression,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Product,
+    Signed,
+    Sum,
+    bounds,
+    static_kind,
+    walk,
+)
+from tidings.model.values import Kind, Value, kind
+
+CONJUNCTIONS_MAX = 64
+"""Conjunctions in a predicate, unless the caller says otherwise."""
+CONSTRAINTS_MAX = 16384
+"""Constraints in a predicate: no fewer than a selector has tokens, so only what multiplies comes near."""
+
+Conjunction: TypeAlias = tuple[Constraint, ...]
+
+
+class Translation(NamedTuple):
+    """A predicate; `exact` if it holds precisely where the selector is true, and not only there."""
+
+    conjunctions: tuple[Conjunction, ...]
+    exact: bool
+
+
+_ALWAYS = Translation(((),), exact=True)
+_NEVER = Translation((), exact=True)
+
+_FLIPPED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+
+
+def translate(tree: Expression, conjunctions_max: int = CONJUNCTIONS_MAX) -> Translation:
+    """T(tree), with at most so many conjunctions (at least 1)."""
+    return _Translator(conjunctions_max).side(tree, True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Translator:
+    conjunctions_max: int
+
+    def side(self, node: Expression, wanted: bool) -> Translation:
+        """T(node) or F(node)."""
+        match node:
+            case Not():
+                return self.side(node.operand, not wanted)
+            case And() | Or():
+                parts = [self.side(term, wanted) for term in node.terms]
+                return self._conjoin(parts) if isinstance(node, And) is wanted else self._disjoin(parts)
+            case Between():
+                return self.side(bounds(node), wanted)
+            case Compare():
+                return self._compare(node, wanted)
+            case Identifier():
+                return _atom(Constraint(node.name, Op.EQ, True), wanted)
+            case In():
+                return _atom(_one_of(node.operand.name, [choice.value for choice in node.choices]), wanted)
+            case Like():
+                return _atom(_like(node.operand.name, node.pattern), wanted)
+            case IsNull():
+                return _atom(Constraint(node.operand.name, Op.MISSING), wanted)
+            case Literal():
+                return _ALWAYS if node.value is wanted else _NEVER
+            case Signed() | Sum() | Product():
+                raise AssertionError("the parser lets no number stand as a condition")
+
+    def _compare(self, node: Compare, wanted: bool) -> Translation:
+        op, left, right = node.op, node.left, node.right
+        if _is_constant(left):
+            op, left, right = _FLIPPED[op], right, left
+        if not _is_constant(right):
+            return _present([left, right])
+        value = constant(right)
+        if value is None:
+            return _NEVER  # always unknown
+        if _is_constant(left):
+            return _ALWAYS if relate(op, constant(left), value) is wanted else _NEVER
+        if isinstance(left, Identifier):
+            return _atom(Constraint(left.name, op, value), wanted)
+        if isinstance(value, bool) and static_kind(left) is Kind.BOOL:
+            return self.side(left, wanted == ((op is Op.EQ) == value))  # (a > b) = TRUE is a > b
+        return _present([left])
+
+    def _conjoin(self, parts: list[Translation]) -> Translation:
+        """The product. Single conjunctions first, then the ORs from small to large, as long as there is room."""
+        if not all(part.conjunctions for part in parts):
+            return _NEVER
+        exact = all(part.exact for part in parts)
+        products: list[Conjunction] = [tuple(c for part in parts if len(part[0]) == 1 for c in part[0][0])]
+        for conjunctions, _ in sorted((part for part in parts if len(part[0]) > 1), key=lambda part: len(part[0])):
+            size = len(products) * _size(conjunctions) + len(conjunctions) * _size(products)
+            if len(products) * len(conjunctions) > self.conjunctions_max or size > CONSTRAINTS_MAX:
+                weaker, exact = _merge(conjunctions)[0], False
+                products = [product + weaker for product in products]
+            else:
+                products = [product + one for product in products for one in conjunctions]
+        possible = [one for product in products if (one := _simplify(product)) is not None]
+        return Translation(tuple(possible), exact) if possible else _NEVER
+
+    def _disjoin(self, parts: list[Translation]) -> Translation:
+        """The union, and where it is too long a shorter one that contains it."""
+        if any(part.exact and () in part.conjunctions for part in parts):
+            return _ALWAYS
+        exact = all(part.exact for part in parts)
+        union = {frozenset(map(_key, one)): one for part in parts for one in part.conjunctions}
+        conjunctions: list[Conjunction] = [()] if frozenset() in union else list(union.values())
+        if len(conjunctions) <= self.conjunctions_max and _size(conjunctions) <= CONSTRAINTS_MAX:
+            return Translation(tuple(conjunctions), exact)
+        return self._shorten(conjunctions, exact)
+
+    def _shorten(self, conjunctions: list[Conjunction], exact: bool) -> Translation:
+        """Merge those that speak of the same attributes, the largest group first; if that is not enough, all."""
+        groups: defaultdict[frozenset[str], list[Conjunction]] = defaultdict(list)
+        for one in conjunctions:
+            groups[frozenset(constraint.name for constraint in one)].append(one)
+        count, size = len(conjunctions), _size(conjunctions)
+        result: list[Conjunction] = []
+        for group in sorted(groups.values(), key=len, reverse=True):
+            if count <= self.conjunctions_max and size <= CONSTRAINTS_MAX:
+                result += group
+                continue
+            merged, lossless = _merge(group)
+            result.append(merged)
+            exact = exact and lossless
+            count -= len(group) - 1
+            size -= _size(group) - len(merged)
+        if count > self.conjunctions_max or size > CONSTRAINTS_MAX:
+            result, exact = [_merge(result)[0]], False
+        return Translation(tuple(result), exact)
+
+
+def _atom(constraint: Constraint, wanted: bool) -> Translation:
+    return Translation(((constraint if wanted else constraint.negate(),),), exact=True)
+
+
+def _one_of(name: str, values: Iterable[Value]) -> Constraint:
+    distinct = tuple({(kind(value), value): value for value in values}.values())
+    return Constraint(name, Op.EQ, distinct[0]) if len(distinct) == 1 else Constraint(name, Op.IN, distinct)
+
+
+def _like(name: str, pattern: Pattern) -> Constraint:
+    match pattern.literals:
+        case (text,):
+            return Constraint(name, Op.EQ, text)
+        case (start, ""):
+            return Constraint(name, Op.PREFIX, start)
+        case ("", end):
+            return Constraint(name, Op.SUFFIX, end)
+        case ("", middle, ""):
+            return Constraint(name, Op.CONTAINS, middle)
+        case _:
+            return Constraint(name, Op.LIKE, pattern.text)
+
+
+def _is_constant(node: Expression) -> bool:
+    return isinstance(node, Literal) or not any(isinstance(one, Identifier) for one in walk(node))
+
+
+def _present(operands: Iterable[Expression]) -> Translation:
+    """A comparison of these is neither true nor false while an attribute it computes with is missing."""
+    names = dict.fromkeys(name for operand in operands for name in _needed(operand))
+    return Translation((tuple(Constraint(name, Op.EXISTS) for name in names),), exact=False)
+
+
+def _needed(node: Expression) -> list[str]:
+    """The identifiers without which a value is NULL. A condition inside may be known without its identifiers."""
+    match node:
+        case Identifier():
+            return [node.name]
+        case Signed():
+            return _needed(node.operand)
+        case Sum() | Product():
+            return _needed(node.first) + [name for _, operand in node.rest for name in _needed(operand)]
+        case _:
+            return []
+
+
+def _key(constraint: Constraint) -> tuple[Constraint, object]:
+    """Equal for constraints that mean the same. The kinds count, because True == 1 in Python."""
+    operand = constraint.value
+    if isinstance(operand, tuple):
+        return constraint, tuple(map(kind, operand))
+    return constraint, None if operand is None else kind(operand)
+
+
+def _size(conjunctions: Iterable[Conjunction]) -> int:
+    return sum(map(len, conjunctions))
+
+
+def _by_name(conjunction: Conjunction) -> dict[str, list[Constraint]]:
+    """The constraints on each attribute, each once."""
+    names: dict[str, list[Constraint]] = {}
+    for constraint in {_key(one): one for one in conjunction}.values():
+        names.setdefault(constraint.name, []).append(constraint)
+    return names
+
+
+def _simplify(conjunction: Conjunction) -> Conjunction | None:
+    """The same with fewer constraints; None if it can never hold. (Ranges are not looked at.)"""
+    result: list[Constraint] = []
+    for constraints in _by_name(conjunction).values():
+        fixed = next((one for one in constraints if one.op is Op.EQ and not one.negated), None)
+        if fixed is not None:  # that value decides all the others
+            assert fixed.value is not None
+            assert not isinstance(fixed.value, tuple)
+            value = fixed.value
+            if not all(one.holds(value) for one in constraints):
+                return None
+            constraints = [fixed]
+        elif len(constraints) > 1:
+            if any(one.op is Op.MISSING for one in constraints):
+                return None  # all others need the attribute
+            constraints = [one for one in constraints if one.op is not Op.EXISTS]  # the others imply it
+        result += constraints
+    return tuple(result)
+
+
+def _merge(conjunctions: Sequence[Conjunction]) -> tuple[Conjunction, bool]:
+    """One conjunction that holds wherever any of these does, and whether it holds nowhere else."""
+    all_names = [_by_name(one) for one in conjunctions]
+    result: list[Constraint] = []
+    for name in all_names[0]:
+        alternatives = [names.get(name, []) for names in all_names]
+        result += _common(name, alternatives)
+    choices = len(result) == 1 and all(len(one) == 1 and _choices(one) is not None for one in conjunctions)
+    return tuple(result), choices and all(result[0].name in names for names in all_names)
+
+
+def _common(name: str, alternatives: list[list[Constraint]]) -> list[Constraint]:
+    """What all alternatives say of one attribute: one of these values, or the same constraints, or that it exists."""
+    choices = [_choices(one) for one in alternatives]
+    if all(one is not None for one in choices):
+        return [_one_of(name, [value for one in choices for value in one or ()])]
+    shared = {_key(one): one for one in alternatives[0]}
+    for one in alternatives[1:]:
+        keys = set(map(_key, one))
+        shared = {key: value for key, value in shared.items() if key in keys}
+    if shared:
+        return list(shared.values())
+    if all(one and all(c.op is not Op.MISSING for c in one) for one in alternatives):
+        return [Constraint(name, Op.EXISTS)]
+    return []
+
+
+def _choices(constraints: Sequence[Constraint]) -> tuple[Value, ...] | None:
+    """The values that an EQ or IN among these leaves possible."""
+    for one in constraints:
+        if one.op in (Op.EQ, Op.IN) and not one.negated:
+            assert one.value is not None
+            return one.value if isinstance(one.value, tuple) else (one.value,)
+    return None

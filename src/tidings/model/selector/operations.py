@@ -1,0 +1,94 @@
+"""What operators do to values, where None is NULL (docs/wire.md, "Program"). One place for tree and program.
+
+Two ints give an int (division truncates towards zero), or the nearest float where the exact result does not fit in
+64 bits; an int divided by int zero is NULL. A float operand makes it float arithmetic as in IEEE 754, except
+that a NaN is NULL. What is not a number makes NULL.
+
+>>> divide(-7, 2), divide(7, 0), divide(7, 0.0), add(2**63 - 1, 1), add("a", 1)
+(-3, None, inf, 9.223372036854776e+18, None)
+"""
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from tidings.model.constraint import Op
+from tidings.model.values import INT_MAX, INT_MIN, Value, check, kind
+
+Maybe: TypeAlias = Value | None
+Properties: TypeAlias = Mapping[str, Maybe]
+
+_NUMBERS = frozenset((int, float))
+_PLAIN: tuple[tuple[type, Callable[..., Value]], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, str.__str__),
+    (bytes, bytes.__bytes__),
+)
+
+
+def read(properties: Properties, name: str) -> Maybe:
+    """A property as a value; NaN counts as NULL, what is no value is a UsageError."""
+    value = properties.get(name)
+    if value is None or type(value) is str or type(value) is bool:
+        return value
+    if type(value) is float:
+        return None if math.isnan(value) else value
+    for base, plain in _PLAIN:  # also takes a subclass (IntEnum, say) back to the type itself
+        if isinstance(value, base):
+            value = plain(value)
+            break
+    return None if value != value else check(value)
+
+
+def relate(op: Op, a: Maybe, b: Maybe) -> bool | None:
+    """A comparison: unknown for NULL, false for different kinds."""
+    if a is None or b is None:
+        return None
+    return kind(a) is kind(b) and _RELATIONS[op](a, b)
+
+
+_RELATIONS: dict[Op, Callable[[Any, Any], bool]] = {
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
+}
+
+
+def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Maybe, Maybe], Maybe]:
+    """An operation on numbers, made fit for all values and its result for 64 bits."""
+
+    def apply(a: Maybe, b: Maybe) -> Maybe:
+        if type(a) not in _NUMBERS or type(b) not in _NUMBERS:
+            return None
+        result = operation(a, b)
+        if type(result) is int and not INT_MIN <= result <= INT_MAX:
+            return float(result)
+        return None if result != result else result  # NaN is NULL
+
+    return apply
+
+
+def _quotient(a: float, b: float) -> float | None:
+    if type(a) is int and type(b) is int:
+        if b == 0:
+            return None
+        whole = abs(a) // abs(b)
+        return whole if (a < 0) == (b < 0) else -whole
+    if b == 0:  # Python raises where IEEE 754 has an answer
+        return None if a == 0 else math.copysign(math.inf, a) * math.copysign(1.0, b)
+    return a / b
+
+
+add = _arithmetic(operator.add)
+subtract = _arithmetic(operator.sub)
+multiply = _arithmetic(operator.mul)
+divide = _arithmetic(_quotient)
+
+
+def negate(a: Maybe) -> Maybe:
+    return multiply(a, -1)  # for floats too: it turns the sign of zero as well

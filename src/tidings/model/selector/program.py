@@ -1,0 +1,252 @@
+"""A selector as a program for a stack machine: what the kernel runs where constraints cannot decide.
+
+`assemble` writes the bytes of docs/wire.md, "Program". `Program` reads and runs them; it is the reference for the
+kernel's machine. Every code takes a fixed number of values, so whether the stack runs empty or over is known when the
+program is read, and running it checks nothing.
+
+>>> from tidings.model.selector.parser import parse
+>>> code = assemble(parse("price > 2 * cost"))
+>>> code.hex(" "), Program(code).run({"price": 7, "cost": 3}), Program(code).run({"price": 7})
+('02 05 70 72 69 63 65 01 02 04 02 04 63 6f 73 74 06 0c', True, None)
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeAlias
+
+from tidings.errors import SelectorError
+from tidings.model.constraint import Op
+from tidings.model.like import Pattern
+from tidings.model.selector.operations import (
+    Maybe,
+    Properties,
+    add,
+    divide,
+    multiply,
+    negate,
+    read,
+    relate,
+    subtract,
+)
+from tidings.model.selector.syntax import (
+    And,
+    Between,
+    Compare,
+    Expression,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    Product,
+    Signed,
+    Sum,
+    bounds,
+)
+from tidings.model.selector.wire import Cursor, put_list, put_name, put_value, refused
+from tidings.model.values import Value, equal
+
+PROGRAM_BYTES_MAX = 64 * 1024
+STACK_MAX = 64
+
+
+class Code(IntEnum):
+    CONST = 1
+    ATTR = 2
+    NEG = 3
+    ADD = 4
+    SUB = 5
+    MUL = 6
+    DIV = 7
+    EQ = 8
+    NE = 9
+    LT = 10
+    LE = 11
+    GT = 12
+    GE = 13
+    IN = 14
+    LIKE = 15
+    ISNULL = 16
+    NOT = 17
+    AND = 18
+    OR = 19
+
+
+_ARITHMETIC = {Operator.ADD: Code.ADD, Operator.SUB: Code.SUB, Operator.MUL: Code.MUL, Operator.DIV: Code.DIV}
+_UNARY = frozenset((Code.NEG, Code.IN, Code.LIKE, Code.ISNULL, Code.NOT))
+
+
+def assemble(tree: Expression) -> bytes:
+    """The program of a tree; a SelectorError if it breaks the limits of the machine."""
+    assembler = _Assembler()
+    assembler.add(tree)
+    return bytes(assembler.code)
+
+
+class _Assembler:
+    def __init__(self) -> None:
+        self.code = bytearray()
+        self.depth = 0
+
+    def _emit(self, node: Expression, code: Code, operand: bytes = b"") -> None:
+        self.code.append(code)
+        self.code += operand
+        self.depth += _growth(code)
+        if self.depth > STACK_MAX:
+            raise SelectorError("E_SELECTOR_LIMIT", "nested too deep to be run", position=node.position)
+        if len(self.code) > PROGRAM_BYTES_MAX:
+            raise SelectorError("E_SELECTOR_LIMIT", "too long to be run", position=node.position)
+
+    def add(self, node: Expression) -> None:
+        match node:
+            case Identifier():
+                self._emit(node, Code.ATTR, put_name(node.name))
+            case Literal():
+                self._emit(node, Code.CONST, put_value(node.value))
+            case Signed():
+                self.add(node.operand)
+                if node.sign is Operator.SUB:
+                    self._emit(node, Code.NEG)
+                else:  # there is no code for it; x - 0 is x for every number, -0.0 too, and NULL for the rest
+                    self._emit(node, Code.CONST, put_value(0))
+                    self._emit(node, Code.SUB)
+            case Sum() | Product():
+                self.add(node.first)
+                for operator, operand in node.rest:
+                    self.add(operand)
+                    self._emit(operand, _ARITHMETIC[operator])
+            case Compare():
+                self.add(node.left)
+                self.add(node.right)
+                self._emit(node, Code[node.op.name])
+            case Between():
+                self.add(bounds(node))
+            case In():
+                self.add(node.operand)
+                self._emit(node, Code.IN, put_list([choice.value for choice in node.choices]))
+            case Like():
+                self.add(node.operand)
+                self._emit(node, Code.LIKE, put_value(node.pattern.text))
+            case IsNull() | Not():
+                self.add(node.operand)
+                self._emit(node, Code.NOT if isinstance(node, Not) else Code.ISNULL)
+            case And() | Or():
+                self.add(node.terms[0])
+                for term in node.terms[1:]:
+                    self.add(term)
+                    self._emit(term, Code.AND if isinstance(node, And) else Code.OR)
+
+
+def _growth(code: Code) -> int:
+    """How many more values are on the stack afterwards."""
+    if code <= Code.ATTR:
+        return 1
+    return 0 if code in _UNARY else -1
+
+
+Operand: TypeAlias = Value | tuple[Value, ...] | Pattern | None
+
+
+class Program:
+    """A program that has been read and found sound."""
+
+    def __init__(self, code: bytes) -> None:
+        if len(code) > PROGRAM_BYTES_MAX:
+            raise refused("E_CODEC_LIMIT", f"a program has at most {PROGRAM_BYTES_MAX} bytes", 0)
+        self.instructions: list[tuple[Code, Operand]] = []
+        cursor, depth = Cursor(code), 0
+        while not cursor.done:
+            start = cursor.position
+            instruction = _read_instruction(cursor)
+            growth = _growth(instruction[0])
+            if depth < 1 - growth:
+                raise refused("E_CODEC_PROGRAM", "the stack runs empty", start)
+            depth += growth
+            if depth > STACK_MAX:
+                raise refused("E_CODEC_PROGRAM", f"the stack is deeper than {STACK_MAX}", start)
+            self.instructions.append(instruction)
+        if depth != 1:
+            raise refused("E_CODEC_PROGRAM", "a program ends with exactly one value", len(code))
+
+    def run(self, properties: Properties) -> bool | None:
+        stack: list[Maybe] = []
+        for code, operand in self.instructions:
+            if code is Code.CONST:
+                assert not isinstance(operand, tuple | Pattern)
+                stack.append(operand)
+            elif code is Code.ATTR:
+                assert isinstance(operand, str)
+                stack.append(read(properties, operand))
+            elif code in _UNARY:
+                stack.append(_unary(code, operand, stack.pop()))
+            else:
+                b, a = stack.pop(), stack.pop()
+                stack.append(_BINARY[code](a, b))
+        return _truth(stack.pop())
+
+
+def _read_instruction(cursor: Cursor) -> tuple[Code, Operand]:
+    start = cursor.position
+    number = cursor.byte()
+    if not Code.CONST <= number <= Code.OR:
+        raise refused("E_CODEC_PROGRAM", f"unknown code {number}", start)
+    code = Code(number)
+    match code:
+        case Code.CONST:
+            return code, cursor.value()
+        case Code.ATTR:
+            return code, cursor.name()
+        case Code.IN:
+            return code, cursor.values()
+        case Code.LIKE:
+            return code, Pattern.parse(cursor.string())
+        case _:
+            return code, None
+
+
+def _truth(value: Maybe) -> bool | None:
+    return None if value is None else value is True
+
+
+def _unary(code: Code, operand: Operand, a: Maybe) -> Maybe:
+    match code:
+        case Code.NEG:
+            return negate(a)
+        case Code.ISNULL:
+            return a is None
+        case Code.NOT:
+            return None if a is None else a is not True
+        case Code.IN:
+            assert isinstance(operand, tuple)
+            return None if a is None else any(equal(a, choice) for choice in operand)
+        case _:
+            assert isinstance(operand, Pattern)
+            return None if a is None else isinstance(a, str) and operand.matches(a)
+
+
+def _and(a: Maybe, b: Maybe) -> bool | None:
+    truths = _truth(a), _truth(b)
+    return False if False in truths else None if None in truths else True
+
+
+def _or(a: Maybe, b: Maybe) -> bool | None:
+    truths = _truth(a), _truth(b)
+    return True if True in truths else None if None in truths else False
+
+
+def _relation(op: Op) -> Callable[[Maybe, Maybe], bool | None]:
+    return lambda a, b: relate(op, a, b)
+
+
+_BINARY: dict[Code, Callable[[Maybe, Maybe], Maybe]] = {
+    Code.ADD: add,
+    Code.SUB: subtract,
+    Code.MUL: multiply,
+    Code.DIV: divide,
+    Code.AND: _and,
+    Code.OR: _or,
+    **{Code[op.name]: _relation(op) for op in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)},
+}
