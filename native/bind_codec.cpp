@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
+#include "python_batch.hpp"
 #include "python_values.hpp"
-#include "tidings/batch.hpp"
 #include "tidings/predicate.hpp"
 #include "tidings/program.hpp"
 #include "tidings/writer.hpp"
@@ -160,43 +160,16 @@ nb::object encode_messages(nb::list messages) {
     return to_bytes(out);
 }
 
-// ---- batches: immutable once made, so any number of threads may read one without the GIL
+// ---- batches
 
-class PyBatch {
-public:
-    enum class Form { Frames, Messages };
+std::unique_ptr<PyBatch> batch_from_frames(nb::object data, size_t payload_bytes_max, bool stop_at_control, unsigned derived) {
+    const MessageBatch::Options options{static_cast<uint8_t>(derived & DerivedAll), payload_bytes_max, stop_at_control};
+    return std::make_unique<PyBatch>(data, PyBatch::Form::Frames, options);
+}
 
-    PyBatch(nb::handle data, Form form, const MessageBatch::Options& options) : buffer_(data) {
-        nb::gil_scoped_release release;
-        if (form == Form::Frames)
-            batch_.decode_frames(buffer_.view(), options);
-        else
-            batch_.decode_messages(buffer_.view(), options);
-    }
-
-    const MessageBatch& batch() const { return batch_; }
-
-    const Entry& entry(Py_ssize_t i) const {
-        if (i < 0 || static_cast<size_t>(i) >= batch_.size()) throw nb::index_error("no such entry in the batch");
-        return batch_[static_cast<size_t>(i)];
-    }
-
-    const MessageView& message(Py_ssize_t i) const {
-        const Entry& one = entry(i);
-        if (one.status == Entry::Status::Broken) throw one.error;
-        if (one.status == Entry::Status::Control) throw UsageError{"E_NO_MESSAGE", "this entry is a control frame"};
-        return one.message;
-    }
-
-private:
-    Buffer buffer_;
-    MessageBatch batch_;
-};
-
-template <PyBatch::Form form>
-std::unique_ptr<PyBatch> make_batch(nb::object data, size_t payload_bytes_max, bool stop_at_control, unsigned derived) {
-    const MessageBatch::Options options{static_cast<uint8_t>(derived), payload_bytes_max, stop_at_control};
-    return std::make_unique<PyBatch>(data, form, options);
+std::unique_ptr<PyBatch> batch_from_messages(nb::object data, size_t message_bytes_max, unsigned derived) {
+    const MessageBatch::Options options{static_cast<uint8_t>(derived & DerivedAll), message_bytes_max, false};
+    return std::make_unique<PyBatch>(data, PyBatch::Form::Messages, options);
 }
 
 nb::object error_parts(const CodecError& error) { return nb::make_tuple(error.code, error.reason, error.position); }
@@ -224,11 +197,10 @@ nb::dict attributes(const PyBatch& batch, Py_ssize_t i) {
 
 void bind_batch(nb::module_& m) {
     nb::class_<PyBatch>(m, "MessageBatch", "What one socket read returned, decoded in one call.")
-        .def_static("from_frames", &make_batch<PyBatch::Form::Frames>, nb::arg("data"), nb::arg("payload_bytes_max") = 1 << 20,
+        .def_static("from_frames", &batch_from_frames, nb::arg("data"), nb::arg("payload_bytes_max") = 1 << 20,
                     nb::arg("stop_at_control") = false, nb::arg("derived") = unsigned{DerivedAll})
-        .def_static("from_messages", &make_batch<PyBatch::Form::Messages>, nb::arg("data"),
-                    nb::arg("payload_bytes_max") = 1 << 20, nb::arg("stop_at_control") = false,
-                    nb::arg("derived") = unsigned{DerivedAll})
+        .def_static("from_messages", &batch_from_messages, nb::arg("data"), nb::arg("message_bytes_max") = 1 << 20,
+                    nb::arg("derived") = unsigned{DerivedAll}, "Messages, each after its length as u32.")
         .def("__len__", [](const PyBatch& self) { return self.batch().size(); })
         .def_prop_ro("consumed", [](const PyBatch& self) { return self.batch().consumed(); })
         .def_prop_ro("fatal", &fatal_error, nb::sig("def fatal(self) -> tuple[str, str, int] | None"),

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "python_arrays.hpp"
 #include "tidings/codec.hpp"
 #include "tidings/matrix.hpp"
 #include "tidings/row_scan.hpp"
@@ -16,15 +17,6 @@ using namespace tidings;
 namespace {
 
 using Vectors = nb::ndarray<const uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Array = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
-
-template <class T>
-Array<T> to_numpy(std::vector<T>&& values) {
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return Array<T>(kept->data(), {kept->size()}, owner);
-}
 
 // Many readers or one writer. The GIL is released before the lock is taken, so the two never wait for each other.
 class LockedMatrix {

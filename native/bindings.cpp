@@ -10,6 +10,7 @@ namespace nb = nanobind;
 
 void bind_bloom(nb::module_&);
 void bind_codec(nb::module_&);
+void bind_encoding(nb::module_&);
 void bind_matrix(nb::module_&);
 
 namespace {
@@ -39,5 +40,6 @@ NB_MODULE(_kernel, m) {
     nb::register_exception_translator(translate);
     bind_bloom(m);
     bind_codec(m);
+    bind_encoding(m);
     bind_matrix(m);
 }

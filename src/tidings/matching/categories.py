@@ -1,9 +1,8 @@
 """Categories: what an attribute says about itself, and what a constraint asks for, in a form that can be hashed.
 
-A message carries the categories of its attributes. A constraint asks for categories that every attribute satisfying it
-carries; where no single set will do (`x IN (1, 2)`), for one of several *alternatives*. So "all categories asked for are
-there" is a necessary condition of a match, and testing it takes nothing but set inclusion (Carzaniga, Hall 2006; the
-bit vectors of B-DRP are Bloom filters of such sets).
+A message carries the categories of its attributes. A constraint asks for categories that every attribute satisfying
+it carries; where no single set will do (`x IN (1, 2)`), for one of several *alternatives*. So "all categories asked
+for are there" is a necessary condition of a match, and testing it takes nothing but set inclusion.
 
 A category is bytes (docs/wire.md, "Encoded predicate"), hashed together with the attribute's name. *Plain* categories,
 here, are the paper's: the attribute exists with this kind of value; it has this value. `graded` has finer ones.
@@ -34,8 +33,8 @@ EXISTS, EQUALS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one or more constraints ask for: one alternative of a level. Levels grow shorter and vaguer; the last asks for
-    nothing, so there is always one that fits."""
+    """What one or more constraints ask for: one alternative of a level. Levels grow shorter and vaguer; the last asks
+    for nothing, so there is always one that fits."""
 
     levels: tuple[tuple[Alternative, ...], ...]
 

@@ -1,9 +1,9 @@
-"""The encoding of messages and predicates, in plain Python: the reference for the kernel's, and the control plane's own.
+"""The encoding of messages and predicates in plain Python: the control plane's, and the reference for the kernel's.
 
-Each category (categories.py) becomes an *element*: a 64-bit fingerprint under the network's key. A message is the set of
-its elements, a predicate a set of such sets, one for each conjunction (or alternative of one); a conjunction can match only
-if its set is contained in the message's. Where sets of elements are too large, both become *vectors*: Bloom filters of
-M bits with k hashes, for which containment is as necessary.
+Each category (categories.py) becomes an *element*: a 64-bit fingerprint under the network's key. A message is the set
+of its elements, a predicate a set of such sets, one for each conjunction (or alternative of one); a conjunction can
+match only if its set is contained in the message's. Where sets of elements are too large, both become *vectors*: Bloom
+filters of M bits with k hashes, for which containment is as necessary.
 
 >>> from tidings.model.constraint import Op
 >>> encoding = Encoding()
@@ -100,7 +100,7 @@ def positions(element: int, bits: int, hashes: int) -> list[int]:
 
 
 def choose(demands: Sequence[Demand], alternatives_max: int) -> list[Alternative]:
-    """A conjunction's alternatives: of each demand the finest level that still fits, those with few alternatives first."""
+    """A conjunction's alternatives: of each demand the finest level that still fits, short demands first."""
     chosen: dict[int, tuple[Alternative, ...]] = {}
     for i in sorted(range(len(demands)), key=lambda i: len(demands[i].finest)):
         room = alternatives_max // prod(map(len, chosen.values()))
