@@ -88,6 +88,9 @@ public:
     size_t consumed() const { return consumed_; }
     const std::optional<CodecError>& fatal() const { return fatal_; }
 
+    // What is kept for the next decode.
+    size_t capacity_bytes() const { return entries_.capacity() * sizeof(Entry) + attributes_.capacity() * sizeof(Attribute); }
+
     void clear() {
         entries_.clear();
         attributes_.clear();
