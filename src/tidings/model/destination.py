@@ -15,6 +15,7 @@ Constraint(name='@topic', op=<Op.PREFIX: 8>, value='ticks.', negated=False)
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from tidings.errors import UsageError
 from tidings.model.constraint import Constraint, Op
@@ -35,10 +36,10 @@ _PATTERN_FAULT = re.compile(
 
 def name_fault(name: str) -> tuple[str, int, str] | None:
     """What is wrong with a concrete destination's name: code, position, reason."""
-    return _fault(name, _FAULT)
+    return _find_fault(name, _FAULT)
 
 
-def _fault(name: str, fault: re.Pattern[str]) -> tuple[str, int, str] | None:
+def _find_fault(name: str, fault: re.Pattern[str]) -> tuple[str, int, str] | None:
     if len(name.encode()) > NAME_BYTES_MAX:
         return "E_DESTINATION_LENGTH", 0, f"a destination name has at most {NAME_BYTES_MAX} bytes"
     found = fault.search(name)
@@ -65,6 +66,14 @@ class _Named:
     name: str
     queue: bool = False
 
+    _fault: ClassVar[re.Pattern[str]]  # what must not occur in a name
+
+    def __post_init__(self) -> None:
+        check(self.name)
+        if found := _find_fault(self.name, self._fault):
+            code, position, reason = found
+            raise UsageError(code, f"{reason}, in {self.name[:80]!r}", position=position)
+
     def __str__(self) -> str:
         return f"{'queue' if self.queue else 'topic'}:{self.name}"
 
@@ -73,20 +82,12 @@ class _Named:
         """The attribute under which routing sees the name."""
         return QUEUE_ATTRIBUTE if self.queue else TOPIC_ATTRIBUTE
 
-    def _check(self, fault: re.Pattern[str]) -> None:
-        check(self.name)
-        if found := _fault(self.name, fault):
-            code, position, reason = found
-            raise UsageError(code, f"{reason}, in {self.name[:80]!r}", position=position)
-
 
 class Destination(_Named):
     """A topic or a queue; `str()` gives the canonical text."""
 
     __slots__ = ()
-
-    def __post_init__(self) -> None:
-        self._check(_FAULT)
+    _fault = _FAULT
 
     @staticmethod
     def parse(text: str) -> "Destination":
@@ -102,9 +103,7 @@ class DestinationPattern(_Named):
     """A set of topics (or queues), written with wildcards."""
 
     __slots__ = ()
-
-    def __post_init__(self) -> None:
-        self._check(_PATTERN_FAULT)
+    _fault = _PATTERN_FAULT
 
     @staticmethod
     def parse(text: str) -> "DestinationPattern":

@@ -1,14 +1,15 @@
-"""Event types: a name, a parent whose attributes are inherited, and typed attributes; a tree of them that checks events.
+"""Event types: a name, a parent, typed attributes (the parent's are inherited); and a tree of them that checks events.
 
 >>> tree = TypeTree()
 >>> tree.add(EventType("Trade", attributes={"price": AttributeType.FLOAT}))
 True
 >>> tree.add(EventType("Sale", "Trade", {"buyer": AttributeType.STRING}))
 True
->>> [str(problem) for problem in tree.check("Sale", {"price": "high", "seller": "me"})]  # doctest: +NORMALIZE_WHITESPACE
-["E_EVENT_WRONG_TYPE: attribute 'price' of event type 'Sale' is float, not string",
- "E_EVENT_MISSING: attribute 'buyer' of event type 'Sale' is missing",
- "E_EVENT_UNKNOWN: event type 'Sale' has no attribute 'seller'"]
+>>> for problem in tree.check("Sale", {"price": "high", "seller": "me"}):
+...     print(problem)
+E_EVENT_WRONG_TYPE: attribute 'price' of event type 'Sale' is float, not string
+E_EVENT_MISSING: attribute 'buyer' of event type 'Sale' is missing
+E_EVENT_UNKNOWN: event type 'Sale' has no attribute 'seller'
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -105,20 +106,15 @@ class TypeTree:
         return True
 
     def add_all(self, types: Iterable[EventType]) -> None:
-        """Take in types in any order."""
-        waiting = {one.name: one for one in (given := list(types))}
-        if wrong := [one.name for one in given if waiting[one.name] != one]:
-            raise EventTypeError("E_TYPE_REDEFINED", f"event type {wrong[0]!r} is defined twice and differently")
-        for one in given:
-            chain: dict[str, EventType] = {}
-            ancestor: EventType | None = one
-            while ancestor is not None and ancestor.name in waiting:
-                if ancestor.name in chain:
-                    raise EventTypeError("E_TYPE_CYCLE", f"event type {ancestor.name!r} is its own ancestor")
-                chain[ancestor.name] = ancestor
-                ancestor = waiting.get(ancestor.parent) if ancestor.parent is not None else None
-            for name in reversed(chain):
-                self.add(waiting.pop(name))
+        """Take in types in any order: all of them, or none if one is wrong."""
+        added: list[str] = []
+        try:
+            for one in _parents_first(list(types)):
+                added += [one.name] if self.add(one) else []
+        except EventTypeError:
+            for name in reversed(added):
+                self.remove(name)
+            raise
 
     def remove(self, name: str) -> EventType:
         """Forget a type; it must not have subtypes."""
@@ -179,3 +175,19 @@ class TypeTree:
 
 def _fits(given: AttributeType | None, wanted: AttributeType) -> bool:
     return given is wanted or (given is AttributeType.INT and wanted is AttributeType.FLOAT)
+
+
+def _parents_first(types: list[EventType]) -> Iterator[EventType]:
+    waiting = {one.name: one for one in types}
+    if wrong := [one.name for one in types if waiting[one.name] != one]:
+        raise EventTypeError("E_TYPE_REDEFINED", f"event type {wrong[0]!r} is defined twice and differently")
+    for one in types:
+        chain: list[str] = []
+        name: str | None = one.name
+        while name in waiting:
+            if name in chain:
+                raise EventTypeError("E_TYPE_CYCLE", f"event type {name!r} is its own ancestor")
+            chain.append(name)
+            name = waiting[name].parent
+        for name in reversed(chain):
+            yield waiting.pop(name)
