@@ -7,6 +7,7 @@
 
 #include "python_arrays.hpp"
 #include "tidings/codec.hpp"
+#include "tidings/element_matrix.hpp"
 #include "tidings/matrix.hpp"
 #include "tidings/row_scan.hpp"
 
@@ -84,6 +85,94 @@ private:
     std::shared_mutex mutex;
 };
 
+using Numbers = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Sets in a row: those of set i are elements[offsets[i]] to elements[offsets[i + 1]].
+struct Sets {
+    const uint64_t* offsets;
+    const uint64_t* elements;
+    size_t count;
+
+    Sets(const Numbers& offsets, const Numbers& elements)
+        : offsets(offsets.data()), elements(elements.data()), count(offsets.shape(0) - 1) {
+        bool right = offsets.shape(0) > 0 && offsets.data()[0] == 0 && offsets.data()[count] == elements.shape(0);
+        for (size_t i = 0; right && i < count; ++i) right = this->offsets[i] <= this->offsets[i + 1];
+        if (!right) throw UsageError{"E_MATRIX_SETS", "offsets do not divide the elements into sets"};
+    }
+    const uint64_t* set(size_t i) const { return elements + offsets[i]; }
+    size_t size(size_t i) const { return offsets[i + 1] - offsets[i]; }
+    void check_ascending() const {
+        for (size_t i = 0; i < count; ++i)
+            for (size_t j = 1; j < size(i); ++j)
+                if (set(i)[j - 1] >= set(i)[j]) throw UsageError{"E_MATRIX_SETS", "the elements of a set do not ascend"};
+    }
+};
+
+class LockedElementMatrix {
+public:
+    LockedElementMatrix() : matrix(process_seed()) {}
+
+    size_t add(uint32_t router, Numbers offsets, Numbers elements) {
+        const Sets sets(offsets, elements);
+        sets.check_ascending();
+        nb::gil_scoped_release release;
+        std::unique_lock lock(mutex);
+        size_t added = 0;
+        for (size_t i = 0; i < sets.count; ++i) added += matrix.add(router, sets.set(i), sets.size(i));
+        return added;
+    }
+    size_t remove(uint32_t router, Numbers offsets, Numbers elements) {
+        const Sets sets(offsets, elements);
+        sets.check_ascending();
+        nb::gil_scoped_release release;
+        std::unique_lock lock(mutex);
+        size_t removed = 0;
+        for (size_t i = 0; i < sets.count; ++i) removed += matrix.remove(router, sets.set(i), sets.size(i));
+        return removed;
+    }
+    bool drop(uint32_t router) {
+        nb::gil_scoped_release release;
+        std::unique_lock lock(mutex);
+        return matrix.drop(router);
+    }
+    std::tuple<Array<uint64_t>, Array<uint32_t>> match(Numbers offsets, Numbers elements) {
+        const Sets sets(offsets, elements);
+        Answers answers{{0}, {}};
+        {
+            nb::gil_scoped_release release;
+            std::shared_lock lock(mutex);
+            ElementMatrix::Scratch scratch;
+            for (size_t i = 0; i < sets.count; ++i) {
+                matrix.match(sets.set(i), sets.size(i), scratch, answers.values);
+                answers.offsets.push_back(answers.values.size());
+            }
+        }
+        return {to_numpy(std::move(answers.offsets)), to_numpy(std::move(answers.values))};
+    }
+    template <class Result>
+    Result read(Result (ElementMatrix::*get)() const) {
+        nb::gil_scoped_release release;
+        std::shared_lock lock(mutex);
+        return (matrix.*get)();
+    }
+
+private:
+    ElementMatrix matrix;
+    std::shared_mutex mutex;
+};
+
+void bind_element_matrix(nb::module_& m) {
+    nb::class_<LockedElementMatrix>(m, "ElementMatrix")
+        .def(nb::init<>())
+        .def("add", &LockedElementMatrix::add, "router"_a, "offsets"_a, "elements"_a)
+        .def("remove", &LockedElementMatrix::remove, "router"_a, "offsets"_a, "elements"_a)
+        .def("drop", &LockedElementMatrix::drop, "router"_a)
+        .def("match", &LockedElementMatrix::match, "offsets"_a, "elements"_a)
+        .def_prop_ro("router_count", [](LockedElementMatrix& self) { return self.read(&ElementMatrix::router_count); })
+        .def_prop_ro("row_count", [](LockedElementMatrix& self) { return self.read(&ElementMatrix::row_count); })
+        .def_prop_ro("memory_bytes", [](LockedElementMatrix& self) { return self.read(&ElementMatrix::memory_bytes); });
+}
+
 size_t bind_row_scan(Vectors rows, Vectors messages) {
     if (rows.shape(1) != messages.shape(1)) throw UsageError{"E_MATRIX_SHAPE", "rows and messages differ in length"};
     nb::gil_scoped_release release;
@@ -111,6 +200,7 @@ void bind_matrix(nb::module_& m) {
         .def_prop_ro("row_count", &LockedMatrix::row_count)
         .def_prop_ro("active_row_count", &LockedMatrix::active_row_count)
         .def_prop_ro("memory_bytes", &LockedMatrix::memory_bytes);
+    bind_element_matrix(m);
     m.def("row_scan", &bind_row_scan, "rows"_a, "messages"_a, "How many pairs match, found one by one: the yardstick.");
     m.def("simd_level", [] { return static_cast<int>(simd_best()); }, "0 portable, 1 AVX2, 2 AVX-512.");
 }

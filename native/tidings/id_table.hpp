@@ -46,6 +46,12 @@ public:
         --live;
     }
 
+    template <class Visit>
+    void each(Visit&& visit) const {
+        for (uint32_t value : slots)
+            if (value != None) visit(value);
+    }
+
     size_t size() const { return live; }
     size_t memory_bytes() const { return slots.capacity() * sizeof(uint32_t); }
 

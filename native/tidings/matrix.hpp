@@ -98,7 +98,8 @@ public:
         slots[slot].vectors = Antichain();
         routers.erase(found);
         free_slots.push_back(slot);
-        rank_slots();
+        if (ranked.back() == router) ranked.pop_back();
+        else rank_slots();
         return true;
     }
 
@@ -205,7 +206,12 @@ private:
             free_slots.pop_back();
         }
         routers.emplace(router, slot);
-        rank_slots();
+        if (ranked.empty() || ranked.back() < router) {  // numbers mostly ascend: nothing else to move
+            slots[slot].rank = static_cast<uint32_t>(ranked.size());
+            ranked.push_back(router);
+        } else {
+            rank_slots();
+        }
         return slot;
     }
 
