@@ -17,15 +17,18 @@ import numpy as np
 
 from bench.results_file import RESULTS, save
 from tidings import _kernel
+from tidings.kernel.element_matrix import ElementMatrix, pack
 from tidings.kernel.encoder import MessageEncoder
 from tidings.kernel.matrix import EncodedMatrix, Vectors, as_vectors
-from tidings.matching.encoding import Encoding
+from tidings.matching.categories import Category
+from tidings.matching.encoding import Encoding, choose
 from tidings.matching.graded import GradedGrade
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 from tidings.model.values import Value
 
 BATCH = 64
+ELEMENTS_MAX = 100_000  # conjunctions; Python takes long to encode more
 GOALS = {1_000: 0.7, 10_000: 3.0, 100_000: 20.0, 1_000_000: 180.0}
 
 
@@ -120,6 +123,37 @@ def measure_matrix(size: int, messages: Vectors, encoding: Encoding) -> dict[str
     return result
 
 
+def measure_elements(size: int, encoding: Encoding, messages: list[dict[str, Value]]) -> dict[str, Any]:
+    """The matrix of element sets: conjunctions of one router each twenty, routers reported."""
+    paper, matrix = Paper(size), ElementMatrix()
+    known: dict[Category, int] = {}
+
+    def element(category: Category) -> int:
+        if category not in known:
+            known[category] = encoding.element(category)
+        return known[category]
+
+    sets = 0
+    add_us = 0.0
+    for router in range(size // 20):
+        alternatives = [choose(encoding.grade.asked(paper.conjunction()), encoding.alternatives_max) for _ in range(20)]
+        some = {frozenset(map(element, one)) for each in alternatives for one in each}
+        sets += len(some)
+        start = time.thread_time()
+        matrix.add(router, some)
+        add_us += (time.thread_time() - start) * 1e6
+    carried = pack([encoding.message_elements(message) for message in messages])
+    return {
+        "conjunctions": size,
+        "sets": sets,
+        "distinct": matrix.row_count,
+        "add_us": round(add_us / sets, 3),
+        "bytes_per_set": round(matrix.memory_bytes / sets, 1),
+        "us": round(best_us(lambda: matrix.match(carried), len(messages), 10), 3),
+        "routers_found": len(matrix.match(carried).values) / len(messages),
+    }
+
+
 def measure_precision(routers: int, conjunctions: int, messages: int) -> list[dict[str, Any]]:
     paper = Paper(7)
     predicates = [Predicate([paper.conjunction() for _ in range(conjunctions)]) for _ in range(routers)]
@@ -179,12 +213,19 @@ def main() -> None:
     for size in sizes:
         rows.append(measure_matrix(size, messages, encoding))
         print(rows[-1])
+    elements: dict[str, list[dict[str, Any]]] = {"plain": [], "graded": []}
+    for name, one in (("plain", Encoding()), ("graded", Encoding(grade=GradedGrade()))):
+        for size in sizes:
+            if size <= ELEMENTS_MAX:
+                elements[name].append(measure_elements(size, one, [paper.message() for _ in range(BATCH)]))
+                print(name, elements[name][-1])
     precision = measure_precision(100, 100, 60)
     for row in precision:
         print(row)
     encoder = measure_encoder()
     print(encoder)
-    path = save("encoded", {"unit": "µs per message", "matrix": rows, "precision": precision, "encoder": encoder})
+    measured = {"matrix": rows, "elements": elements, "precision": precision, "encoder": encoder}
+    path = save("encoded", {"unit": "µs per message", **measured})
     plot(rows)
     print("written to", path)
 
