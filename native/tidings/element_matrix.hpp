@@ -7,12 +7,12 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
 #include "tidings/hash.hpp"
 #include "tidings/id_table.hpp"
+#include "tidings/router_ranks.hpp"
 #include "tidings/vector_table.hpp"
 
 namespace tidings {
@@ -34,33 +34,29 @@ public:
     bool add(uint32_t router, const uint64_t* set, size_t size) {
         const uint32_t slot = slot_of(router);
         uint32_t row = find_row(set, size);
-        if (row != None && slots[slot].rows.find(mix64(row), same(row)) != None) return false;
+        if (row != None && slots[slot].find(mix64(row), same(row)) != None) return false;
         if (row == None) row = new_row(set, size);
         rows[row].routers.push(slot);
-        slots[slot].rows.insert(row, [](uint32_t one) { return mix64(one); });
+        slots[slot].insert(row, [](uint32_t one) { return mix64(one); });
         return true;
     }
 
     bool remove(uint32_t router, const uint64_t* set, size_t size) {
-        const auto found = routers.find(router);
-        if (found == routers.end()) return false;
+        const uint32_t slot = routers.find(router);
         const uint32_t row = find_row(set, size);
-        Slot& slot = slots[found->second];
-        if (row == None || slot.rows.find(mix64(row), same(row)) == None) return false;
-        slot.rows.erase(row, [](uint32_t one) { return mix64(one); });
-        leave(row, found->second);
-        if (slot.rows.size() == 0) drop(router);
+        if (slot == None || row == None || slots[slot].find(mix64(row), same(row)) == None) return false;
+        slots[slot].erase(row, [](uint32_t one) { return mix64(one); });
+        leave(row, slot);
+        if (slots[slot].size() == 0) drop(router);
         return true;
     }
 
     bool drop(uint32_t router) {
-        const auto found = routers.find(router);
-        if (found == routers.end()) return false;
-        const uint32_t slot = found->second;
-        slots[slot].rows.each([&](uint32_t row) { leave(row, slot); });
-        slots[slot].rows = IdTable();
-        free_slots.push_back(slot);
-        routers.erase(found);
+        const uint32_t slot = routers.find(router);
+        if (slot == None) return false;
+        slots[slot].each([&](uint32_t row) { leave(row, slot); });
+        slots[slot] = IdTable();
+        routers.erase(router);
         return true;
     }
 
@@ -68,22 +64,21 @@ public:
     struct Scratch {
         std::vector<uint64_t> carried;  // a bit an element number
         std::vector<uint32_t> numbers;
-        std::vector<bool> seen;         // a bit a slot
+        std::vector<uint64_t> marks;    // a bit a router's rank
     };
     void match(const uint64_t* elements, size_t size, Scratch& scratch, std::vector<uint32_t>& out) const {
         scratch.carried.resize(fingerprints.size() / 64 + 1);
-        scratch.seen.assign(slots.size(), false);
+        scratch.marks.assign(routers.mark_words(), 0);
         scratch.numbers.clear();
         for (size_t i = 0; i < size; ++i)
             if (const uint32_t number = find_element(elements[i]); number != None) {
                 scratch.numbers.push_back(number);
                 scratch.carried[number / 64] |= 1ull << (number & 63);
             }
-        const size_t start = out.size();
-        visit(always, scratch, out);
-        for (uint32_t number : scratch.numbers) visit(groups[number], scratch, out);
+        visit(always, scratch);
+        for (uint32_t number : scratch.numbers) visit(groups[number], scratch);
         for (uint32_t number : scratch.numbers) scratch.carried[number / 64] = 0;
-        std::sort(out.begin() + static_cast<ptrdiff_t>(start), out.end());
+        routers.list(scratch.marks.data(), out);
     }
 
     size_t memory_bytes() const {
@@ -91,7 +86,7 @@ public:
                        element_index.memory_bytes() + row_index.memory_bytes() + groups.capacity() * sizeof(Group);
         for (const Group& group : groups) bytes += group.capacity() * sizeof(Candidate);
         for (const Row& row : rows) bytes += row.elements.capacity() * 4 + row.routers.heap_bytes();
-        for (const Slot& slot : slots) bytes += sizeof slot + slot.rows.memory_bytes();
+        for (const IdTable& own : slots) bytes += sizeof own + own.memory_bytes();
         return bytes;
     }
 
@@ -111,12 +106,7 @@ private:
         uint32_t position = 0;           // in the group
     };
 
-    struct Slot {
-        uint32_t router = 0;
-        IdTable rows;
-    };
-
-    void visit(const Group& group, Scratch& scratch, std::vector<uint32_t>& out) const {
+    void visit(const Group& group, Scratch& scratch) const {
         auto carried = [&](uint32_t number) { return scratch.carried[number / 64] >> (number & 63) & 1; };
         for (const Candidate& candidate : group) {
             uint64_t all = 1;
@@ -125,11 +115,7 @@ private:
             const Row& row = rows[candidate.row];
             for (uint32_t i = Inline + 1; i < row.elements.size(); ++i) all &= carried(row.elements[i]);
             if (!all) continue;
-            for (uint32_t slot : row.routers)
-                if (!scratch.seen[slot]) {
-                    scratch.seen[slot] = true;
-                    out.push_back(slots[slot].router);
-                }
+            for (uint32_t slot : row.routers) routers.mark(slot, scratch.marks.data());
         }
     }
 
@@ -219,12 +205,8 @@ private:
     }
 
     uint32_t slot_of(uint32_t router) {
-        const auto found = routers.find(router);
-        if (found != routers.end()) return found->second;
-        const uint32_t slot = take(free_slots, slots.size());
-        if (slot == slots.size()) slots.emplace_back();
-        slots[slot].router = router;
-        routers.emplace(router, slot);
+        const uint32_t slot = routers.slot_of(router);
+        if (slots.size() < routers.slots_end()) slots.resize(routers.slots_end());
         return slot;
     }
 
@@ -238,9 +220,8 @@ private:
     std::vector<uint32_t> free_rows;
     IdTable row_index;
     Group always;  // the empty set
-    std::map<uint32_t, uint32_t> routers;
-    std::vector<Slot> slots;
-    std::vector<uint32_t> free_slots;
+    RouterRanks routers;
+    std::vector<IdTable> slots;  // each router's rows
 };
 
 }  // namespace tidings

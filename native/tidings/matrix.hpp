@@ -4,11 +4,11 @@
 // some router (antichain.hpp), and knows for which.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "tidings/antichain.hpp"
 #include "tidings/error.hpp"
+#include "tidings/router_ranks.hpp"
 #include "tidings/subset_index.hpp"
 
 namespace tidings {
@@ -50,28 +50,27 @@ public:
     size_t add(uint32_t router, const uint64_t* vectors, size_t n) {
         if (n == 0) return 0;
         const uint32_t slot = slot_of(router);
-        const size_t before = slots[slot].vectors.size();
+        const size_t before = slots[slot].size();
         for (const uint64_t* v : by_size(vectors, n)) {
             const uint32_t row = hold(v);
-            if (slots[slot].vectors.has(row)) table.release(row);
-            else slots[slot].vectors.add(row, table, on(slot), off(slot));
+            if (slots[slot].has(row)) table.release(row);
+            else slots[slot].add(row, table, on(slot), off(slot));
         }
-        return slots[slot].vectors.size() - before;
+        return slots[slot].size() - before;
     }
 
     // How many of the vectors the router had.
     size_t remove(uint32_t router, const uint64_t* vectors, size_t n) {
-        const auto found = routers.find(router);
-        if (found == routers.end()) return 0;
-        const uint32_t slot = found->second;
+        const uint32_t slot = routers.find(router);
+        if (slot == RouterRanks::None) return 0;
         size_t removed = 0;
         for (size_t i = 0; i < n; ++i) {
             const uint32_t row = table.find(vectors + i * table.words());
-            if (row == VectorTable::None || !slots[slot].vectors.has(row)) continue;
+            if (row == VectorTable::None || !slots[slot].has(row)) continue;
             remove_row(slot, row);
             ++removed;
         }
-        if (slots[slot].vectors.size() == 0) drop(router);
+        if (slots[slot].size() == 0) drop(router);
         return removed;
     }
 
@@ -82,45 +81,36 @@ public:
             return;
         }
         add(router, vectors, n);
-        const uint32_t slot = routers.find(router)->second;
+        const uint32_t slot = routers.find(router);
         std::vector<bool> wanted(table.rows_end());
         for (size_t i = 0; i < n; ++i) wanted[table.find(vectors + i * table.words())] = true;
-        for (uint32_t row : slots[slot].vectors.rows())
+        for (uint32_t row : slots[slot].rows())
             if (!wanted[row]) remove_row(slot, row);
     }
 
     bool drop(uint32_t router) {
-        const auto found = routers.find(router);
-        if (found == routers.end()) return false;
-        const uint32_t slot = found->second;
-        slots[slot].vectors.each_active(off(slot));
-        for (uint32_t row : slots[slot].vectors.rows()) table.release(row);
-        slots[slot].vectors = Antichain();
-        routers.erase(found);
-        free_slots.push_back(slot);
-        if (ranked.back() == router) ranked.pop_back();
-        else rank_slots();
+        const uint32_t slot = routers.find(router);
+        if (slot == RouterRanks::None) return false;
+        slots[slot].each_active(off(slot));
+        for (uint32_t row : slots[slot].rows()) table.release(row);
+        slots[slot] = Antichain();
+        routers.erase(router);
         return true;
     }
 
     // For each message the routers with a matching vector, each once, ascending.
     Answers match(const uint64_t* messages, size_t n, Simd level = simd_best()) const {
         Answers answers{{0}, {}};
-        const size_t words = (ranked.size() + 63) / 64;
+        const size_t words = routers.mark_words();
         std::vector<uint64_t> marks(SubsetIndex::MessagesAtOnce * words);
         for (size_t start = 0; start < n; start += SubsetIndex::MessagesAtOnce) {
             const size_t size = std::min<size_t>(SubsetIndex::MessagesAtOnce, n - start);
             std::fill(marks.begin(), marks.end(), 0);
             index.match(messages + start * table.words(), size, [&](size_t message, uint32_t row) {
-                for (uint32_t slot : wanting[row]) {
-                    const uint32_t rank = slots[slot].rank;
-                    marks[message * words + rank / 64] |= 1ull << (rank & 63);
-                }
+                for (uint32_t slot : wanting[row]) routers.mark(slot, &marks[message * words]);
             }, level);
             for (size_t message = 0; message < size; ++message) {
-                for (size_t i = 0; i < words; ++i)
-                    for (uint64_t rest = marks[message * words + i]; rest; rest &= rest - 1)
-                        answers.values.push_back(ranked[i * 64 + static_cast<size_t>(std::countr_zero(rest))]);
+                routers.list(&marks[message * words], answers.values);
                 answers.offsets.push_back(answers.values.size());
             }
         }
@@ -147,10 +137,10 @@ public:
     // The vectors of a router: all, or only the minimal ones.
     std::vector<uint64_t> vectors(uint32_t router, bool minimal) const {
         std::vector<uint64_t> out;
-        const auto found = routers.find(router);
-        if (found == routers.end()) return out;
+        const uint32_t slot = routers.find(router);
+        if (slot == RouterRanks::None) return out;
         auto append = [&](uint32_t row) { out.insert(out.end(), table[row], table[row] + table.words()); };
-        const Antichain& own = slots[found->second].vectors;
+        const Antichain& own = slots[slot];
         if (minimal) own.each_active(append);
         else for (uint32_t row : own.rows()) append(row);
         return out;
@@ -159,16 +149,11 @@ public:
     size_t memory_bytes() const {
         size_t bytes = sizeof *this + table.memory_bytes() + index.memory_bytes() + wanting.capacity() * sizeof(RouterList);
         for (const RouterList& list : wanting) bytes += list.heap_bytes();
-        for (const Slot& slot : slots) bytes += sizeof slot + slot.vectors.memory_bytes();
+        for (const Antichain& own : slots) bytes += own.memory_bytes();
         return bytes;
     }
 
 private:
-    struct Slot {
-        Antichain vectors;
-        uint32_t rank = 0;  // of the router's number among all
-    };
-
     static uint32_t checked(uint32_t bits) {
         if (bits == 0 || bits % 64 || bits > BitsMax)
             throw UsageError{"E_MATRIX_BITS", std::to_string(bits) + " bits are not a multiple of 64 from 64 to 16384"};
@@ -182,7 +167,7 @@ private:
     }
 
     void remove_row(uint32_t slot, uint32_t row) {
-        slots[slot].vectors.remove(row, table, on(slot), off(slot));
+        slots[slot].remove(row, table, on(slot), off(slot));
         table.release(row);
     }
 
@@ -196,40 +181,16 @@ private:
     }
 
     uint32_t slot_of(uint32_t router) {
-        const auto found = routers.find(router);
-        if (found != routers.end()) return found->second;
-        uint32_t slot = static_cast<uint32_t>(slots.size());
-        if (free_slots.empty()) {
-            slots.emplace_back();
-        } else {
-            slot = free_slots.back();
-            free_slots.pop_back();
-        }
-        routers.emplace(router, slot);
-        if (ranked.empty() || ranked.back() < router) {  // numbers mostly ascend: nothing else to move
-            slots[slot].rank = static_cast<uint32_t>(ranked.size());
-            ranked.push_back(router);
-        } else {
-            rank_slots();
-        }
+        const uint32_t slot = routers.slot_of(router);
+        if (slots.size() < routers.slots_end()) slots.resize(routers.slots_end());
         return slot;
-    }
-
-    void rank_slots() {
-        ranked.clear();
-        for (const auto& [router, slot] : routers) {
-            slots[slot].rank = static_cast<uint32_t>(ranked.size());
-            ranked.push_back(router);
-        }
     }
 
     VectorTable table;
     SubsetIndex index;
     std::vector<RouterList> wanting;  // row -> slots of the routers for which it is active
-    std::map<uint32_t, uint32_t> routers;  // router -> slot, ascending
-    std::vector<Slot> slots;
-    std::vector<uint32_t> free_slots;
-    std::vector<uint32_t> ranked;  // rank -> router
+    RouterRanks routers;
+    std::vector<Antichain> slots;  // each router's vectors
 };
 
 }  // namespace tidings
