@@ -1,5 +1,5 @@
-// Which vector instructions this machine has, asked once. Hot loops are written with the compiler's generic vectors and
-// compiled once per level (a function with a target attribute that inlines the common body); nothing else differs.
+// Which vector instructions this machine has, asked once. A hot loop exists once per level, in a function with a target attribute;
+// everything around it is portable code.
 #pragma once
 #include <cstdint>
 
