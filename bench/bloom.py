@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bench.results_file import save
+from bench.harness import save
 from tidings.kernel.bloom import BloomFilter
 
 IDS = 500_000

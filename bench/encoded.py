@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.results_file import RESULTS, save
+from bench.harness import RESULTS, save
 from tidings import _kernel
 from tidings.kernel.element_matrix import ElementMatrix, pack
 from tidings.kernel.encoder import MessageEncoder
