@@ -214,7 +214,8 @@ class DistanceVector:
         if update.whole:
             named = {route.destination for route in update.routes}
             for destination, others in self._heard.items():
-                if destination not in named and others.pop(neighbour, None):
+                if destination not in named and neighbour in others:
+                    del others[neighbour]
                     touched.append(destination)
         self._choose(now, touched)
 

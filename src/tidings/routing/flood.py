@@ -250,4 +250,4 @@ class Flood:
 
     def _done(self, out: list[Effect]) -> list[Effect]:
         at, self._soonest = self._soonest, inf
-        return out + self.alarm.arm(at) if at < inf else out
+        return [*out, *self.alarm.arm(at)] if at < inf else out
