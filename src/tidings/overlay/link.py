@@ -121,7 +121,7 @@ class Link:
         self._rng = rng
         self._attempts = attempts or count(1)  # shared by all links of a broker, so that each has its own number
         self._failures = 0
-        self._welcomed = self._admitted = False
+        self.admitted = self._welcomed = False
         self._due: dict[str, float] = {}  # deadlines by purpose: one timer serves them all
         self._armed: float | None = None
         self._asked_at = self._answered_at = 0.0
@@ -135,6 +135,11 @@ class Link:
     def dial(self) -> int:
         """The number of the attempt, as the dialling side counts them."""
         return self._greeting.dial if self.dialled else self.peer.dial if self.peer else 0
+
+    @property
+    def due_at(self) -> float | None:
+        """The next deadline; the timer rings then or before."""
+        return min(self._due.values(), default=None)
 
     # The doors: each returns effects.
 
@@ -156,7 +161,7 @@ class Link:
         """The peer was authenticated and is no duplicate."""
         assert self.state is State.GREETING, self.state
         assert self.peer is not None
-        self._admitted = True
+        self.admitted = True
         return self._done([fx.Transmit(self.connection, Welcome()), *self._maybe_up(now)])
 
     def refuse(self, now: float, refusal: Refuse) -> list[LinkEffect]:
@@ -268,7 +273,7 @@ class Link:
         return [fx.Transmit(self.connection, self._greeting)]
 
     def _maybe_up(self, now: float) -> list[LinkEffect]:
-        if not (self._welcomed and self._admitted):
+        if not (self._welcomed and self.admitted):
             return []
         assert self.peer is not None
         assert self.latency_ms is not None
@@ -291,7 +296,7 @@ class Link:
             self._due["dial"] = now + self._backoff(trigger)
         self.queue = SendQueue()
         self.latency_ms = None
-        self._welcomed = self._admitted = False
+        self.admitted = self._welcomed = False
         if not was_live:
             down.append(fx.Report("LINK_DOWN", f"link {self.name}: {reason}"))
         self.peer = None
@@ -335,7 +340,7 @@ class Link:
 
     def _done(self, out: list[LinkEffect]) -> list[LinkEffect]:
         """Arm the timer if a deadline moved before it; one that moved away is noticed when the timer fires."""
-        at = min(self._due.values(), default=None)
+        at = self.due_at
         if at is not None and (self._armed is None or at < self._armed):
             self._armed = at
             out.append(fx.SetTimer(f"link {self.name}", at))

@@ -93,7 +93,7 @@ class Links:
         return link.accept(now)
 
     def _authenticated(self, now: float, link: Link) -> list[LinkEffect]:
-        if link.state is not State.GREETING or link.peer is None:
+        if link.state is not State.GREETING or link.peer is None or link.admitted:
             return []
         peer = link.peer.router
         if link.dialled:

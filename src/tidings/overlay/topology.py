@@ -86,7 +86,9 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, str):
-        return json.dumps(value).replace("\x7f", "\\u007f")  # otherwise a JSON string is a TOML basic string
+        return json.dumps(value, ensure_ascii=False).replace(
+            "\x7f", "\\u007f"
+        )  # otherwise a JSON string is a TOML basic string
     return repr(value)
 
 

@@ -61,6 +61,9 @@ class Reader:
 
     def varint(self, limit: int) -> int:
         start, value, shift = self.at, 0, 0
+        if start < len(self.data) and self.data[start] <= min(limit, 0x7F):  # most are one byte long
+            self.at += 1
+            return self.data[start]
         while True:
             byte = self.byte()
             value |= (byte & 0x7F) << shift

@@ -18,7 +18,7 @@ from tidings.errors import CodecError
 from tidings.overlay.effects import ControlMessage
 from tidings.routing.codec import Reader, put_varint
 from tidings.routing.control import Topic
-from tidings.routing.effects import Deliver, Effect, Install, Report, Route, Router, SetTimer, UnicastTable
+from tidings.routing.effects import Deliver, Effect, Install, Report, Route, Router, UnicastTable
 from tidings.routing.flood import Flood, FloodOptions
 from tidings.routing.unicast import COST_MAX, TIMER, check_link
 
@@ -63,7 +63,7 @@ class LinkState:
         return self._later(now, out + self._compute())  # at once: nothing must go to a dead neighbour
 
     def receive(self, now: float, neighbour: Router, message: ControlMessage) -> list[Effect]:
-        return self._follow(now, self.flood.receive(now, neighbour, message))
+        return self._follow(now, self.flood.receive(now, neighbour, message)) + self._arm()
 
     def tick(self, now: float) -> list[Effect]:
         out = self._follow(now, self.flood.tick(now))
@@ -95,7 +95,7 @@ class LinkState:
                 out += self._learn(now, effect)
             else:
                 out.append(effect)
-        return out + self._arm()
+        return out
 
     def _learn(self, now: float, item: Deliver) -> list[Effect]:
         if self._compute_at is None:
@@ -115,9 +115,9 @@ class LinkState:
             self._publish_at = now + self.options.publish_ms
         return out + self._arm()
 
-    def _arm(self) -> list[SetTimer]:
+    def _arm(self) -> list[Effect]:
         due = [at for at in (self._publish_at, self._compute_at) if at is not None]
-        return self.flood.alarm.arm(min(due, default=None))
+        return [*self.flood.alarm.arm(min(due, default=None))]
 
     def _publish(self, now: float) -> list[Effect]:
         self._publish_at = None

@@ -8,7 +8,7 @@ meant for the old one (timers, connections) never reaches it.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from tidings.errors import CodecError, UsageError
 from tidings.overlay import effects as fx
@@ -17,6 +17,9 @@ from tidings.routing.codec import decode, encode
 from tidings.sim.calendar import Calendar
 from tidings.sim.network import Network
 from tidings.sim.streams import End, Streams
+
+# Told of everything that happens: when, at which address, and a text, an input or an effect.
+Trace: TypeAlias = Callable[[float, str, object], None]
 
 
 class Machine(Protocol):
@@ -41,7 +44,7 @@ class Driver:
         self,
         network: Network,
         observe: Callable[[Process, Any], None] | None = None,
-        trace: Callable[[float, str, str], None] | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.network = network
         self.calendar: Calendar = network.calendar
@@ -108,7 +111,7 @@ class Driver:
                 case fx.Authenticate(connection=connection):
                     self.calendar.after(0.0, self._authenticated, process, process.incarnation, connection)
                 case _:
-                    self._note(process, str(effect))
+                    self._note(process, effect)
                     if self._observe is not None:
                         self._observe(process, effect)
 
@@ -163,9 +166,9 @@ class Driver:
             self._streams.close(end, error.code)
             self._lost(end, str(error))
             return
-        if self._trace is not None:
-            self._note(process, f"hears {message} on {end.name}")
-        self.tell(process, fx.Received(end.name, message))
+        told = fx.Received(end.name, message)
+        self._note(process, told)
+        self.tell(process, told)
 
     def _lost(self, end: End, reason: str) -> None:
         process = self._alive(end)
@@ -183,6 +186,6 @@ class Driver:
         if process.machine is not None and process.incarnation == incarnation and connection in process.ends:
             self.tell(process, fx.Authenticated(connection))
 
-    def _note(self, process: Process, text: str) -> None:
+    def _note(self, process: Process, what: object) -> None:
         if self._trace is not None:
-            self._trace(self.calendar.now, process.address, text)
+            self._trace(self.calendar.now, process.address, what)

@@ -17,7 +17,7 @@ from tidings.routing.distance_vector import DistanceVector
 from tidings.routing.link_state import LinkState
 from tidings.routing.unicast import Unicast
 from tidings.sim.calendar import Calendar
-from tidings.sim.driver import Driver
+from tidings.sim.driver import Driver, Trace
 from tidings.sim.faults import Fault, inflict, random_faults
 from tidings.sim.network import Network
 from tidings.sim.paths import direct
@@ -28,7 +28,7 @@ PROTOCOLS: dict[str, Callable[[int, int], Unicast]] = {"link-state": LinkState, 
 OPTIONS = LinkOptions(
     heartbeat_ms=500, suspect_ms=1200, dead_ms=2500, handshake_ms=1500, backoff_first_ms=50, backoff_max_ms=1000
 )
-FAULTS_MS, SETTLE_MS = 8000.0, 9000.0
+FAULTS_MS, SETTLE_MS = 6000.0, 7000.0
 
 
 @dataclass
@@ -54,7 +54,7 @@ def random_scenario(seed: int) -> Scenario:
 
 
 def simulate(
-    protocol: str, seed: int, scenario: Scenario, trace: Callable[[float, str, str], None] | None = None
+    protocol: str, seed: int, scenario: Scenario, trace: Trace | None = None, *, fixed_costs: bool = True
 ) -> Driver:
     """Start all routers, inflict the faults; the caller lets the calendar run."""
     calendar = Calendar()
@@ -65,7 +65,7 @@ def simulate(
         def make(incarnation: int, node: int = node, costs: dict[int, int] = costs) -> RouterNode:
             rng = Random(f"{seed} {node} {incarnation}")
             unicast = PROTOCOLS[protocol](node, incarnation)
-            return RouterNode(unicast, incarnation, scenario.dials[node], rng, costs, OPTIONS)
+            return RouterNode(unicast, incarnation, scenario.dials[node], rng, costs if fixed_costs else {}, OPTIONS)
 
         driver.add(str(node), node, make)
     for node in scenario.dials:
@@ -73,7 +73,7 @@ def simulate(
 
     def strike(fault: Fault) -> None:
         if trace is not None:
-            trace(calendar.now, "*", str(fault))
+            trace(calendar.now, "*", fault)
         inflict(driver, fault)
 
     for at, fault in scenario.faults:
@@ -116,7 +116,7 @@ def check_unicast(driver: Driver, graph: Graph) -> None:
             assert unicast.reverse_path(node) == hop
 
 
-def run(protocol: str, seed: int, trace: Callable[[float, str, str], None] | None = None) -> Driver:
+def run(protocol: str, seed: int, trace: Trace | None = None) -> Driver:
     scenario = random_scenario(seed)
     driver = simulate(protocol, seed, scenario, trace)
     try:
@@ -133,8 +133,8 @@ def main(arguments: list[str]) -> None:
     if "--trace" in arguments:
         arguments = [one for one in arguments if one != "--trace"]
 
-        def trace(now: float, who: str, text: str) -> None:
-            sys.stdout.write(f"{now:9.1f}  {who:>3}  {text}\n")
+        def trace(now: float, who: str, what: object) -> None:
+            sys.stdout.write(f"{now:9.1f}  {who:>3}  {what}\n")
 
     if len(arguments) != 2 or arguments[0] not in PROTOCOLS or not arguments[1].isdigit():
         sys.exit(f"usage: python -m tidings.testing.unicast {{{'|'.join(PROTOCOLS)}}} SEED [--trace]")
