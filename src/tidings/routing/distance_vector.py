@@ -139,7 +139,7 @@ class DistanceVector:
 
     def _choose(self, now: float, destinations: Iterable[Router]) -> None:
         for destination in destinations:
-            best, short = self._best(destination)
+            best, blocked = self._best(destination)
             if best != self._chosen.get(destination):
                 if best is None:
                     del self._chosen[destination]
@@ -149,30 +149,30 @@ class DistanceVector:
                     self._hold_until.pop(destination, None)
                 self._changed.add(destination)
                 self._stale_table = True
-            self._want(now, destination, needed=short < (best.distance if best else INFINITY))
+            self._want(now, destination, blocked)
 
-    def _best(self, destination: Router) -> tuple[_Chosen | None, int]:
-        """The shortest route that may be taken, and the shortest distance through any neighbour."""
-        feasible = self._feasible.get(destination)
-        best, short = None, INFINITY
+    def _best(self, destination: Router) -> tuple[_Chosen | None, bool]:
+        """The shortest route that may be taken, and whether a shorter one, or any if there is none, may not be.
+
+        A shorter route of an older version does not count: the newer version is on its way to that neighbour. Asking
+        for yet another would only start the race again, and the slower path would lose it each time.
+        """
+        told = self._feasible.get(destination)
+        best: _Chosen | None = None
+        barred = stale = INFINITY
         for neighbour, (version, said) in self._heard[destination].items():
             distance = said + self._costs[neighbour]
-            short = min(short, distance)
-            allowed = (
-                feasible is None
-                or version > feasible.version
-                or (version == feasible.version and said < feasible.distance)
-            )
-            if (
-                allowed
-                and distance < INFINITY
-                and (best is None or (distance, neighbour) < (best.distance, best.next_hop))
-            ):
-                best = _Chosen(neighbour, version, distance)
-        return best, short
+            if told is None or version > told.version or (version == told.version and said < told.distance):
+                if distance < INFINITY and (best is None or (distance, neighbour) < (best.distance, best.next_hop)):
+                    best = _Chosen(neighbour, version, distance)
+            elif version == told.version:
+                barred = min(barred, distance)
+            else:
+                stale = min(stale, distance)
+        return best, barred < best.distance if best else min(barred, stale) < INFINITY
 
-    def _want(self, now: float, destination: Router, needed: bool) -> None:
-        if not needed:
+    def _want(self, now: float, destination: Router, blocked: bool) -> None:
+        if not blocked:
             self._wants.pop(destination, None)
             return
         known = self._feasible[destination].version

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from tidings.overlay.effects import Received
 from tidings.overlay.generate import barabasi_albert, random_tree, ring, waxman
 from tidings.overlay.graph import Graph, distances
 from tidings.overlay.link import LinkOptions
+from tidings.routing.control import FloodItem, VectorRequest, VectorUpdate
 from tidings.routing.distance_vector import DistanceVector
+from tidings.routing.effects import Install
 from tidings.routing.link_state import LinkState
 from tidings.routing.unicast import Unicast
 from tidings.sim.calendar import Calendar
@@ -28,7 +31,7 @@ PROTOCOLS: dict[str, Callable[[int, int], Unicast]] = {"link-state": LinkState, 
 OPTIONS = LinkOptions(
     heartbeat_ms=500, suspect_ms=1200, dead_ms=2500, handshake_ms=1500, backoff_first_ms=50, backoff_max_ms=1000
 )
-FAULTS_MS, SETTLE_MS = 6000.0, 7000.0
+FAULTS_MS, SETTLE_MS, QUIET_MS = 6000.0, 7000.0, 1000.0
 
 
 @dataclass
@@ -116,12 +119,35 @@ def check_unicast(driver: Driver, graph: Graph) -> None:
             assert unicast.reverse_path(node) == hop
 
 
+def is_change(what: object) -> bool:
+    """A table that changes, or a message that only changes cause."""
+    match what:
+        case Install():
+            return True
+        case Received(message=FloodItem() | VectorRequest()):
+            return True
+        case Received(message=VectorUpdate(whole=whole)):
+            return not whole
+        case _:
+            return False
+
+
 def run(protocol: str, seed: int, trace: Trace | None = None) -> Driver:
+    """Simulate and judge: right tables in time, and then quiet."""
     scenario = random_scenario(seed)
-    driver = simulate(protocol, seed, scenario, trace)
+    late: list[str] = []
+
+    def watch(now: float, who: str, what: object) -> None:
+        if now > FAULTS_MS + SETTLE_MS - QUIET_MS and is_change(what):
+            late.append(f"{now:.1f} {who} {what}")
+        if trace is not None:
+            trace(now, who, what)
+
+    driver = simulate(protocol, seed, scenario, watch)
     try:
         driver.calendar.run(until=FAULTS_MS + SETTLE_MS)
         check_unicast(driver, scenario.graph)
+        assert late == [], "changes that no fault caused"
     except Exception as error:
         error.add_note(f"Repeat with: python -m tidings.testing.unicast {protocol} {seed} --trace")
         raise
