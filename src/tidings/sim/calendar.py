@@ -28,7 +28,10 @@ class Calendar:
         heappush(self._heap, (when, self._number, action, args))
 
     def after(self, wait_ms: float, action: Callable[..., Any], *args: Any) -> None:
-        self.at(self.now + wait_ms, action, *args)
+        if not wait_ms >= 0:
+            raise UsageError("E_CALENDAR_PAST", f"an event {wait_ms} ms from now")
+        self._number += 1
+        heappush(self._heap, (self.now + wait_ms, self._number, action, args))
 
     def run(self, until: float = inf, events_max: float = inf) -> int:
         """Let events happen up to and including `until`, and set the clock there; the number of events."""

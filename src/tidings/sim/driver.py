@@ -3,11 +3,12 @@
 A machine has two doors, `start(now)` and `step(now, input)`, both of which return effects. The driver does `Dial`,
 `Transmit`, `Close`, `SetTimer` and `Authenticate` (everyone is who he says); every other effect goes to
 `observe(process, effect)`, for checkers and tables. Messages cross the network as bytes, so what is simulated
-includes the codec and knows sizes. A process that is started again is a new machine with the next incarnation; what was
-meant for the old one (timers, connections) never reaches it.
+includes the codec and knows sizes. Each process may have a clock of its own, ahead by `skew_ms`. A process that is
+started again is a new machine with the next incarnation; what was meant for the old one never reaches it.
 """
 
 from collections.abc import Callable, Iterable
+from math import ulp
 from typing import Any, Protocol, TypeAlias
 
 from tidings.errors import CodecError, UsageError
@@ -31,8 +32,8 @@ class Machine(Protocol):
 class Process:
     """A machine on a host, under an address. `machine` is None while it is not running."""
 
-    def __init__(self, address: str, host: Node, make: Callable[[int], Machine]) -> None:
-        self.address, self.host, self.make = address, host, make
+    def __init__(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float) -> None:
+        self.address, self.host, self.make, self.skew_ms = address, host, make, skew_ms
         self.machine: Machine | None = None
         self.incarnation = 0
         self.ends: dict[str, End] = {}
@@ -45,6 +46,8 @@ class Driver:
         network: Network,
         observe: Callable[[Process, Any], None] | None = None,
         trace: Trace | None = None,
+        encode: Callable[[Any], bytes] = encode,
+        decode: Callable[[bytes], Any] = decode,
     ) -> None:
         self.network = network
         self.calendar: Calendar = network.calendar
@@ -52,15 +55,16 @@ class Driver:
         self.messages_sent = 0
         self.bytes_sent = 0
         self._observe = observe
+        self._encode, self._decode = encode, decode
         self._trace = trace
         self._streams = Streams(network, self._connected, self._received, self._lost)
         self._accepted = 0
 
-    def add(self, address: str, host: Node, make: Callable[[int], Machine]) -> Process:
+    def add(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float = 0.0) -> Process:
         """A process that is not running yet; `make(incarnation)` makes its machine each time it starts."""
         if address in self.processes:
             raise UsageError("E_SIM_ADDRESS", f"address {address} is taken")
-        process = self.processes[address] = Process(address, host, make)
+        process = self.processes[address] = Process(address, host, make, skew_ms)
         return process
 
     def start(self, address: str) -> None:
@@ -70,7 +74,7 @@ class Driver:
         process.incarnation += 1
         process.machine = process.make(process.incarnation)
         self._note(process, f"starts as incarnation {process.incarnation}")
-        self._carry_out(process, process.machine.start(self.calendar.now))
+        self._carry_out(process, process.machine.start(self.calendar.now + process.skew_ms))
 
     def crash(self, address: str) -> None:
         """The process dies without a word. Its host, if that is up, resets its connections."""
@@ -90,7 +94,7 @@ class Driver:
     def tell(self, process: Process, told: fx.Input) -> None:
         """One input into the machine, and its effects out of it."""
         assert process.machine is not None
-        self._carry_out(process, process.machine.step(self.calendar.now, told))
+        self._carry_out(process, process.machine.step(self.calendar.now + process.skew_ms, told))
 
     def _carry_out(self, process: Process, effects: Iterable[Any]) -> None:
         for effect in effects:
@@ -98,9 +102,7 @@ class Driver:
                 case fx.Transmit():
                     self._transmit(process, effect)
                 case fx.SetTimer(name=name, at=at):
-                    at = max(at, self.calendar.now)
-                    process.timers[name] = at
-                    self.calendar.at(at, self._ring, process, process.incarnation, name, at)
+                    self._set_timer(process, name, at)
                 case fx.Dial():
                     self._dial(process, effect)
                 case fx.Close(connection=connection, reason=reason):
@@ -115,11 +117,18 @@ class Driver:
                     if self._observe is not None:
                         self._observe(process, effect)
 
+    def _set_timer(self, process: Process, name: str, at: float) -> None:
+        rings = max(at - process.skew_ms, self.calendar.now)
+        if rings + process.skew_ms < at:  # rounded down: a timer that rings early would be set again for ever
+            rings += ulp(at)
+        process.timers[name] = rings
+        self.calendar.at(rings, self._ring, process, process.incarnation, name, rings)
+
     def _transmit(self, process: Process, effect: fx.Transmit) -> None:
         end = process.ends.get(effect.connection)
         if end is None:
             return  # closed by the same batch of effects
-        data = encode(effect.message)  # type: ignore[arg-type]  # the union of control messages is closed
+        data = self._encode(effect.message)
         self.messages_sent += 1
         self.bytes_sent += len(data)
         self._streams.send(end, data)
@@ -161,7 +170,7 @@ class Driver:
         if process is None:
             return
         try:
-            message = decode(data)
+            message = self._decode(data)
         except CodecError as error:
             self._streams.close(end, error.code)
             self._lost(end, str(error))

@@ -7,7 +7,7 @@ Everything follows from the protocol's name and a seed; a failure names the comm
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from tidings.overlay.effects import Received
@@ -32,6 +32,7 @@ OPTIONS = LinkOptions(
     heartbeat_ms=500, suspect_ms=1200, dead_ms=2500, handshake_ms=1500, backoff_first_ms=50, backoff_max_ms=1000
 )
 FAULTS_MS, SETTLE_MS, QUIET_MS = 6000.0, 7000.0, 1000.0
+EVENTS_MAX = 500_000
 
 
 @dataclass
@@ -39,6 +40,7 @@ class Scenario:
     graph: Graph  # the latency of an edge is also its cost
     dials: dict[int, list[str]]
     faults: list[tuple[float, Fault]]
+    skews_ms: dict[int, float] = field(default_factory=dict)  # how far ahead each clock is
 
 
 def random_scenario(seed: int) -> Scenario:
@@ -53,7 +55,8 @@ def random_scenario(seed: int) -> Scenario:
         graph.add(a, b, latency_ms=rng.choice((1, 1, 2, 5, 10, 30)))
         for one, other in rng.choice((((a, b),), ((b, a),), ((a, b), (b, a)))):
             dials[one].append(str(other))
-    return Scenario(graph, dials, random_faults(graph, rng, rng.randint(1, 8), FAULTS_MS))
+    skews_ms = {node: rng.uniform(0, 100_000) for node in dials}
+    return Scenario(graph, dials, random_faults(graph, rng, rng.randint(1, 8), FAULTS_MS), skews_ms)
 
 
 def simulate(
@@ -70,7 +73,7 @@ def simulate(
             unicast = PROTOCOLS[protocol](node, incarnation)
             return RouterNode(unicast, incarnation, scenario.dials[node], rng, costs if fixed_costs else {}, OPTIONS)
 
-        driver.add(str(node), node, make)
+        driver.add(str(node), node, make, scenario.skews_ms.get(node, 0.0))
     for node in scenario.dials:
         driver.start(str(node))
 
@@ -145,7 +148,8 @@ def run(protocol: str, seed: int, trace: Trace | None = None) -> Driver:
 
     driver = simulate(protocol, seed, scenario, watch)
     try:
-        driver.calendar.run(until=FAULTS_MS + SETTLE_MS)
+        driver.calendar.run(until=FAULTS_MS + SETTLE_MS, events_max=EVENTS_MAX)
+        assert driver.calendar.now == FAULTS_MS + SETTLE_MS, f"{EVENTS_MAX} events and no end"
         check_unicast(driver, scenario.graph)
         assert late == [], "changes that no fault caused"
     except Exception as error:
