@@ -6,19 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.errors import UsageError
+from tidings.errors import LimitError, UsageError
 from tidings.overlay import effects as fx
 from tidings.overlay.greeting import Credit, Goodbye, Greeting, Ping, Pong, Refuse, Welcome
-from tidings.overlay.link import (
-    LIVE,
-    TRANSITIONS,
-    Link,
-    LinkOptions,
-    State,
-    Trigger,
-    transitions_diagram,
-    transitions_table,
-)
+from tidings.overlay.link import Link, LinkOptions
+from tidings.overlay.link_table import LIVE, TRANSITIONS, State, Trigger, transitions_diagram, transitions_table
 
 OPTIONS = LinkOptions()
 PEER = Greeting("net", 2, incarnation=5)
@@ -165,20 +157,79 @@ def test_what_is_said_out_of_turn_ends_the_link(message: fx.ControlMessage) -> N
     assert link.state is State.DOWN
 
 
-def test_messages_and_credit_pass_when_up() -> None:
+def test_messages_pass_when_up() -> None:
     link = dialling()
     bring_up(link)
     message = fx.ControlMessage()
     assert hear(link, 30.0, message) == [fx.Arrived(2, message)]
     assert transmitted(hear(link, 30.0, Ping(7))) == [Pong(7)]
+
+
+def test_push_back_and_credit() -> None:
+    link = dialling()
+    bring_up(link)
     size = link.queue.high_bytes // 2 + 1
-    assert link.queue.offer(size)
-    assert link.queue.offer(size)
+    assert [link.enqueue(size), link.enqueue(size)] == [[], [fx.PushBack(2)]]
+    with pytest.raises(LimitError, match="E_LINK_QUEUE_FULL"):
+        link.enqueue(link.queue.bytes_max)
     link.queue.take()
-    assert link.queue.paused
     assert hear(link, 40.0, Credit(size)) == []
     link.queue.take()
     assert hear(link, 50.0, Credit(size)) == [fx.Release(2)]
+    quarter = link.queue.window_bytes // 4
+    assert link.consumed(quarter - 1) == []
+    assert transmitted(link.consumed(5)) == [Credit(quarter + 4)]
+
+
+def test_hearing_the_peer_is_not_enough() -> None:
+    """Its pings prove only that it reaches us."""
+    link = dialling()
+    bring_up(link)
+    for now in range(100, 7000, 100):
+        hear(link, float(now), Ping(now))
+        link.step(float(now), fx.Timer("link to:b"))
+        if link.state not in LIVE:
+            break
+    assert now == 6100  # dead_ms after the welcome
+
+
+MESSAGES = [PEER, replace(PEER, version=9), Welcome(), Refuse("E", "e"), Goodbye("g"), Ping(1), Credit(9)]
+
+
+@given(st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 11)), max_size=40), st.integers(0, 99))
+def test_whatever_the_peer_does_the_link_stays_alive(steps: list[tuple[float, int]], seed: int) -> None:
+    link = dialling(seed)
+    out = link.start(0.0)
+    now, up, armed = 0.0, False, timer(out)
+    for wait, choice in steps:
+        now = min(now + wait, max(now, armed))  # timers ring in time
+        if now == armed:
+            out = link.step(now, fx.Timer("link to:b"))
+        elif choice < len(MESSAGES) and link.state is not State.CONNECTING:
+            out = hear(link, now, MESSAGES[choice])
+        elif choice == 8 and link.state is State.CONNECTING:
+            out = link.step(now, fx.Connected(link.connection))
+        elif choice == 9 and link.state is State.GREETING and link.peer and not link.admitted:
+            out = link.admit(now)
+        elif choice == 10:
+            out = link.step(now, fx.Lost(link.connection, "cut"))
+        else:
+            out = hear(link, now, Pong(round(now * 1000))) if link.state in LIVE else []
+        for effect in out:
+            match effect:
+                case fx.SetTimer(at=at):
+                    armed = at
+                case fx.LinkUp():
+                    assert not up
+                    up = True
+                case fx.LinkDown():
+                    assert up
+                    up = False
+                case fx.Transmit(connection=connection) | fx.Close(connection=connection):
+                    assert connection == link.connection
+        assert up == (link.state in LIVE)
+        assert link.due_at is not None  # never stuck
+        assert armed <= link.due_at
 
 
 def test_echoes_of_an_old_connection_are_ignored() -> None:

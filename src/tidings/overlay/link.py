@@ -1,8 +1,8 @@
 """One link to another broker as a state machine.
 
-`TRANSITIONS` is the whole machine: state × trigger → state. Inputs of the driver and messages of the peer are
-judged first and become triggers; the table then says what state follows, and a trigger it does not list is a
-mistake of the driver. The documentation prints the same table.
+`TRANSITIONS` (link_table.py) is the whole machine: state × trigger → state. Inputs of the driver and messages of the
+peer are judged first and become triggers; the table then says what state follows, and a trigger it does not list is
+a mistake of the driver.
 
 A link that dials (it has an address) tries again after it went down, waiting twice as long each time, up to a
 maximum, and each time a random part less, so that brokers that lost a common peer do not return in step. A link
@@ -14,75 +14,15 @@ Latency is half the smoothed round trip (Jacobson 1988: an eighth of each new sa
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import count
 from random import Random
 
-from tidings.errors import UsageError
+from tidings.errors import LimitError, UsageError
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import LinkEffect
 from tidings.overlay.flow import SendQueue
 from tidings.overlay.greeting import Credit, Goodbye, Greeting, Ping, Pong, Refuse, Welcome, check
-
-
-class State(Enum):
-    DOWN = "down"
-    CONNECTING = "connecting"
-    GREETING = "greeting"
-    UP = "up"
-    SUSPECT = "suspect"
-    CLOSED = "closed"
-
-
-class Trigger(Enum):
-    START = "time to dial"
-    ACCEPT = "the peer dialled"
-    CONNECTED = "the peer picked up"
-    AGREED = "welcome said and heard"
-    ANSWERED = "a pong arrived"
-    QUIET = "no pong for suspect_ms"
-    TIMEOUT = "no progress in time"
-    REFUSED = "one side refused"
-    LOST = "the connection ended"
-    STOP = "the operator ended it"
-
-
-TRANSITIONS: dict[State, dict[Trigger, State]] = {
-    State.DOWN: {
-        Trigger.START: State.CONNECTING,
-        Trigger.ACCEPT: State.GREETING,
-        Trigger.STOP: State.CLOSED,
-    },
-    State.CONNECTING: {
-        Trigger.CONNECTED: State.GREETING,
-        Trigger.TIMEOUT: State.DOWN,
-        Trigger.LOST: State.DOWN,
-        Trigger.STOP: State.CLOSED,
-    },
-    State.GREETING: {
-        Trigger.AGREED: State.UP,
-        Trigger.TIMEOUT: State.DOWN,
-        Trigger.REFUSED: State.DOWN,
-        Trigger.LOST: State.DOWN,
-        Trigger.STOP: State.CLOSED,
-    },
-    State.UP: {
-        Trigger.ANSWERED: State.UP,
-        Trigger.QUIET: State.SUSPECT,
-        Trigger.REFUSED: State.DOWN,
-        Trigger.LOST: State.DOWN,
-        Trigger.STOP: State.CLOSED,
-    },
-    State.SUSPECT: {
-        Trigger.ANSWERED: State.UP,
-        Trigger.TIMEOUT: State.DOWN,
-        Trigger.REFUSED: State.DOWN,
-        Trigger.LOST: State.DOWN,
-        Trigger.STOP: State.CLOSED,
-    },
-    State.CLOSED: {},
-}
-LIVE = (State.UP, State.SUSPECT)
+from tidings.overlay.link_table import LIVE, TRANSITIONS, State, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +57,7 @@ class Link:
         self.peer: Greeting | None = None
         self.latency_ms: float | None = None
         self.queue = SendQueue()
+        self._consumed_bytes = 0
         self._greeting = replace(greeting, dial=0)
         self._rng = rng
         self._attempts = attempts or count(1)  # shared by all links of a broker, so that each has its own number
@@ -178,6 +119,22 @@ class Link:
         if self.state is not State.DOWN:
             out.append(fx.Close(self.connection, reason))
         return out + self._fall(now, Trigger.STOP, reason)
+
+    def enqueue(self, size_bytes: int) -> list[LinkEffect]:
+        """Enter a message into the books of the send queue; who brings messages is pushed back in time."""
+        assert self.peer is not None
+        before = self.queue.paused
+        if not self.queue.offer(size_bytes):
+            raise LimitError("E_LINK_QUEUE_FULL", f"{size_bytes} bytes do not fit in the queue to {self.peer.router}")
+        return [fx.PushBack(self.peer.router)] if self.queue.paused and not before else []
+
+    def consumed(self, size_bytes: int) -> list[LinkEffect]:
+        """So many bytes from the peer have been dealt with; it is told in portions of a quarter of the window."""
+        self._consumed_bytes += size_bytes
+        if self.state not in LIVE or self._consumed_bytes < self.queue.window_bytes // 4:
+            return []
+        done, self._consumed_bytes = self._consumed_bytes, 0
+        return [fx.Transmit(self.connection, Credit(done))]
 
     def step(self, now: float, told: fx.Input) -> list[LinkEffect]:
         match told:
@@ -295,6 +252,7 @@ class Link:
         if self.dialled and self.state is State.DOWN:
             self._due["dial"] = now + self._backoff(trigger)
         self.queue = SendQueue()
+        self._consumed_bytes = 0
         self.latency_ms = None
         self.admitted = self._welcomed = False
         if not was_live:
@@ -345,22 +303,3 @@ class Link:
             self._armed = at
             out.append(fx.SetTimer(f"link {self.name}", at))
         return out
-
-
-def transitions_table() -> str:
-    """The machine as a Markdown table, for docs/networks.md."""
-    lines = ["| state | trigger | next |", "|---|---|---|"]
-    for state, row in TRANSITIONS.items():
-        lines += [f"| {state.name} | {trigger.name}: {trigger.value} | {to.name} |" for trigger, to in row.items()]
-    return "\n".join(lines)
-
-
-def transitions_diagram() -> str:
-    """The machine as a Mermaid state diagram; triggers between the same two states share an arrow."""
-    lines = ["stateDiagram-v2", "    [*] --> DOWN"]
-    for state, row in TRANSITIONS.items():
-        arrows: dict[State, list[str]] = {}
-        for trigger, to in row.items():
-            arrows.setdefault(to, []).append(trigger.name)
-        lines += [f"    {state.name} --> {to.name}: {', '.join(names)}" for to, names in arrows.items()]
-    return "\n".join([*lines, "    CLOSED --> [*]"])

@@ -20,7 +20,8 @@ from tidings.errors import UsageError
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import LinkEffect, Router
 from tidings.overlay.greeting import Greeting, Refuse
-from tidings.overlay.link import LIVE, Link, LinkOptions, State
+from tidings.overlay.link import Link, LinkOptions
+from tidings.overlay.link_table import LIVE, State
 
 DUPLICATE = "E_LINK_DUPLICATE"
 ACCEPTED_MAX = 1024  # strangers at the door at the same time
