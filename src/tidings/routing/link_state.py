@@ -13,6 +13,7 @@ True
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from tidings.errors import CodecError
 from tidings.overlay.effects import ControlMessage
@@ -26,6 +27,7 @@ from tidings.routing.unicast import COST_MAX, TIMER, check_link
 @dataclass(frozen=True, slots=True)
 class LinkStateOptions:
     publish_ms: float = 20  # several changes of one's own links within this time are told together
+    gap_ms: float = 100  # and never more often than this: when many links come up, each item crosses all of them
     compute_ms: float = 10  # the same for changes of the map and computing paths
 
 
@@ -44,10 +46,11 @@ class LinkState:
         self._links: dict[Router, int] = {}
         self._map: dict[Router, Mapping[Router, int]] = {}  # what the others say
         self._publish_at: float | None = None
+        self._published_at = -inf
         self._compute_at: float | None = None
 
     def start(self, now: float) -> list[Effect]:
-        return self._publish(now)
+        return []  # without links there is nothing to say and nobody to hear it
 
     def link_up(self, now: float, neighbour: Router, cost: int) -> list[Effect]:
         check_link(self.router, neighbour, cost)
@@ -112,7 +115,7 @@ class LinkState:
 
     def _later(self, now: float, out: list[Effect]) -> list[Effect]:
         if self._publish_at is None:
-            self._publish_at = now + self.options.publish_ms
+            self._publish_at = max(now + self.options.publish_ms, self._published_at + self.options.gap_ms)
         return out + self._arm()
 
     def _arm(self) -> list[Effect]:
@@ -120,7 +123,7 @@ class LinkState:
         return [*self.flood.alarm.arm(min(due, default=None))]
 
     def _publish(self, now: float) -> list[Effect]:
-        self._publish_at = None
+        self._publish_at, self._published_at = None, now
         return self.flood.publish(now, Topic.LINKS, encode_links(self._links))
 
     def _compute(self) -> list[Effect]:
