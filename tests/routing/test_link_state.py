@@ -97,3 +97,17 @@ def test_bytes_that_are_no_links(data: bytes) -> None:
 def test_links_that_cannot_be(neighbour: int, cost: int) -> None:
     with pytest.raises(UsageError):
         LinkState(1, incarnation=1).link_up(0.0, neighbour, cost)
+
+
+def test_what_a_vanished_router_said_is_forgotten() -> None:
+    router = LinkState(1, incarnation=1)
+    router.link_up(0.0, 2, cost=1)
+    router.receive(1.0, 2, says(2, {1: 1, 5: 1}))
+    router.receive(1.0, 2, says(5, {2: 1}))
+    router.tick(50.0)
+    assert router.reachable() == [2, 5]
+    router.receive(30_000.0, 2, says(2, {1: 1, 5: 1}, sequence=2))  # 2 renews, 5 does not
+    router.tick(60_001.0)
+    router.tick(60_020.0)
+    assert router.reachable() == [2]
+    assert set(router.flood.state(Topic.LINKS)) == {1, 2}

@@ -10,7 +10,9 @@ from random import Random
 import pytest
 
 from tidings.errors import UsageError
-from tidings.overlay.generate import barabasi_albert
+from tidings.overlay.generate import barabasi_albert, ring
+from tidings.routing.control import Topic
+from tidings.routing.link_state import LinkState
 from tidings.sim.faults import Crash, LoseHost, Restart
 from tidings.sim.router import RouterNode
 from tidings.testing import unicast as harness
@@ -92,6 +94,23 @@ def test_latency_is_measured_where_no_cost_is_given(protocol: str) -> None:
             link = process.machine.links.link(peer)
             assert link is not None
             assert link.latency_ms == pytest.approx(graph.neighbours(process.host)[peer].latency_ms, abs=0.01)
+
+
+@pytest.mark.parametrize("protocol", harness.PROTOCOLS)
+def test_in_the_long_run_renewals_keep_the_living_and_the_vanished_are_forgotten(protocol: str) -> None:
+    graph = ring(4)
+    dials = {1: ["2", "4"], 2: ["3"], 3: ["4"], 4: []}
+    scenario = harness.Scenario(graph, dials, [(5000.0, LoseHost(3))])
+    driver = harness.simulate(protocol, 1, scenario)
+    for until in (20_000, 60_000, 120_000):
+        driver.calendar.run(until=until)
+        harness.check_unicast(driver, graph)
+    for process in driver.running():
+        assert isinstance(process.machine, RouterNode)
+        unicast = process.machine.unicast
+        if isinstance(unicast, LinkState):
+            assert set(unicast.flood.state(Topic.LINKS)) == {1, 2, 4}
+        assert 3 not in unicast.reachable()
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
