@@ -67,3 +67,12 @@ def test_a_search_without_success_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "SEARCH_TRIES_MAX", 20)
     with pytest.raises(LimitError, match="E_GRAPH_SEARCH"):
         generate.with_diameter(4, 9, Random(0), extra_links=0)
+
+
+def test_the_same_shape_with_other_links() -> None:
+    shape = generate.transit_stub(Random(1), systems=2, nodes_each=3)
+    limited = generate.with_links(shape, bandwidth_bytes_s=1e6)
+    assert [(e.a, e.b, e.latency_ms) for e in limited.edges()] == [(e.a, e.b, e.latency_ms) for e in shape.edges()]
+    assert {edge.bandwidth_bytes_s for edge in limited.edges()} == {1e6}
+    assert {edge.latency_ms for edge in generate.with_links(limited, latency_ms=5).edges()} == {5.0}
+    assert limited.areas == shape.areas

@@ -172,3 +172,16 @@ def eight_brokers() -> Graph:
 def large_network() -> Graph:
     """42 brokers of diameter 11, likewise."""
     return with_diameter(42, 11, Random(42), extra_links=12)
+
+
+def with_links(graph: Graph, latency_ms: float | None = None, bandwidth_bytes_s: float | None = None) -> Graph:
+    """The same shape with links all alike in what is given; None leaves each as it is."""
+    found = Graph()
+    for node in graph:
+        found.add_node(node)
+    for edge in graph.edges():
+        latency = edge.latency_ms if latency_ms is None else latency_ms
+        bandwidth = edge.bandwidth_bytes_s if bandwidth_bytes_s is None else bandwidth_bytes_s
+        found.add(edge.a, edge.b, latency, bandwidth)
+    found.areas = dict(graph.areas)
+    return found
