@@ -34,3 +34,40 @@ class CodecError(TidingsError):
 
 class LimitError(TidingsError):
     """A configured limit was reached."""
+
+
+class SecurityError(TidingsError):
+    """Who asks may not do that, or did not prove who it is."""
+
+
+class RemoteProtocolError(TidingsError):
+    """The other side does not keep to the protocol."""
+
+    def __init__(self, code: str, reason: str, *, position: int | None = None, fatal: bool = True) -> None:
+        super().__init__(code, reason, position=position, fatal=fatal)
+
+
+class StoreError(TidingsError):
+    """The store could not do it. Nothing of the batch in question counts as stored.
+
+    E_STORE_FULL: no space left; E_STORE_IO: the disk refused; both may work again later (`retryable`).
+    E_STORE_DAMAGED: bytes on disk fail their checksum; E_STORE_VERSION: not a store, or one of another version;
+    E_STORE_LOCKED: another process has it open; E_STORE_CLOSED: it was closed.
+    """
+
+    RETRYABLE = frozenset({"E_STORE_FULL", "E_STORE_IO"})
+
+    def __init__(self, code: str, reason: str, *, position: int | None = None) -> None:
+        super().__init__(code, reason, position=position, fatal=code not in self.RETRYABLE)
+
+    @property
+    def retryable(self) -> bool:
+        return self.code in self.RETRYABLE
+
+
+class ConnectionLostError(TidingsError):
+    """The connection to the broker is gone, or could not be made."""
+
+
+class RemoteError(TidingsError):
+    """The broker refused what it was asked for; the code is the broker's."""

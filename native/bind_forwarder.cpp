@@ -1,0 +1,199 @@
+// The forwarder's binding. Numbers, bytes and tuples cross; the GIL is released while input is parsed and matched.
+#include <malloc.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
+
+#include "python_values.hpp"
+#include "tidings/forwarder.hpp"
+
+using namespace tidings;
+
+namespace {
+
+class PyForwarder {
+public:
+    PyForwarder(size_t read_bytes, const ForwarderOptions& options)
+        : forwarder(options), buffer_bytes(read_bytes), buffer(new char[read_bytes]) {
+        // Output of some hundred KiB a write would otherwise be mapped and page-faulted in anew each time.
+        mallopt(M_MMAP_THRESHOLD, 64 << 20);
+        mallopt(M_TRIM_THRESHOLD, 128 << 20);
+    }
+
+    nb::object view() {
+        return nb::steal(PyMemoryView_FromMemory(buffer.get(), static_cast<Py_ssize_t>(buffer_bytes), PyBUF_WRITE));
+    }
+
+    unsigned feed(uint32_t connection, size_t bytes, int64_t now_ms) {
+        if (bytes > buffer_bytes) throw UsageError{"E_FEED", "more bytes than the buffer holds"};
+        nb::gil_scoped_release release;
+        return forwarder.feed(connection, {buffer.get(), bytes}, now_ms);
+    }
+
+    unsigned feed_bytes(uint32_t connection, nb::bytes data, int64_t now_ms) {
+        const std::string_view bytes(data.c_str(), data.size());
+        nb::gil_scoped_release release;
+        return forwarder.feed(connection, bytes, now_ms);
+    }
+
+    unsigned handled(uint32_t connection, int64_t now_ms) {
+        nb::gil_scoped_release release;
+        return forwarder.handled(connection, now_ms);
+    }
+
+    unsigned resume(uint32_t connection, int64_t now_ms) {
+        nb::gil_scoped_release release;
+        return forwarder.resume(connection, now_ms);
+    }
+
+    nb::object take(uint32_t connection, size_t bytes_max, int64_t now_ms) {
+        nb::object bytes = to_bytes(forwarder.outlets().front(connection, bytes_max));
+        forwarder.outlets().drop(connection, static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr())), now_ms);
+        return bytes;
+    }
+
+    void deliver(uint32_t connection, uint32_t subscription, nb::list attempts, nb::list tags, nb::list messages) {
+        if (attempts.size() != messages.size() || tags.size() != messages.size())
+            throw UsageError{"E_DELIVER", "as many attempts and tags as messages"};
+        for (size_t i = 0; i < messages.size(); ++i) {
+            const nb::bytes message = nb::cast<nb::bytes>(messages[i]);
+            forwarder.outlets().deliver(connection, subscription, nb::cast<uint32_t>(attempts[i]), nb::cast<uint64_t>(tags[i]),
+                                        {message.c_str(), message.size()});
+        }
+    }
+
+    nb::list events() {
+        nb::list all;
+        for (const Event& event : forwarder.outlets().events.take()) all.append(tuple_of(event));
+        return all;
+    }
+
+    static nb::tuple tuple_of(const Event& event) {
+        const int kind = static_cast<int>(event.kind);
+        switch (event.kind) {
+            case Event::Kind::Control:
+                return nb::make_tuple(kind, event.connection, event.type, event.flags, event.session, to_bytes(event.bytes));
+            case Event::Kind::Message:
+                return nb::make_tuple(kind, event.connection, event.flags, event.receipt, event.expires_ms, to_bytes(event.bytes),
+                                      event.sinks);
+            case Event::Kind::Transacted:
+                return nb::make_tuple(kind, event.connection, event.session, event.receipt, to_bytes(event.bytes));
+            case Event::Kind::Ask:
+                return nb::make_tuple(kind, event.connection, event.receipt, bool(event.flags & MessageView::Queue),
+                                      to_str(event.bytes));
+            case Event::Kind::Error:
+                return nb::make_tuple(kind, event.connection, to_str(event.bytes), to_str(event.reason), event.position);
+            case Event::Kind::Slow:
+                return nb::make_tuple(kind, event.connection, event.receipt);
+            case Event::Kind::Room:
+                return nb::make_tuple(kind, event.connection);
+        }
+        throw UsageError{"E_EVENT", "unknown event"};
+    }
+
+    nb::dict stats() {
+        const ForwarderStats& s = forwarder.outlets().stats;
+        nb::dict d;
+        d["received"] = s.received;
+        d["received_bytes"] = s.received_bytes;
+        d["delivered"] = s.delivered;
+        d["sent_bytes"] = s.sent_bytes;
+        d["unmatched"] = s.unmatched;
+        d["expired"] = s.expired;
+        d["dropped_oldest"] = s.dropped_oldest;
+        d["dropped_newest"] = s.dropped_newest;
+        d["dropped_stalled"] = s.dropped_stalled;
+        d["pushed_back"] = s.pushed_back;
+        d["feeds"] = s.feeds;
+        return d;
+    }
+
+    Forwarder forwarder;
+
+private:
+    size_t buffer_bytes;
+    std::unique_ptr<char[]> buffer;
+};
+
+std::string_view view_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+void bind_sinks(nb::class_<PyForwarder>& type) {
+    type.def("subscribe",
+             [](PyForwarder& self, uint32_t connection, uint32_t subscription, nb::bytes predicate, int64_t credit, int policy,
+                size_t backlog_bytes_max, bool no_local) {
+                 if (policy < 0 || policy > 3) throw UsageError{"E_POLICY", "policies are 0 to 3"};
+                 return self.forwarder.subscribe(connection, subscription, view_of(predicate), credit, static_cast<Policy>(policy),
+                                                 backlog_bytes_max, no_local);
+             },
+             nb::arg("connection"), nb::arg("subscription"), nb::arg("predicate"), nb::arg("credit"), nb::arg("policy"),
+             nb::arg("backlog_bytes_max"), nb::arg("no_local"))
+        .def("mailbox", [](PyForwarder& self, nb::bytes predicate) { return self.forwarder.mailbox(view_of(predicate)); },
+             nb::arg("predicate"))
+        .def("unsubscribe", [](PyForwarder& self, uint32_t sink) { self.forwarder.unsubscribe(sink); }, nb::arg("sink"))
+        .def("credit", [](PyForwarder& self, uint32_t sink, uint32_t more, int64_t now_ms) { self.forwarder.outlets().credit(sink, more, now_ms); },
+             nb::arg("sink"), nb::arg("more"), nb::arg("now_ms"))
+        .def("match", [](PyForwarder& self, nb::bytes message) { return self.forwarder.match(view_of(message)); }, nb::arg("message"))
+        .def("publish",
+             [](PyForwarder& self, nb::bytes message, int64_t now_ms, int64_t publisher) {
+                 self.forwarder.publish(view_of(message), now_ms, publisher < 0 ? Outlets::nobody : static_cast<uint32_t>(publisher));
+             },
+             nb::arg("message"), nb::arg("now_ms"), nb::arg("publisher"))
+        .def("deliver", &PyForwarder::deliver, nb::arg("connection"), nb::arg("subscription"), nb::arg("attempts"), nb::arg("tags"),
+             nb::arg("messages"),
+             nb::sig("def deliver(self, connection: int, subscription: int, attempts: list[int], tags: list[int], messages: list[bytes]) -> None"))
+        .def("sink_counts", [](PyForwarder& self, uint32_t index) {
+                 const Sink& sink = self.forwarder.outlets().sink_at(index);
+                 return nb::make_tuple(sink.delivered, sink.dropped, sink.backlog_bytes, sink.stalled);
+             }, nb::arg("sink"), nb::sig("def sink_counts(self, sink: int) -> tuple[int, int, int, bool]"),
+             "Delivered, dropped, bytes waiting, stalled.");
+}
+
+void bind_output(nb::class_<PyForwarder>& type) {
+    type.def("send", [](PyForwarder& self, uint32_t connection, nb::bytes bytes) { self.forwarder.outlets().send(connection, view_of(bytes)); },
+             nb::arg("connection"), nb::arg("data"))
+        .def("room", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().room(connection); }, nb::arg("connection"))
+        .def("take_dirty", [](PyForwarder& self) { return self.forwarder.outlets().take_dirty(); })
+        .def("take", &PyForwarder::take, nb::arg("connection"), nb::arg("bytes_max"), nb::arg("now_ms"),
+             nb::sig("def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes"))
+        .def("output_bytes", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).output.size(); },
+             nb::arg("connection"))
+        .def("set_writable", [](PyForwarder& self, uint32_t connection, bool writable) { self.forwarder.outlets().set_writable(connection, writable); },
+             nb::arg("connection"), nb::arg("writable"))
+        .def("take_resumable", [](PyForwarder& self) { return self.forwarder.outlets().take_resumable(); })
+        .def("check_stalls", [](PyForwarder& self, int64_t now_ms) { self.forwarder.outlets().check_stalls(now_ms); }, nb::arg("now_ms"));
+}
+
+}  // namespace
+
+void bind_forwarder(nb::module_& m) {
+    nb::class_<PyForwarder> type(m, "Forwarder", "From the bytes of a socket read to the output of every sink they match.");
+    type.def("__init__",
+             [](PyForwarder* self, size_t read_bytes, size_t output_bytes_max, size_t memory_bytes_max, size_t login_frame_bytes_max,
+                int64_t stall_ms) {
+                 new (self) PyForwarder(read_bytes, {output_bytes_max, memory_bytes_max, login_frame_bytes_max, stall_ms});
+             },
+             nb::arg("read_bytes") = 64 << 10, nb::arg("output_bytes_max") = 1 << 20, nb::arg("memory_bytes_max") = 256 << 20,
+             nb::arg("login_frame_bytes_max") = 64 << 10, nb::arg("stall_ms") = 1000)
+        .def_prop_ro("buffer", &PyForwarder::view, nb::sig("def buffer(self) -> memoryview"))
+        .def("open", [](PyForwarder& self) { return self.forwarder.outlets().open(); })
+        .def("close", [](PyForwarder& self, uint32_t connection) { self.forwarder.outlets().close(connection); }, nb::arg("connection"))
+        .def("log_in", [](PyForwarder& self, uint32_t connection, size_t frame_bytes_max, bool checks) { self.forwarder.log_in(connection, frame_bytes_max, checks); },
+             nb::arg("connection"), nb::arg("frame_bytes_max"), nb::arg("checks_destinations"))
+        .def("allow", [](PyForwarder& self, uint32_t connection, nb::str destination) { self.forwarder.allow(connection, text_of(destination)); },
+             nb::arg("connection"), nb::arg("destination"))
+        .def("skip", [](PyForwarder& self, uint32_t connection) { self.forwarder.skip(connection); }, nb::arg("connection"))
+        .def("set_transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
+             nb::arg("connection"), nb::arg("session"), nb::arg("on"))
+        .def("hold", [](PyForwarder& self, uint32_t connection) { self.forwarder.hold(connection); }, nb::arg("connection"))
+        .def("release", [](PyForwarder& self, uint32_t connection) { self.forwarder.release(connection); }, nb::arg("connection"))
+        .def("feed", &PyForwarder::feed, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))
+        .def("feed_bytes", &PyForwarder::feed_bytes, nb::arg("connection"), nb::arg("data"), nb::arg("now_ms"))
+        .def("handled", &PyForwarder::handled, nb::arg("connection"), nb::arg("now_ms"))
+        .def("resume", &PyForwarder::resume, nb::arg("connection"), nb::arg("now_ms"))
+        .def("events", &PyForwarder::events, nb::sig("def events(self) -> list[tuple[object, ...]]"))
+        .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
+        .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
+        .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
+        .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
+    bind_sinks(type);
+    bind_output(type);
+}

@@ -1,0 +1,41 @@
+// One client connection as the forwarder knows it.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tidings/output.hpp"
+
+namespace tidings {
+
+struct Connection {
+    static constexpr size_t allowed_max = 10'000;  // remembered destinations; beyond that Python is asked again
+
+    bool open = false;
+    bool logged_in = false;
+    bool broken = false;        // its stream cannot be read any further
+    bool waiting = false;       // Python has something of it to handle before parsing goes on
+    bool held = false;          // Python wants its publishers to wait
+    bool writable = true;
+    bool dirty = false;         // in the list of connections with output
+    bool wants_room = false;    // Python has deliveries for it and waits for room in the output
+    bool checks_destinations = false;
+    uint32_t pushed_back = 0;   // by so many sinks, memory counted as one
+    size_t frame_bytes_max = 0;
+    std::string tail;           // input not parsed yet
+    Output output;
+    std::vector<uint32_t> receipts;       // to be answered at the end of this feed
+    std::vector<uint16_t> transacted;     // sessions in a transaction: few
+    std::unordered_map<uint32_t, uint32_t> direct;   // subscription number -> sink
+    std::vector<uint32_t> backlogged;     // sinks of this connection that have a backlog
+    std::unordered_set<std::string> allowed;
+    std::string last_allowed;             // most publishers send to one destination
+
+    bool reading() const { return open && !broken && !waiting && !held && pushed_back == 0; }
+    bool in_transaction(uint16_t session) const { return std::ranges::find(transacted, session) != transacted.end(); }
+};
+
+}  // namespace tidings

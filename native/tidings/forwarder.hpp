@@ -1,0 +1,320 @@
+// The path of a plain message, from the bytes of one socket read to the output of every sink it matches, without Python:
+//
+//   bytes ── frames ── decode ── match ─┬─ direct sink: one DELIVER frame in its connection's output
+//                                       └─ mailbox:     an event for Python, with the message and the mailboxes
+//
+// The forwarder knows no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
+// connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early, what
+// follows on the same connection.
+//
+// Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When that
+// is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the backlog has
+// halved. A sink that takes nothing at all for a while no longer holds up others: it loses messages, which is counted, until it
+// takes again. The sum of all memory is bounded the same way.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidings/matcher.hpp"
+#include "tidings/outlets.hpp"
+
+namespace tidings {
+
+class Forwarder {
+public:
+    static constexpr uint8_t PerhapsSent = 1;  // flag of a PUBLISH frame: sent again after a broken connection
+
+    // What `feed` and `resume` tell the driver.
+    static constexpr unsigned HasOutput = 1, HasEvents = 2, Blocked = 4;
+
+    explicit Forwarder(const ForwarderOptions& options) : out_(options) {}
+
+    Outlets& outlets() { return out_; }
+    const Matcher& matcher() const { return matcher_; }
+
+    // ---- connections
+
+    void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
+        Connection& connection = out_.at(number);
+        connection.logged_in = true;
+        connection.frame_bytes_max = frame_bytes_max;
+        connection.checks_destinations = checks_destinations;
+    }
+
+    // The answer to Ask: from now on messages to this destination pass.
+    void allow(uint32_t number, std::string_view destination) {
+        Connection& connection = out_.at(number);
+        if (connection.allowed.size() >= Connection::allowed_max) connection.allowed.clear();
+        connection.last_allowed = *connection.allowed.emplace(destination).first;
+    }
+
+    void set_transacted(uint32_t number, uint16_t session, bool on) {
+        Connection& connection = out_.at(number);
+        std::erase(connection.transacted, session);
+        if (on) connection.transacted.push_back(session);
+    }
+
+    void hold(uint32_t number) { out_.at(number).held = true; }
+
+    void release(uint32_t number) {
+        Connection& connection = out_.at(number);
+        if (!connection.held) return;
+        connection.held = false;
+        out_.maybe_resumable(number, connection);
+    }
+
+    // ---- input
+
+    unsigned feed(uint32_t number, std::string_view data, int64_t now_ms) {
+        Connection& connection = out_.at(number);
+        ++out_.stats.feeds;
+        out_.stats.received_bytes += data.size();
+        if (connection.broken) return flags(connection);
+        if (connection.tail.empty() && connection.reading()) {
+            const size_t used = parse(number, connection, data, now_ms);
+            if (!connection.broken) keep(connection, data.substr(used));
+        } else {
+            keep(connection, data);
+            if (connection.reading()) parse_tail(number, connection, now_ms);
+        }
+        return flags(connection);
+    }
+
+    // Python has dealt with the control frame or question that parsing stopped at: go on.
+    unsigned handled(uint32_t number, int64_t now_ms) {
+        out_.at(number).waiting = false;
+        return resume(number, now_ms);
+    }
+
+    // Nothing pushes the connection back any more: go on with what was kept.
+    unsigned resume(uint32_t number, int64_t now_ms) {
+        Connection& connection = out_.at(number);
+        if (connection.reading() && !connection.tail.empty()) parse_tail(number, connection, now_ms);
+        return flags(connection);
+    }
+
+    // The message that Ask was about is refused: skip its frame.
+    void skip(uint32_t number) {
+        Connection& connection = out_.at(number);
+        uint32_t size;
+        if (connection.tail.size() < frame_header_bytes) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+        std::memcpy(&size, connection.tail.data(), 4);
+        cut_tail(connection, frame_header_bytes + size);
+    }
+
+    // ---- sinks
+
+    uint32_t subscribe(uint32_t number, uint32_t subscription, std::string_view predicate, int64_t credit, Policy policy,
+                       size_t backlog_bytes_max, bool no_local) {
+        Connection& connection = out_.at(number);
+        if (connection.direct.contains(subscription)) throw UsageError{"E_SUBSCRIPTION_EXISTS", "the subscription exists"};
+        const uint32_t index = out_.next_sink();
+        matcher_.add(index, predicate);  // throws if the predicate is malformed: nothing has changed then
+        Sink& sink = out_.add_sink(Sink::Kind::Direct);
+        sink.connection = number;
+        sink.number = subscription;
+        sink.credit = credit > 0 ? credit : Sink::unlimited;
+        sink.policy = policy;
+        sink.backlog_bytes_max = backlog_bytes_max;
+        sink.no_local = no_local;
+        connection.direct.emplace(subscription, index);
+        return index;
+    }
+
+    uint32_t mailbox(std::string_view predicate) {
+        const uint32_t index = out_.next_sink();
+        matcher_.add(index, predicate);
+        out_.add_sink(Sink::Kind::Mailbox);
+        return index;
+    }
+
+    void unsubscribe(uint32_t index) {
+        out_.sink_at(index);  // throws if there is none
+        matcher_.remove(index);
+        out_.remove_sink(index);
+    }
+
+    // ---- messages that come from Python
+
+    std::vector<uint32_t> match(std::string_view message) {
+        decode_one(message);
+        std::vector<uint32_t> mailboxes;
+        matcher_.match(single_[0].message, matched_);
+        for (const uint32_t index : matched_)
+            if (out_.sink_at(index).kind == Sink::Kind::Mailbox) mailboxes.push_back(index);
+        return mailboxes;
+    }
+
+    void publish(std::string_view message, int64_t now_ms, uint32_t publisher) {
+        decode_one(message);
+        if (expired(single_[0].message, now_ms)) return;
+        matcher_.match(single_[0].message, matched_);
+        for (const uint32_t index : matched_)
+            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publisher, 1, message, now_ms);
+    }
+
+private:
+    unsigned flags(const Connection& connection) const {
+        return (out_.has_output() ? HasOutput : 0u) | (out_.events.empty() ? 0u : HasEvents) |
+               (connection.reading() ? 0u : Blocked);
+    }
+
+    // ---- parsing
+
+    void keep(Connection& connection, std::string_view rest) {
+        connection.tail.append(rest);
+        out_.hold_bytes(rest.size());
+    }
+
+    void cut_tail(Connection& connection, size_t bytes) {
+        connection.tail.erase(0, bytes);
+        out_.free_bytes(bytes);
+        if (connection.tail.empty()) connection.tail.shrink_to_fit();
+    }
+
+    void parse_tail(uint32_t number, Connection& connection, int64_t now_ms) {
+        const size_t used = parse(number, connection, connection.tail, now_ms);
+        cut_tail(connection, connection.broken ? connection.tail.size() : used);
+    }
+
+    // Returns how much was consumed; stops early where Python or a slow sink must be waited for.
+    size_t parse(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
+        size_t used = 0;
+        while (connection.reading()) {
+            const uint8_t derived = matcher_.derived();
+            batch_.decode_frames(data.substr(used), {derived, connection.frame_bytes_max, true});
+            size_t done = 0;
+            for (const Entry& entry : batch_) {
+                if (!handle(number, connection, entry, now_ms)) break;  // to be looked at again
+                done = static_cast<size_t>(entry.payload.data() + entry.payload.size() - data.data()) - used;
+                if (!connection.reading()) break;
+            }
+            const bool all = done == batch_.consumed();
+            if (all && batch_.fatal()) fail(number, connection, *batch_.fatal());
+            used += done;
+            if (done == 0 || (all && batch_.size() == 0)) break;
+        }
+        out_.answer_receipts(number, connection);
+        return used;
+    }
+
+    // False: the entry must be handled again after Python has answered.
+    bool handle(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        if (entry.status == Entry::Status::Broken) {
+            fail(number, connection, entry.error);
+        } else if (entry.status == Entry::Status::Control) {
+            handle_control(number, connection, entry, now_ms);
+        } else if (entry.type != FramePublish || !connection.logged_in) {
+            fail(number, connection, {"E_FRAME_UNEXPECTED", "a frame that has no place here", 0});
+        } else {
+            return handle_publish(number, connection, entry, now_ms);
+        }
+        return true;
+    }
+
+    void handle_control(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        if (entry.type == FrameCredit && entry.payload.size() == 8) {
+            uint32_t subscription, more;
+            std::memcpy(&subscription, entry.payload.data(), 4);
+            std::memcpy(&more, entry.payload.data() + 4, 4);
+            if (const auto found = connection.direct.find(subscription); found != connection.direct.end()) {
+                out_.credit(found->second, more, now_ms);
+                return;
+            }
+        }
+        connection.waiting = true;
+        out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .type = entry.type, .flags = entry.frame_flags,
+                        .session = entry.session, .bytes = std::string(entry.payload)});
+    }
+
+    bool handle_publish(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        const MessageView& message = entry.message;
+        if (connection.checks_destinations && !allowed(connection, message)) {
+            connection.waiting = true;
+            out_.events.add(Event{.kind = Event::Kind::Ask, .connection = number, .flags = message.flags, .session = entry.session,
+                            .receipt = receipt_of(entry), .bytes = std::string(message.destination)});
+            return false;
+        }
+        ++out_.stats.received;
+        if (!connection.transacted.empty() && connection.in_transaction(entry.session)) {
+            out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
+                            .receipt = receipt_of(entry), .bytes = std::string(message.bytes)});
+        } else if (expired(message, now_ms)) {
+            ++out_.stats.expired;
+            note_receipt(connection, entry);
+        } else {
+            forward(number, connection, entry, now_ms);
+        }
+        out_.maybe_push_back(number, connection);
+        return true;
+    }
+
+    void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        const uint32_t attempt = 1 + (entry.frame_flags & PerhapsSent);
+        matcher_.match(entry.message, matched_);
+        mailboxes_.clear();
+        for (const uint32_t index : matched_) {
+            Sink& sink = out_.sink_at(index);
+            if (sink.kind == Sink::Kind::Direct)
+                out_.deliver_direct(sink, number, attempt, entry.payload, now_ms);
+            else
+                mailboxes_.push_back(index);
+        }
+        if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
+            out_.events.add(Event{.kind = Event::Kind::Message, .connection = number, .flags = entry.frame_flags, .session = entry.session,
+                            .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                            .bytes = std::string(entry.payload), .sinks = mailboxes_});
+        } else {
+            out_.stats.unmatched += matched_.empty();
+            note_receipt(connection, entry);
+        }
+    }
+
+    // A topic and a queue may have the same name and not the same guests.
+    bool allowed(const Connection& connection, const MessageView& message) {
+        scratch_.assign(message.flags & MessageView::Queue ? "queue:" : "topic:");
+        scratch_.append(message.destination);
+        return scratch_ == connection.last_allowed || connection.allowed.contains(scratch_);
+    }
+
+    static uint32_t receipt_of(const Entry& entry) {
+        uint32_t receipt;
+        std::memcpy(&receipt, entry.prefix.data(), 4);
+        return receipt;
+    }
+
+    static void note_receipt(Connection& connection, const Entry& entry) {
+        if (const uint32_t receipt = receipt_of(entry)) connection.receipts.push_back(receipt);
+    }
+
+    static int64_t expiration(const MessageView& message) {
+        if (!(message.flags & MessageView::Expires)) return 0;
+        static const uint64_t hash = hash_name("JMSExpiration");
+        return message.find("JMSExpiration", hash)->value.i;
+    }
+
+    static bool expired(const MessageView& message, int64_t now_ms) {
+        return message.flags & MessageView::Expires && expiration(message) <= now_ms;
+    }
+
+    void decode_one(std::string_view message) {
+        single_.decode_message(message, {matcher_.derived(), SIZE_MAX, false});
+        if (single_[0].status == Entry::Status::Broken) throw single_[0].error;
+    }
+
+    void fail(uint32_t number, Connection& connection, const CodecError& error) {
+        connection.broken = true;
+        out_.events.add(Event{.kind = Event::Kind::Error, .connection = number, .bytes = error.code, .reason = error.reason,
+                        .position = error.position});
+    }
+
+    Outlets out_;
+    Matcher matcher_;
+    MessageBatch batch_, single_;
+    Column<uint32_t> matched_;
+    std::vector<uint32_t> mailboxes_;
+    std::string scratch_;
+};
+
+}  // namespace tidings

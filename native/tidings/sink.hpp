@@ -1,0 +1,36 @@
+// Where a match leads: to a connection's output (direct), or to Python (mailbox).
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace tidings {
+
+enum class Policy : uint8_t { PushBack, DropOldest, DropNewest, Disconnect };
+
+struct Sink {
+    enum class Kind : uint8_t { Free, Direct, Mailbox };
+
+    static constexpr int64_t unlimited = INT64_MAX;
+
+    Kind kind = Kind::Free;
+    Policy policy = Policy::PushBack;
+    bool no_local = false;
+    bool stalled = false;      // takes nothing: no longer holds up publishers, loses messages instead
+    bool leaving = false;      // Python was told to disconnect it
+    bool queued = false;       // is in its connection's list of sinks with a backlog
+    uint32_t connection = 0;
+    uint32_t number = 0;       // of the subscription, as its client counts
+    int64_t credit = unlimited;
+    size_t backlog_bytes = 0, backlog_bytes_max = 0;
+    int64_t moved_ms = 0;      // when something last left the backlog, or began to wait in it
+    uint64_t delivered = 0, dropped = 0;
+    std::deque<std::string> backlog;   // whole frames that wait for credit or for room in the output
+    std::vector<uint32_t> waiters;     // publishing connections that are pushed back because of this sink
+
+    bool full() const { return backlog_bytes > backlog_bytes_max; }
+    bool relaxed() const { return backlog_bytes <= backlog_bytes_max / 2; }
+};
+
+}  // namespace tidings

@@ -1,0 +1,101 @@
+"""One client's socket: bytes go to the forwarder, its output comes back. Nothing here looks at a message."""
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING, cast
+
+from tidings.broker.session import Session
+
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
+
+QUICK_ACK = getattr(socket, "TCP_QUICKACK", None)
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """Reads into the forwarder's one buffer, which is free again when `buffer_updated` returns."""
+
+    def __init__(self, broker: "Broker", session: Session) -> None:
+        self.broker = broker
+        self.session = session
+        self.number = -1
+        self.user = ""
+        self.logged_in = False
+        self.opened_ms = self.heard_ms = broker.now_ms()
+        self.heartbeat_ms = 0
+        self.address = ""
+        self.closing = False  # once its output is written
+        self.writable = True
+        self._paused = False
+        self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
+        self._feed = broker.forwarder.feed
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)
+        self._socket = transport.get_extra_info("socket")
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if peer else "local"
+        self.broker.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.broker.buffer
+
+    def buffer_updated(self, size: int) -> None:
+        now_ms = self.heard_ms = self.broker.now_ms()
+        flags = self._feed(self.number, size, now_ms)
+        # A client with a small send buffer would wait for our delayed acknowledgement before it sends on.
+        if QUICK_ACK is not None and self._socket is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
+        if flags:
+            self.broker.react(self, flags)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.writable = False
+        if self.number >= 0:
+            self.broker.forwarder.set_writable(self.number, False)
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        if self.number >= 0:
+            self.broker.forwarder.set_writable(self.number, True)
+            self.broker.flush_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.broker.lost(self)
+
+    def certificate_name(self) -> str:
+        """The common name of the client's certificate; empty if it showed none."""
+        assert self._transport is not None
+        certificate = self._transport.get_extra_info("peercert") or {}
+        return next(
+            (value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"), ""
+        )
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        if not self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close once what was written is sent."""
+        self.closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

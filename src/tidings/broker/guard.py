@@ -1,0 +1,35 @@
+"""Who may come in and what they may do: the interface, and the one for a broker without users."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidings.broker.session import Hello
+from tidings.node.session import Principal
+
+
+class Guard(Protocol):
+    """`log_in` may take long (a memory-hard hash): it runs on another thread."""
+
+    @property
+    def open(self) -> bool:
+        """Everybody may come in and do everything: no need to ask."""
+
+    def log_in(self, hello: Hello, address: str, certificate: str) -> Principal:
+        """Who this is; a SecurityError if that is not proven."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anybody:
+    name: str = "anonymous"
+
+    def may(self, operation: str, destination: str) -> bool:
+        return True
+
+
+class OpenGuard:
+    """A broker without users: everybody on its listeners, which are on loopback unless told otherwise."""
+
+    open = True
+
+    def log_in(self, hello: Hello, address: str, certificate: str) -> Principal:
+        return Anybody(hello.user or "anonymous")

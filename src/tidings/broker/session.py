@@ -1,0 +1,63 @@
+"""What the broker asks of a protocol, and what a protocol tells the broker besides requests for the node."""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from tidings.errors import TidingsError
+from tidings.model.values import Value
+from tidings.node.requests import Answer, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who wants to come in."""
+
+    user: str
+    password: str
+    client_id: str
+    heartbeat_ms: int
+
+    def __repr__(self) -> str:  # a password must never reach a log
+        return f"Hello(user={self.user!r}, client_id={self.client_id!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Are you there?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """The client is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """A request that makes no sense; the connection goes on."""
+
+    receipt: int
+    error: TidingsError
+
+
+Received: TypeAlias = Hello | Ping | Bye | Invalid | Request | None
+
+
+class Session(Protocol):
+    """One connection's side of a protocol, without I/O."""
+
+    name: str
+
+    def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
+        """What a control frame asks for. A RemoteProtocolError ends the connection."""
+
+    def welcome(self, fields: dict[str, Value]) -> bytes: ...
+
+    def answer(self, answer: Answer) -> bytes: ...
+
+    def error(self, error: TidingsError, receipt: int = 0) -> bytes: ...
+
+    def ping(self) -> bytes: ...
+
+    def pong(self) -> bytes: ...
+
+    def close(self, code: str, reason: str) -> bytes: ...

@@ -1,0 +1,348 @@
+"""The store in one SQLite file: a log of batches that eats its own tail.
+
+    table batch    1 row = 1 batch as `tidings.delivery.journal` packs it, numbered without gaps: oldest ... newest
+    table state    what is small and changes in place: mailboxes, which are attached, notes; two copies of each
+
+SQLite does what it is good at: the transaction (write-ahead log, one fsync at each commit) and the reuse of pages. What
+a batch holds is packed, checked and found by ourselves: a checksum for every record, any number of mailboxes for a
+message, recovery that reads arrays. It is not done for speed: a bare table with one row per message takes as much
+CPU in large batches and less in small ones (`bench/store.py`), but has none of these.
+
+Space. Messages and acknowledgements are appended; nothing is changed in place. An acknowledgement matters only as
+long as its message is in the file, and it always comes later in the log. So if batches only ever leave at the oldest
+end, an acknowledgement that leaves can have no message left to be about. A batch leaves when nothing in it is live; if
+one message stays for long, `_move` writes the live messages of the oldest batches anew at the young end. It begins
+when more than half of the file (and 4 MiB) is dead, or when there are too many tiny batches, so the file stays below
+about three times what is live plus 8 MiB (and the write-ahead log beside it below about 64 MiB and one batch), and each
+byte is rewritten about once for each byte that came in meanwhile. The file never shrinks; its free pages are reused.
+(The log-structured file system of Rosenblum and Ousterhout, 1992, section 3.5, with the simplest policy.)
+
+What is guaranteed
+- `append` returns after the fsync of the write-ahead log. After a crash of the process or the machine every batch
+  that returned is there, every other one as a whole or not at all (`test_crash.py`).
+- `append` raises StoreError: the batch is not in the store, now or later, with one exception: when the disk fails
+  in the *fsync*, the bytes may have arrived; if the process dies before the next `append`, the batch may come back.
+- Damage is noticed when the store is opened (all checksums and SQLite's structure are checked) and when a message is
+  read; it is never passed on. A flipped bit inside a batch costs the record it hits, in the write-ahead log too; but
+  its last transaction is dropped as a whole, it cannot be told from one that a power failure tore (`sqlite_wal`).
+  Where SQLite's own pages are hit, the file is copied batch by batch (`sqlite_salvage`) and the old one is kept beside
+  it with the ending `.damaged`: that costs the batches whose cells are on the page, or below it if it is an interior
+  page; batches have no gaps in their numbers, so what is missing is known and reported.
+- Cut off is not the same as damaged: if the *end* of the write-ahead log is missing, no one can tell that from a crash
+  before it was written. The batches before the cut are there, those behind it are gone without a report.
+- One process at a time; a lock file beside the store says so.
+
+All calls may come from any thread, one at a time.
+"""
+
+import errno
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from tidings.broker import sqlite_salvage as salvage
+from tidings.broker.store_index import Index
+from tidings.broker.store_state import Change, State
+from tidings.delivery.journal import Head, Ints, layout, outline, pack, scan
+from tidings.delivery.store import Acked, Counted, Damage, Record, Recovered, Stored
+from tidings.errors import CodecError, StoreError, UsageError
+
+BATCH_BYTES_MAX = 512 << 20
+COUNTED_BYTES = 33  # what a delivery count takes in the log
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When housekeeping begins; `append` itself does it at twice the slack."""
+
+    slack_bytes: int = 4 << 20  # waste below this is not worth moving anything
+    slack_batches: int = 4096
+    small_bytes: int = 64 << 10  # more batches than the slack and one for each of these: they are too small
+    move_bytes: int = 1 << 20  # of batches moved in one go; more than `small_bytes`, or they stay too small
+    checkpoint_bytes: int = 4 << 20  # of write-ahead log before `maintain` copies it into the file
+    checkpoint_bytes_max: int = 64 << 20  # before `append` does
+
+
+class SqliteStore:
+    def __init__(self, path: str | os.PathLike[str], limits: Limits | None = None) -> None:
+        self._path = Path(path)
+        self._limits = limits or Limits()
+        self._mutex = Lock()
+        self._index = Index()
+        self._state = State()
+        self._damaged: list[Damage] = []
+        self._unsound: set[int] = set()  # seqs of messages that went bad since the store was opened
+        self._newest = 0
+        self._last_seq = 0
+        self._log_bytes = 0  # written since the last checkpoint
+        self._page: tuple[int, bytes, Ints] = (-1, b"", np.empty(0, np.int64))  # the batch read last
+        with _translated():
+            self._lock = _lock(self._path)
+            try:
+                self._db = self._open()
+            except BaseException:
+                os.close(self._lock)
+                raise
+
+    def _open(self) -> sqlite3.Connection:
+        self._damaged += salvage.mend(self._path)
+        try:
+            return self._opened()
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGED:
+                raise
+            if not salvage.is_store(self._path):
+                raise StoreError("E_STORE_VERSION", f"{self._path} is not a Tidings store") from error
+        self._damaged += salvage.rebuild(self._path)
+        return self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        self._index, self._state = Index(), State()
+        db = salvage.connect(self._path)
+        try:
+            db.execute(f"PRAGMA wal_autocheckpoint={self._limits.checkpoint_bytes_max // salvage.PAGE_BYTES}")
+            self._load(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    # --- the interface ---
+
+    def append(self, batch: Sequence[Record]) -> None:
+        with self._use():
+            records, changes, last_seq = self._state.prepare(batch, self._last_seq)
+            oldest = self._index.dead_until()
+            blob = self._write(records, changes, last_seq, oldest)
+            self._index.forget(oldest)
+            found = outline(blob, self._newest, records)
+            self._index.add(found, len(blob))
+            for record in found.others:
+                self._apply(record)
+            for mailbox, seq in self._state.apply(changes):
+                self._index.leave_all(mailbox, seq)
+            if self._surplus() > 1:  # no one calls `maintain`, or there is never a pause
+                with suppress(StoreError), _translated():  # the batch is safe; room is made another time
+                    self._move(max(self._limits.move_bytes, 4 * len(blob)))
+
+    def recover(self) -> Recovered:
+        with self._use():
+            waiting = self._index.all_waiting(self._state.mailboxes)
+            boxes = tuple(self._state.mailboxes[number] for number in sorted(self._state.mailboxes))
+            attached, counted, notes = self._state.attached, self._state.counted, self._state.notes
+            damaged = tuple(self._damaged)
+            return Recovered(boxes, waiting, frozenset(attached), dict(counted), dict(notes), self._last_seq, damaged)
+
+    def read(self, seqs: Sequence[int]) -> list[bytes]:
+        with self._use():
+            places = self._index.places(np.array(seqs, np.int64))
+            if isinstance(places, int):
+                if seqs[places] in self._unsound:
+                    raise StoreError("E_STORE_DAMAGED", f"message {seqs[places]} is damaged", position=places)
+                raise UsageError("E_STORE_SEQ", f"no message {seqs[places]} waits", position=places)
+            messages = []
+            for position, (number, start, size) in enumerate(places):
+                message = self._message(number, start, size)
+                if message is None:
+                    raise StoreError("E_STORE_DAMAGED", f"message {seqs[position]} is damaged", position=position)
+                messages.append(message)
+            return messages
+
+    def maintain(self) -> bool:
+        with self._use():
+            if self._surplus() > 0.5:
+                self._move(self._limits.move_bytes)
+            elif self._log_bytes > self._limits.checkpoint_bytes:
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                self._log_bytes = 0
+            return self._surplus() > 0.5 or self._log_bytes > self._limits.checkpoint_bytes
+
+    def close(self) -> None:
+        with self._mutex, _translated():
+            if self._lock < 0:
+                return
+            try:
+                self._db.close()  # SQLite empties the write-ahead log into the file
+            finally:
+                os.close(self._lock)
+                self._lock = -1
+
+    def disk_bytes(self) -> int:
+        """What the batches take; the file may be larger, its free pages are used again."""
+        return self._index.disk_bytes
+
+    # --- writing ---
+
+    def _write(self, records: Sequence[Record], changes: Sequence[Change], last_seq: int, oldest: int) -> bytes:
+        """One transaction: a new batch, those before `oldest` deleted."""
+        number = self._newest + 1
+        blob = pack(Head(number, oldest, last_seq), records)
+        if len(blob) > BATCH_BYTES_MAX:
+            raise UsageError("E_STORE_BATCH", f"{len(blob)} bytes in one batch, at most {BATCH_BYTES_MAX} are possible")
+        execute = self._db.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            execute("DELETE FROM batch WHERE number < ?", (oldest,))
+            execute("INSERT INTO batch VALUES (?, ?)", (number, blob))
+            for change in changes:
+                change.write(self._db)
+            execute("COMMIT")
+        except sqlite3.Error:
+            if self._db.in_transaction:
+                execute("ROLLBACK")
+            raise
+        self._newest = number
+        self._last_seq = last_seq
+        self._log_bytes += len(blob) + salvage.PAGE_BYTES
+        return blob
+
+    def _apply(self, record: Record) -> None:
+        match record:
+            case Acked(mailbox, seqs):
+                self._index.leave(mailbox, seqs)
+                if self._state.counted:
+                    for seq in seqs:
+                        self._state.counted.pop((mailbox, seq), None)
+            case Counted(mailbox, seq, deliveries):
+                if self._index.waits(mailbox, seq):
+                    self._state.counted[mailbox, seq] = deliveries
+            case _:
+                raise AssertionError(f"{record} has no place in the log")
+
+    def _surplus(self) -> float:
+        """How much of what the file may carry in vain it does carry; at 1 something must be done."""
+        live = self._index.live_bytes + COUNTED_BYTES * len(self._state.counted)
+        waste = (self._index.disk_bytes - live) / (2 * (self._limits.slack_bytes + live))
+        crowd = self._index.batches / (
+            2 * (self._limits.slack_batches + self._index.disk_bytes // self._limits.small_bytes)
+        )
+        return max(waste, crowd)
+
+    def _move(self, size: int) -> None:
+        """Write what is live in the oldest batches anew, so that they can go."""
+        last = self._index.oldest(size)
+        records: list[Record] = []
+        for seq, number, start, length, mailboxes in self._index.live_until(last):
+            message = self._message(number, start, length)
+            if message is None:  # it must not get a new checksum
+                self._unsound.add(seq)
+                for mailbox in mailboxes:
+                    self._index.leave(mailbox, (seq,))
+                continue
+            records.append(Stored(seq, message, mailboxes))
+            if counted := self._state.counted:
+                mine = [mailbox for mailbox in mailboxes if (mailbox, seq) in counted]
+                records += [Counted(mailbox, seq, counted[mailbox, seq]) for mailbox in mine]
+        oldest = last + 1
+        blob = self._write(records, (), self._last_seq, oldest)
+        self._index.move(scan(blob, trusted=True), len(blob))
+        self._index.forget(oldest)
+
+    # --- reading ---
+
+    def _message(self, number: int, start: int, size: int) -> bytes | None:
+        """Bytes of a batch, if they are still what they were."""
+        if self._page[0] != number:
+            (blob,) = self._db.execute("SELECT payload FROM batch WHERE number = ?", (number,)).fetchone()
+            try:
+                where = layout(blob)
+                self._page = (number, blob, where.ends[where.good])
+            except CodecError:
+                self._page = (number, blob, np.empty(0, np.int64))
+        _, blob, ends = self._page
+        at = int(np.searchsorted(ends, start + size))
+        return blob[start : start + size] if at < len(ends) and ends[at] == start + size else None
+
+    def _load(self, db: sqlite3.Connection) -> None:
+        """The state from the file."""
+        ((verdict,),) = db.execute("PRAGMA quick_check(1)").fetchall()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
+        self._damaged += self._state.load(db)
+        acks: list[Ints] = []
+        counted: list[Counted] = []
+        oldest, last_seq, numbers = 0, 0, []
+        for number, blob in db.execute("SELECT number, payload FROM batch ORDER BY number"):
+            numbers.append(number)
+            try:
+                found = scan(blob)
+                if found.head.number != number:
+                    raise CodecError("E_BATCH_DAMAGED", f"this is batch {found.head.number}")
+            except CodecError as error:
+                self._damaged.append(Damage(f"batch lost: {error.reason}", number))
+                found = scan(pack(Head(number, oldest, last_seq), []))
+            self._damaged += found.damaged
+            self._index.add(found, len(blob))
+            oldest, last_seq = max(oldest, found.head.oldest), max(last_seq, found.head.last_seq)
+            for record in found.others:
+                if isinstance(record, Acked):
+                    seqs = np.array(record.seqs, np.uint64).astype(np.int64)
+                    acks.append(np.stack([np.full_like(seqs, record.mailbox), seqs, np.full_like(seqs, number)]))
+                elif isinstance(record, Counted):
+                    counted.append(record)
+        self._damaged += _gaps(numbers, oldest)
+        self._newest, self._last_seq = max(numbers, default=0), last_seq
+        self._index.settle(self._state.since, *np.concatenate([np.empty((3, 0), np.int64), *acks], axis=1))
+        for one in counted:
+            if self._index.waits(one.mailbox, one.seq):
+                self._state.counted[one.mailbox, one.seq] = one.deliveries
+
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        with self._mutex, _translated():
+            if self._lock < 0:
+                raise StoreError("E_STORE_CLOSED", "the store was closed")
+            yield
+
+
+def _gaps(numbers: list[int], oldest: int) -> list[Damage]:
+    """Batches that should be there: all from the oldest one needed."""
+    expected = oldest
+    damaged = []
+    for number in numbers:
+        if number > expected > 0:
+            damaged.append(Damage(f"batches {expected} to {number - 1} are missing"))
+        expected = number + 1
+    return damaged
+
+
+def _lock(path: Path) -> int:
+    lock = os.open(salvage.beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise StoreError("E_STORE_LOCKED", f"{path} is in use by another process") from None
+    return lock
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """SQLite's and the system's errors as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        raise StoreError(_CODES.get(code, "E_STORE_IO"), str(error)) from error
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise StoreError("E_STORE_FULL" if full else "E_STORE_IO", str(error)) from error
+
+
+# When the store is opened, what is none of these means that the file is not what it was.
+_NOT_DAMAGED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN}
+_NOT_DAMAGED |= {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
+_CODES = {
+    sqlite3.SQLITE_FULL: "E_STORE_FULL",
+    sqlite3.SQLITE_CORRUPT: "E_STORE_DAMAGED",
+    sqlite3.SQLITE_NOTADB: "E_STORE_DAMAGED",
+    sqlite3.SQLITE_BUSY: "E_STORE_LOCKED",
+    sqlite3.SQLITE_LOCKED: "E_STORE_LOCKED",
+}

@@ -1,0 +1,130 @@
+"""The store's thread: writes batches and reads messages while the event loop goes on.
+
+Group commit: what arrives while one batch is being written is written together as the next, with one fsync. Batches
+reach the store in the order in which they were given, and are answered in that order.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidings.delivery.store import Record, Store
+from tidings.errors import StoreError, TidingsError
+
+BATCH_RECORDS_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    ticket: int
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    seqs: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    pass
+
+
+_Job: TypeAlias = _Write | _Read | _Stop
+
+
+class StoreWriter:
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_written: Callable[[list[int], TidingsError | None], None],
+        on_read: Callable[[dict[int, bytes]], None],
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._on_written = on_written
+        self._on_read = on_read
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+        self._thread.start()
+
+    def write(self, ticket: int, records: Sequence[Record]) -> None:
+        self._jobs.put(_Write(ticket, records))
+
+    def read(self, seqs: Sequence[int]) -> None:
+        self._jobs.put(_Read(seqs))
+
+    async def close(self) -> None:
+        """Write what was given so far, then end."""
+        self._jobs.put(_Stop())
+        await self._loop.run_in_executor(None, self._thread.join)
+
+    def _run(self) -> None:
+        carried: _Job | None = None
+        while True:
+            job, carried = carried or self._next(), None
+            match job:
+                case _Stop():
+                    return
+                case _Read(seqs):
+                    self._read(seqs)
+                case _Write():
+                    writes, carried = self._gather(job)
+                    self._write(writes)
+
+    def _next(self) -> _Job:
+        """The next job; while there is none, the store puts itself in order."""
+        while True:
+            try:
+                return self._jobs.get_nowait()
+            except queue.Empty:
+                if not self._maintain():
+                    return self._jobs.get()
+
+    def _maintain(self) -> bool:
+        try:
+            return self._store.maintain()
+        except StoreError:
+            return False  # the next write will say so to those it concerns
+
+    def _gather(self, first: _Write) -> tuple[list[_Write], _Job | None]:
+        """All writes that wait, up to a limit, and the job that came after them if it is another one."""
+        writes, count = [first], len(first.records)
+        while count < BATCH_RECORDS_MAX:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if not isinstance(job, _Write):
+                return writes, job
+            writes.append(job)
+            count += len(job.records)
+        return writes, None
+
+    def _write(self, writes: list[_Write]) -> None:
+        error: TidingsError | None = None
+        try:
+            self._store.append([record for write in writes for record in write.records])
+        except TidingsError as failure:
+            error = failure
+        self._tell(self._on_written, [write.ticket for write in writes], error)
+
+    def _read(self, seqs: Sequence[int]) -> None:
+        messages: dict[int, bytes] = {}
+        for seq in seqs:  # one by one: what was acknowledged meanwhile is gone, the others are wanted all the same
+            try:
+                messages[seq] = self._store.read([seq])[0]
+            except TidingsError:
+                continue
+        self._tell(self._on_read, messages)
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:  # the loop has ended: nobody is left to be told
+            return

@@ -1,0 +1,477 @@
+"""The asyncio client.
+
+    async with tidings.connect("tidings://127.0.0.1:7300") as client:
+        ticks = await client.subscribe("ticks.>", selector="price > 20")
+        await client.publish("ticks.xyz", {"stock": "XYZ", "price": 50})
+        async for message in ticks: ...
+
+When the connection breaks the client connects again, with growing pauses, makes its subscriptions anew and sends
+again what was not confirmed, marked as perhaps sent before. A request under way meanwhile waits; it fails only when the
+client gives up.
+"""
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidings.client.link import Link
+from tidings.client.options import Options, options_from
+from tidings.client.subscription import Subscription
+from tidings.client.transaction import Transaction
+from tidings.errors import ConnectionLostError, RemoteError, SecurityError, TidingsError, UsageError
+from tidings.kernel.codec import decode_message, encode_message
+from tidings.model.codec import encode_frame
+from tidings.model.destination import Destination
+from tidings.model.message import PRIORITY_DEFAULT, Message
+from tidings.model.message_id import MessageId, MessageIdSource
+from tidings.model.values import Value
+from tidings.protocols.frames import VERSION, FrameType, RawFrame, control, decode_fields, decode_receipts
+
+PERHAPS_SENT = 1  # flag of a PUBLISH frame
+UNCONFIRMED_MAX = 1000  # publications under way before `publish` waits
+WINDOW = 1000
+_DELIVERY_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A publication's id, and whether it is safe yet."""
+
+    message_id: MessageId
+    confirmation: "asyncio.Future[None]" = field(repr=False)
+
+    async def confirmed(self) -> "Receipt":
+        """Return when the broker has accepted it (persistent: has it on disk); raise if it refused."""
+        await asyncio.shield(self.confirmation)
+        return self
+
+
+def connect(url: str = "tidings://127.0.0.1:7300", **options: Any) -> "Client":
+    """A client for `tidings://host:port` (`tidings+tls://` for TLS). Use it with `async with`, or `await` it.
+
+    Options: user, password, client_id (names the owner of durable subscriptions; give one if you make any), tls (an
+    SSLContext), reconnect, give_up_seconds, heartbeat_ms.
+    """
+    return Client(options_from(url, **options))
+
+
+@dataclass(slots=True)
+class _Request:
+    """Something asked of the broker that is not answered yet."""
+
+    make: Callable[[int], bytes]  # from its receipt number
+    future: "asyncio.Future[dict[str, Value]]"
+    repeatable: bool  # makes sense on another connection too
+
+
+class Client:
+    def __init__(self, options: Options) -> None:
+        self.generation = 0  # counts connections
+        self.skew_ms = 0
+        self._options = options
+        self._link: Link | None = None
+        self._ids: MessageIdSource | None = None
+        self._subscriptions: dict[int, Subscription] = {}
+        self._requests: dict[int, _Request] = {}
+        self._unconfirmed: dict[int, tuple[bytes, int, asyncio.Future[None]]] = {}  # receipt -> message, session, ...
+        self._room = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._receipts = itertools.count(1)
+        self._numbers = itertools.count(1)
+        self._sessions = itertools.count(1)
+        self._closed: TidingsError | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._room.set()
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> "Client":
+        await self._connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __await__(self) -> Any:
+        return self.__aenter__().__await__()
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None
+
+    async def close(self) -> None:
+        """Send what is gathered, say good-bye, and close. Unconfirmed publications are waited for, briefly."""
+        if self._closed is not None:
+            return
+        waiting = [future for _, _, future in self._unconfirmed.values()]
+        if waiting and self.connected:
+            await asyncio.wait(waiting, timeout=5)
+        self._give_up(ConnectionLostError("E_CLOSED", "the client is closed"))
+        link, self._link = self._link, None
+        if link is not None:
+            link.write(control(FrameType.CLOSE, {}))
+            await link.close()
+
+    async def _connect(self) -> None:
+        self._closed = None
+        options = self._options
+        link = await Link.open(options.host, options.port, options.tls, options.connect_seconds)
+        hello: dict[str, Value] = {
+            "version": VERSION,
+            "user": options.user,
+            "password": options.password,
+            "client": options.client_id,
+            "heartbeat_ms": options.heartbeat_ms,
+        }
+        try:
+            frame = await link.greet(control(FrameType.HELLO, hello), options.connect_seconds)
+            fields = decode_fields(frame.payload)
+            if frame.type != FrameType.WELCOME:
+                raise _error(fields)
+        except BaseException:
+            await link.close()
+            raise
+        self._welcome(link, fields)
+
+    def _welcome(self, link: Link, fields: dict[str, Value]) -> None:
+        link.payload_bytes_max = max(int(fields.get("frame_max", 0)), 1 << 20)
+        delta_ms = int(fields["time_ms"]) - _now_ms()
+        self._ids = MessageIdSource(int(fields["publisher"]), int(fields["broker"]), delta_ms)
+        self.generation += 1
+        self._link = link
+        link.start(self._received, self._lost, int(fields.get("heartbeat_ms", 0)))
+        for subscription in self._subscriptions.values():
+            self._repeat_subscription(subscription)
+        for receipt, request in self._requests.items():
+            if request.repeatable:
+                link.write(request.make(receipt))
+        for receipt, (message, session, _) in self._unconfirmed.items():
+            if session == 0:
+                link.write(_publish_frame(receipt, message, session, PERHAPS_SENT))
+        self._ready.set()
+
+    def _repeat_subscription(self, subscription: Subscription) -> None:
+        assert self._link is not None
+        receipt = self._next_receipt()
+        future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: _end_if_refused(subscription, done))
+        self._requests[receipt] = _Request(subscription.request, future, repeatable=False)
+        self._link.write(subscription.request(receipt))
+
+    # --- publishing -----------------------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        destination: str | Destination,
+        properties: Mapping[str, Value] | None = None,
+        body: bytes = b"",
+        *,
+        persistent: bool = False,
+        priority: int = PRIORITY_DEFAULT,
+        expires_in: float | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | Destination | None = None,
+        type: str | None = None,
+        wait: bool | None = None,
+        session: int = 0,
+    ) -> Receipt:
+        """Send a message. A persistent one is on the broker's disk when this returns.
+
+        `wait=False` returns at once, for many messages under way at a time: `await receipt.confirmed()` later. A
+        non-persistent message is not confirmed unless `wait=True`. `expires_in` is in seconds.
+        """
+        ids = await self._ready_ids()
+        message_id = ids.next(_now_ms())
+        while message_id is None:
+            await asyncio.sleep(ids.wait_ms(_now_ms()) / 1000)
+            message_id = ids.next(_now_ms())
+        message = Message(
+            _destination(destination),
+            properties or {},
+            body,
+            id=message_id,
+            persistent=persistent,
+            priority=priority,
+            expiration_ms=None if expires_in is None else message_id.ms + int(expires_in * 1000),
+            correlation_id=correlation_id,
+            reply_to=None if reply_to is None else _destination(reply_to),
+            type=type,
+        )
+        confirm = persistent if wait is None else wait or persistent
+        receipt = await self._send_message(encode_message(message), message_id, session, confirm)
+        if confirm and wait is not False:
+            await receipt.confirmed()
+        return receipt
+
+    async def _send_message(self, message: bytes, message_id: MessageId, session: int, confirm: bool) -> Receipt:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        number = 0
+        if confirm:
+            while len(self._unconfirmed) >= UNCONFIRMED_MAX:
+                self._room.clear()
+                await self._room.wait()
+            self._check_open()
+            number = self._next_receipt()
+            self._unconfirmed[number] = (message, session, future)
+            future.add_done_callback(_retrieved)
+        else:
+            future.set_result(None)
+        if self._link is not None:
+            self._link.write(_publish_frame(number, message, session, 0))
+            await self._link.drained()
+        return Receipt(message_id, future)
+
+    async def _ready_ids(self) -> MessageIdSource:
+        while self._link is None:
+            self._check_open()
+            self._ready.clear()
+            await self._ready.wait()
+        self._check_open()
+        assert self._ids is not None
+        return self._ids
+
+    # --- subscribing ----------------------------------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        destination: str,
+        *,
+        selector: str = "",
+        ack: str = "auto",
+        durable: str | bool = "",
+        shared: str = "",
+        policy: str = "push-back",
+        no_local: bool = False,
+        window: int = WINDOW,
+        session: int = 0,
+    ) -> Subscription:
+        """Subscribe to a topic pattern (`ticks.>`) or consume a queue (`queue:orders`).
+
+        When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
+        subscription that the broker keeps while you are away; `shared` one whose messages are divided among all who
+        name it; shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` says
+        what happens when you do not keep up: push-back, drop-oldest, drop-newest or disconnect.
+        """
+        if durable is True:
+            if not shared:
+                raise UsageError("E_SUBSCRIBE_NAME", "durable=True needs shared='name'; or give durable a name")
+            durable = shared
+        fields: dict[str, Value] = {
+            "destination": destination,
+            "selector": selector,
+            "ack": ack,
+            "durable": durable or "",
+            "shared": shared,
+            "policy": policy,
+            "no_local": no_local,
+        }
+        number = next(self._numbers)
+        subscription = Subscription(self, number, fields, window=window, session=session)
+        self._subscriptions[number] = subscription
+        try:
+            await self._request(subscription.request, repeatable=False)
+        except BaseException:
+            self._subscriptions.pop(number, None)
+            raise
+        return subscription
+
+    async def unsubscribe(self, number: int) -> None:
+        if self._subscriptions.pop(number, None) is not None and self.connected:
+            fields: dict[str, Value] = {"subscription": number}
+            await self._request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+
+    async def forget(self, durable: str) -> None:
+        """Delete a durable subscription of this client id, and what waits for it."""
+        fields: dict[str, Value] = {"durable": durable}
+        await self._request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def transaction(self) -> Transaction:
+        """A transacted session; see `tidings.client.transaction`."""
+        return Transaction(self, next(self._sessions))
+
+    async def begin(self, session: int) -> None:
+        await self._control(FrameType.BEGIN, session)
+
+    async def commit(self, session: int) -> None:
+        await self._control(FrameType.COMMIT, session)
+
+    async def rollback(self, session: int) -> None:
+        await self._control(FrameType.ROLLBACK, session)
+
+    async def _control(self, type: FrameType, session: int) -> None:
+        # Not repeated after a reconnection: the transaction ended with the connection, and the caller must know.
+        await self._request(lambda receipt: control(type, {"receipt": receipt}, session=session), repeatable=False)
+
+    # --- frames ---------------------------------------------------------------------------------------------------
+
+    async def send(self, frame: bytes) -> None:
+        if self._link is not None:
+            self._link.write(frame)
+            await self._link.drained()
+
+    def write(self, frame: bytes) -> None:
+        if self._link is not None:
+            self._link.write(frame)
+
+    async def _request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+        await self._ready_ids()
+        receipt = self._next_receipt()
+        future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
+        self._requests[receipt] = _Request(make, future, repeatable)
+        assert self._link is not None
+        self._link.write(make(receipt))
+        try:
+            return await future
+        finally:
+            self._requests.pop(receipt, None)
+
+    def _received(self, frame: RawFrame) -> None:
+        match frame.type:
+            case FrameType.DELIVER:
+                payload = frame.payload
+                subscription = self._subscriptions.get(int.from_bytes(payload[:4], "little"))
+                if subscription is not None:
+                    attempt = int.from_bytes(payload[4:8], "little")
+                    tag = int.from_bytes(payload[8:16], "little")
+                    subscription.deliver(decode_message(payload[_DELIVERY_BYTES:]), attempt, tag)
+            case FrameType.RECEIPTS:
+                for receipt in decode_receipts(frame.payload):
+                    self._confirm(receipt, None)
+            case FrameType.PING:
+                self.write(encode_frame(FrameType.PONG, b""))
+            case FrameType.PONG:
+                pass
+            case _:
+                self._answered(frame.type, decode_fields(frame.payload))
+
+    def _answered(self, type: int, fields: dict[str, Value]) -> None:
+        receipt = int(fields.get("receipt", 0))
+        match type:
+            case FrameType.OK:
+                request = self._requests.pop(receipt, None)
+                if request is not None and not request.future.done():
+                    request.future.set_result(fields)
+            case FrameType.REFUSED:
+                self._confirm(receipt, _error(fields))
+            case FrameType.ERROR:
+                request = self._requests.pop(receipt, None)
+                if request is not None and not request.future.done():
+                    request.future.set_exception(_error(fields))
+                elif fields.get("fatal"):
+                    self._refused = _error(fields)
+            case FrameType.CLOCK:
+                if self._ids is not None:
+                    self._ids.adjust(int(fields.get("delta_ms", 0)))
+            case _:
+                pass  # CLOSE: the connection ends next
+
+    def _confirm(self, receipt: int, error: TidingsError | None) -> None:
+        entry = self._unconfirmed.pop(receipt, None)
+        if entry is not None and not entry[2].done():
+            if error is None:
+                entry[2].set_result(None)
+            else:
+                entry[2].set_exception(error)
+        if len(self._unconfirmed) < UNCONFIRMED_MAX:
+            self._room.set()
+
+    def _next_receipt(self) -> int:
+        return next(self._receipts) % 0xFFFF_FFFF + 1
+
+    # --- loss and return ------------------------------------------------------------------------------------------
+
+    def _lost(self, cause: Exception | None) -> None:
+        if self._link is None:
+            return
+        self._link = None
+        error = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
+        for subscription in self._subscriptions.values():
+            subscription.disconnected()
+        for receipt, (_, session, future) in list(self._unconfirmed.items()):
+            if session and not future.done():  # its transaction is gone
+                self._unconfirmed.pop(receipt)
+                future.set_exception(error)
+        for request in self._requests.values():
+            if not request.repeatable and not request.future.done():
+                request.future.set_exception(error)
+        self._requests = {number: one for number, one in self._requests.items() if one.repeatable}
+        if self._options.reconnect and self._closed is None:
+            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect(error))
+        else:
+            self._give_up(error)
+
+    async def _reconnect(self, error: TidingsError) -> None:
+        deadline = time.monotonic() + self._options.give_up_seconds
+        pause = 0.05
+        while self._closed is None:
+            await asyncio.sleep(pause * (0.5 + random.random()))
+            try:
+                await self._connect()
+                return
+            except SecurityError as refused:
+                self._give_up(refused)
+            except (OSError, TidingsError) as failure:
+                if time.monotonic() > deadline:
+                    self._give_up(ConnectionLostError(error.code, f"{error.reason}; and then: {failure}"))
+            pause = min(pause * 2, 2.0)
+
+    def _give_up(self, error: TidingsError) -> None:
+        self._closed = error
+        for subscription in list(self._subscriptions.values()):
+            subscription.end(None if error.code == "E_CLOSED" else error)
+        for request in self._requests.values():
+            if not request.future.done():
+                request.future.set_exception(error)
+        for _, _, future in self._unconfirmed.values():
+            if not future.done():
+                future.set_exception(error)
+        self._subscriptions.clear()
+        self._requests.clear()
+        self._unconfirmed.clear()
+        self._ready.set()
+        self._room.set()
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed
+
+
+def _publish_frame(receipt: int, message: bytes, session: int, flags: int) -> bytes:
+    return encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
+
+
+def _destination(text: str | Destination) -> Destination:
+    return text if isinstance(text, Destination) else Destination.parse(text)
+
+
+def _error(fields: Mapping[str, Value]) -> TidingsError:
+    code, reason = str(fields.get("code", "E_UNKNOWN")), str(fields.get("reason", "the broker gave no reason"))
+    position = int(fields["position"]) - 1 if "position" in fields else None
+    kind = SecurityError if code in SECURITY_CODES else RemoteError
+    return kind(code, reason, position=position, fatal=bool(fields.get("fatal")))
+
+
+SECURITY_CODES = frozenset({"E_LOGIN", "E_FORBIDDEN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT"})
+
+
+def _end_if_refused(subscription: Subscription, done: "asyncio.Future[Any]") -> None:
+    """A subscription that could not be made anew is over, unless the connection was merely lost again."""
+    error = None if done.cancelled() else done.exception()
+    if isinstance(error, TidingsError) and not isinstance(error, ConnectionLostError):
+        subscription.end(error)
+
+
+def _retrieved(done: "asyncio.Future[None]") -> None:
+    """A refused publication nobody waits for is not an unhandled error of the event loop."""
+    if not done.cancelled():
+        done.exception()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

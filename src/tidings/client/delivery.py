@@ -1,0 +1,73 @@
+"""A message as a subscriber gets it: the message, how often it was tried, and a way to say that it is done."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tidings.errors import UsageError
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.model.values import Value
+from tidings.protocols.frames import ACK_CUMULATIVE, ACK_DEAD, ACK_RETRY
+
+if TYPE_CHECKING:
+    from tidings.client.subscription import Subscription
+
+
+class Delivery:
+    """One delivery of one message."""
+
+    __slots__ = ("_subscription", "_tag", "attempt", "generation", "message")
+
+    def __init__(self, subscription: "Subscription", message: Message, attempt: int, tag: int, generation: int) -> None:
+        self.message = message
+        self.attempt = attempt
+        self.generation = generation  # of the connection it came by: tags mean nothing on another one
+        self._subscription = subscription
+        self._tag = tag
+
+    @property
+    def destination(self) -> Destination:
+        return self.message.destination
+
+    @property
+    def properties(self) -> Mapping[str, Value]:
+        return self.message.properties
+
+    @property
+    def body(self) -> bytes:
+        return self.message.body
+
+    @property
+    def id(self) -> MessageId:
+        return self.message.id
+
+    @property
+    def redelivered(self) -> bool:
+        """It may have been delivered before: to you, or to somebody who shares the subscription."""
+        return self.attempt > 1
+
+    @property
+    def tag(self) -> int:
+        return self._tag
+
+    async def ack(self, *, cumulative: bool = False) -> None:
+        """Done with it (`cumulative`: and with all before it). It will not come again."""
+        await self._subscription.settle(self, ACK_CUMULATIVE if cumulative else 0)
+
+    async def retry(self) -> None:
+        """Not done: it shall be delivered again, to this or another consumer."""
+        await self._subscription.settle(self, ACK_RETRY)
+
+    async def reject(self) -> None:
+        """It cannot be processed: to the dead letters."""
+        await self._subscription.settle(self, ACK_DEAD)
+
+    def need_tag(self) -> int:
+        if not self._tag:
+            raise UsageError("E_ACK_NOT_WANTED", "messages of this subscription need no acknowledgement")
+        return self._tag
+
+    def __repr__(self) -> str:
+        again = f", attempt={self.attempt}" if self.redelivered else ""
+        return f"Delivery({self.message!r}{again})"

@@ -1,0 +1,148 @@
+"""The client's socket: writes gathered within one turn of the event loop, frames handed on as they come."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+from tidings.errors import ConnectionLostError, TidingsError
+from tidings.model.codec import encode_frame
+from tidings.protocols.frames import FrameSplitter, FrameType, RawFrame
+
+GATHER_BYTES = 64 << 10
+
+
+class Link(asyncio.Protocol):
+    def __init__(self) -> None:
+        self._splitter = FrameSplitter(1 << 20)
+        self._transport: asyncio.Transport | None = None
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self._first: asyncio.Future[RawFrame] = self._loop.create_future()
+        self._on_frame: Callable[[RawFrame], None] = self._greeted
+        self._on_lost: Callable[[Exception | None], None] = self._lost_early
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._gone = asyncio.Event()
+        self._failure: Exception | None = None
+        self._heard = self._loop.time()
+        self._beating: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def open(cls, host: str, port: int, tls: ssl.SSLContext | None, seconds: float) -> "Link":
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                _, link = await loop.create_connection(cls, host, port, ssl=tls)
+        except TimeoutError:
+            raise ConnectionLostError("E_CONNECT_TIMEOUT", f"{host}:{port} did not answer in {seconds:g} s") from None
+        except OSError as error:
+            raise ConnectionLostError("E_CONNECT", f"cannot connect to {host}:{port}: {error}") from error
+        return link
+
+    @property
+    def payload_bytes_max(self) -> int:
+        return self._splitter.payload_bytes_max
+
+    @payload_bytes_max.setter
+    def payload_bytes_max(self, limit: int) -> None:
+        self._splitter.payload_bytes_max = limit
+
+    async def greet(self, hello: bytes, seconds: float) -> RawFrame:
+        """Send the first frame and wait for its answer."""
+        self.write(hello)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._first
+        except TimeoutError:
+            raise ConnectionLostError("E_CONNECT_TIMEOUT", f"no answer to the greeting in {seconds:g} s") from None
+
+    def start(
+        self, on_frame: Callable[[RawFrame], None], on_lost: Callable[[Exception | None], None], heartbeat_ms: int
+    ) -> None:
+        self._on_frame, self._on_lost = on_frame, on_lost
+        if heartbeat_ms:
+            self._beat(heartbeat_ms / 1000)
+
+    def write(self, frame: bytes) -> None:
+        self._gathered.append(frame)
+        self._gathered_bytes += len(frame)
+        if len(self._gathered) == 1:
+            self._loop.call_soon(self._flush)
+        elif self._gathered_bytes > GATHER_BYTES:
+            self._flush()
+
+    async def drained(self) -> None:
+        """Wait while the broker takes nothing more: this is how push-back reaches a publisher."""
+        if self._gathered_bytes > GATHER_BYTES:
+            self._flush()
+        if not self._writable.is_set():
+            await self._writable.wait()
+
+    async def close(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+        try:
+            async with asyncio.timeout(2):
+                await self._gone.wait()
+        except TimeoutError:
+            if self._transport is not None:
+                self._transport.abort()
+
+    # --- asyncio's side -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        try:
+            for frame in self._splitter.feed(data):
+                self._on_frame(frame)
+        except TidingsError as error:
+            self._failure = error
+            assert self._transport is not None
+            self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+        self._writable.set()
+        self._gone.set()
+        self._on_lost(self._failure or exc)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        if self._gathered and self._transport is not None:
+            data = b"".join(self._gathered)
+            self._gathered.clear()
+            self._gathered_bytes = 0
+            self._transport.write(data)
+
+    def _beat(self, seconds: float) -> None:
+        """A sign of life every half interval; twice the interval without one from the broker is the end."""
+        if self._loop.time() - self._heard > 2 * seconds:
+            self._failure = ConnectionLostError("E_HEARTBEAT", "no sign of life from the broker")
+            assert self._transport is not None
+            self._transport.abort()
+            return
+        self.write(encode_frame(FrameType.PING, b""))
+        self._beating = self._loop.call_later(seconds / 2, self._beat, seconds)
+
+    def _greeted(self, frame: RawFrame) -> None:
+        if not self._first.done():
+            self._first.set_result(frame)
+
+    def _lost_early(self, cause: Exception | None) -> None:
+        if not self._first.done():
+            reason = str(cause or "the broker closed the connection before it answered")
+            self._first.set_exception(ConnectionLostError("E_CONNECTION_LOST", reason))

@@ -1,0 +1,153 @@
+"""The same client, blocking: for scripts, threads and the interactive prompt.
+
+    with tidings.sync.connect("tidings://127.0.0.1:7300") as client:
+        ticks = client.subscribe("ticks.>", selector="price > 20")
+        client.publish("ticks.xyz", {"stock": "XYZ", "price": 50})
+        for message in ticks: ...
+
+One event loop on a thread of its own serves all blocking clients of the process.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+from tidings.client import client as aio
+from tidings.client.delivery import Delivery as AsyncDelivery
+from tidings.client.subscription import Subscription as AsyncSubscription
+from tidings.client.transaction import Transaction as AsyncTransaction
+
+T = TypeVar("T")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="tidings-client", daemon=True).start()
+    return loop
+
+
+def _wait(work: Coroutine[Any, Any, T]) -> T:
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+class Delivery(AsyncDelivery):
+    """One delivery of one message."""
+
+    __slots__ = ()
+
+    def ack(self, *, cumulative: bool = False) -> None:  # type: ignore[override]
+        """Done with it (`cumulative`: and with all before it)."""
+        _wait(super().ack(cumulative=cumulative))
+
+    def retry(self) -> None:  # type: ignore[override]
+        """Not done: it shall be delivered again."""
+        _wait(super().retry())
+
+    def reject(self) -> None:  # type: ignore[override]
+        """It cannot be processed: to the dead letters."""
+        _wait(super().reject())
+
+
+class Subscription:
+    """An iterator over deliveries."""
+
+    def __init__(self, subscription: AsyncSubscription) -> None:
+        self._subscription = subscription
+
+    def receive(self, timeout: float | None = None) -> Delivery | None:
+        """The next message; None when the subscription is closed, or when `timeout` seconds have passed."""
+        got = _wait(self._subscription.receive(timeout))
+        if got is None:
+            return None
+        return Delivery(self._subscription, got.message, got.attempt, got.tag, got.generation)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        while (delivery := self.receive()) is not None:
+            yield delivery
+
+    def close(self) -> None:
+        """End the subscription. A durable one goes on collecting at the broker."""
+        _wait(self._subscription.close())
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Transaction:
+    """A transacted session: `commit` ends one transaction and begins the next."""
+
+    def __init__(self, transaction: AsyncTransaction) -> None:
+        self._transaction = transaction
+
+    def publish(self, destination: str, *arguments: Any, **fields: Any) -> aio.Receipt:
+        """As `Client.publish`; nobody sees the message before `commit`."""
+        return _wait(self._transaction.publish(destination, *arguments, **fields))
+
+    def subscribe(self, destination: str, **options: Any) -> Subscription:
+        """As `Client.subscribe`; acknowledgements count only with `commit`."""
+        return Subscription(_wait(self._transaction.subscribe(destination, **options)))
+
+    def commit(self) -> None:
+        """All of it happens now, or an error says that nothing did."""
+        _wait(self._transaction.commit())
+
+    def rollback(self) -> None:
+        """Nothing of it happened; acknowledged messages are delivered again."""
+        _wait(self._transaction.rollback())
+
+    def __enter__(self) -> "Transaction":
+        _wait(self._transaction.__aenter__())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        _wait(self._transaction.__aexit__(kind, *rest))
+
+
+class Client:
+    """See `tidings.client.client.Client`; here every call blocks."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        async def make() -> aio.Client:
+            return await aio.connect(url, **options)  # type: ignore[no-any-return]
+
+        self._client = _wait(make())
+
+    def publish(self, destination: str, *arguments: Any, **fields: Any) -> aio.Receipt:
+        """Send a message; a persistent one is on the broker's disk when this returns."""
+        return _wait(self._client.publish(destination, *arguments, **fields))
+
+    def subscribe(self, destination: str, **options: Any) -> Subscription:
+        """Subscribe to a topic pattern or consume a queue; active when this returns."""
+        return Subscription(_wait(self._client.subscribe(destination, **options)))
+
+    def forget(self, durable: str) -> None:
+        """Delete a durable subscription of this client id."""
+        _wait(self._client.forget(durable))
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._client.transaction())
+
+    def close(self) -> None:
+        _wait(self._client.close())
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(url: str = "tidings://127.0.0.1:7300", **options: Any) -> Client:
+    """A connected client; the options of `tidings.connect`."""
+    return Client(url, **options)

@@ -1,0 +1,59 @@
+"""Sends and acknowledgements that happen together or not at all.
+
+async with client.transaction() as work:
+    await work.publish("queue:invoices", {"order": 17})
+    await order.ack()          # of a subscription made with work.subscribe(...)
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tidings.client.subscription import Subscription
+from tidings.model.values import Value
+
+if TYPE_CHECKING:
+    from tidings.client.client import Client, Receipt
+
+
+class Transaction:
+    """A transacted session: `commit` ends one transaction and begins the next."""
+
+    def __init__(self, client: "Client", session: int) -> None:
+        self._client = client
+        self.session = session
+        self.open = False
+
+    async def begin(self) -> None:
+        await self._client.begin(self.session)
+        self.open = True
+
+    async def publish(
+        self, destination: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **fields: Any
+    ) -> "Receipt":
+        """As `Client.publish`; nobody sees the message before `commit`."""
+        return await self._client.publish(destination, properties, body, session=self.session, **fields)
+
+    async def subscribe(self, destination: str, **options: Any) -> Subscription:
+        """As `Client.subscribe`; acknowledgements count only with `commit`."""
+        return await self._client.subscribe(destination, session=self.session, **options)
+
+    async def commit(self) -> None:
+        """All of it happens now, or an error says that nothing did."""
+        self.open = False
+        await self._client.commit(self.session)
+        await self.begin()
+
+    async def rollback(self) -> None:
+        """Nothing of it happened; acknowledged messages are delivered again."""
+        self.open = False
+        await self._client.rollback(self.session)
+        await self.begin()
+
+    async def __aenter__(self) -> "Transaction":
+        await self.begin()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.open and self._client.connected:
+            self.open = False
+            await (self._client.commit(self.session) if kind is None else self._client.rollback(self.session))

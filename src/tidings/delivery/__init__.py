@@ -1,0 +1,1 @@
+"""Mailboxes, consumers, acknowledgement, transactions, and the store they rest on."""

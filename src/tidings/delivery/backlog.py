@@ -1,0 +1,140 @@
+"""The order in which a mailbox gives out its waiting messages: by priority, then as they came.
+
+A backlog may hold a million numbers, so it keeps eight bytes each: per priority an array of sequence numbers that
+only grows at its end and shrinks at its head. What comes back (a consumer went away) is older than what still
+waits, so it stands in a small heap beside the array, and the smaller of both heads is next. What is taken from the
+middle (a consumer with a selector) is noted in a set until the head passes it.
+
+>>> backlog = Backlog()
+>>> for seq in (1, 2, 3): backlog.add(Place(seq, 4))
+>>> backlog.add(Place(4, 9))
+>>> backlog.take(), backlog.take(), len(backlog)
+(Place(seq=4, priority=9), Place(seq=1, priority=4), 2)
+>>> backlog.put_back(Place(1, 4))
+>>> [place.seq for place in backlog.scan()]
+[1, 2, 3]
+"""
+
+import heapq
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+PRIORITIES = 10
+_DOWNWARDS = tuple(reversed(range(PRIORITIES)))
+
+
+class Place(NamedTuple):
+    """Where a message stands: its number and the priority that puts it before or behind others."""
+
+    seq: int
+    priority: int
+
+
+class _Lane:
+    """The waiting numbers of one priority."""
+
+    __slots__ = ("gone", "head", "returned", "seqs")
+
+    def __init__(self) -> None:
+        self.seqs = array("Q")
+        self.head = 0
+        self.gone: set[int] = set()
+        self.returned: list[int] = []
+
+    def first(self) -> int | None:
+        self._skip_gone()
+        waiting = self.seqs[self.head] if self.head < len(self.seqs) else None
+        if self.returned and (waiting is None or self.returned[0] < waiting):
+            return self.returned[0]
+        return waiting
+
+    def remove(self, seq: int) -> None:
+        if self.returned and self.returned[0] == seq:
+            heapq.heappop(self.returned)
+        elif self.head < len(self.seqs) and self.seqs[self.head] == seq:
+            self.head += 1
+            self._compact()
+        elif seq in self.returned:
+            self.returned.remove(seq)
+            heapq.heapify(self.returned)
+        else:
+            self.gone.add(seq)
+
+    def scan(self, after: int) -> Iterator[int]:
+        start = bisect_left(self.seqs, after + 1, self.head)
+        waiting = (self.seqs[index] for index in range(start, len(self.seqs)))
+        returned = sorted(seq for seq in self.returned if seq > after)
+        yield from heapq.merge(returned, (seq for seq in waiting if seq not in self.gone))
+
+    def put_back(self, seq: int) -> None:
+        if seq in self.gone:  # it still stands in the array
+            self.gone.discard(seq)
+        else:
+            heapq.heappush(self.returned, seq)
+
+    def _skip_gone(self) -> None:
+        while self.gone and self.head < len(self.seqs) and self.seqs[self.head] in self.gone:
+            self.gone.discard(self.seqs[self.head])
+            self.head += 1
+        self._compact()
+
+    def _compact(self) -> None:
+        if self.head > 1024 and self.head * 2 > len(self.seqs):
+            del self.seqs[: self.head]
+            self.head = 0
+
+
+class Backlog:
+    """What waits in one mailbox. Sequence numbers are added in rising order."""
+
+    __slots__ = ("_lanes", "_length")
+
+    def __init__(self) -> None:
+        self._lanes: list[_Lane | None] = [None] * PRIORITIES
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, place: Place) -> None:
+        self._lane(place.priority).seqs.append(place.seq)
+        self._length += 1
+
+    def put_back(self, place: Place) -> None:
+        self._lane(place.priority).put_back(place.seq)
+        self._length += 1
+
+    def first(self) -> Place | None:
+        """The next in order, left where it is."""
+        for priority in _DOWNWARDS:
+            lane = self._lanes[priority]
+            if lane is not None and (seq := lane.first()) is not None:
+                return Place(seq, priority)
+        return None
+
+    def take(self) -> Place | None:
+        place = self.first()
+        if place is not None:
+            self.remove(place)
+        return place
+
+    def remove(self, place: Place) -> None:
+        """Take one that waits, from wherever it stands."""
+        self._lane(place.priority).remove(place.seq)
+        self._length -= 1
+
+    def scan(self, after: Sequence[int] = (0,) * PRIORITIES) -> Iterator[Place]:
+        """What waits above the number `after` of its priority, in the order it would be taken."""
+        for priority in _DOWNWARDS:
+            lane = self._lanes[priority]
+            if lane is not None:
+                for seq in lane.scan(after[priority]):
+                    yield Place(seq, priority)
+
+    def _lane(self, priority: int) -> _Lane:
+        lane = self._lanes[priority]
+        if lane is None:
+            lane = self._lanes[priority] = _Lane()
+        return lane

@@ -1,0 +1,243 @@
+"""A mailbox: messages that wait for a consumer to take and acknowledge them.
+
+Queues, durable subscriptions, shared subscriptions and subscriptions with client acknowledgement are all mailboxes;
+they differ in what fills them (a predicate in the forwarding plane) and in how long they live. A message in a
+mailbox is in exactly one of two places, in the backlog or with one consumer, until it is acknowledged, expires or
+goes to the dead letters.
+
+    offer ──► backlog ──dispatch──► consumer.unacknowledged ──acknowledge──► gone
+                 ▲                        │
+                 └──────give back─────────┘  (refused, consumer lost; deliveries counted, above the limit: dead letter)
+
+Consumers are served in turn, each up to its credit. With selectors (queues only) a message goes to the next
+consumer in turn that accepts it, and each consumer remembers how far it has looked, so that nothing is tested twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import islice
+from typing import NamedTuple
+
+from tidings.delivery.backlog import PRIORITIES, Backlog, Place
+from tidings.delivery.depot import Depot
+
+PAGE_MESSAGES = 256  # how many to fetch from the store at a time
+
+
+class MailboxKind(Enum):
+    QUEUE = "queue"
+    DURABLE = "durable"
+    SHARED = "shared"
+    SHARED_DURABLE = "shared-durable"
+    PRIVATE = "private"  # client acknowledgement without durability: lives as long as its consumer
+
+
+class SlowPolicy(Enum):
+    """What happens when consumers cannot keep up."""
+
+    PUSH_BACK = "push-back"
+    DROP_OLDEST = "drop-oldest"
+    DROP_NEWEST = "drop-newest"
+    DISCONNECT = "disconnect"
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    connection: int
+    subscription: int
+    credit: int
+    room_bytes: int = 1 << 20  # what its connection can take now; the node keeps it up to date
+    accepts: Callable[[bytes], bool] | None = None  # a selector, on queues
+    unacknowledged: dict[int, Place] = field(default_factory=dict)  # by tag, in delivery order
+    looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
+
+    @property
+    def ready(self) -> bool:
+        return self.credit > 0 and self.room_bytes > 0
+
+
+class Delivery(NamedTuple):
+    consumer: Consumer
+    tag: int
+    attempt: int  # 1 for the first; above that the message is redelivered
+    message: bytes
+
+
+class Mailbox:
+    def __init__(self, number: int, name: str, kind: MailboxKind, depot: Depot, *, deliveries_max: int = 6) -> None:
+        self.number = number
+        self.name = name
+        self.kind = kind
+        self.deliveries_max = deliveries_max
+        self.consumers: list[Consumer] = []
+        self.backlog = Backlog()
+        self.wanted: list[int] = []  # of the last dispatch: bytes to be fetched from the store first
+        self.expired: list[int] = []  # of the last dispatch: found to be too late
+        self.bytes = 0  # of what it holds in memory, if it is not durable
+        self.taken_ms = 0  # when a consumer last acknowledged, or something came to an empty mailbox
+        self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
+        self.policy = SlowPolicy.PUSH_BACK
+        self.dropped = 0
+        self._depot = depot
+        self._deliveries: dict[int, int] = {}  # only of messages given out at least once before
+        self._next_tag = 1
+        self._turn = 0
+
+    @property
+    def durable(self) -> bool:
+        return self.kind in (MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE)
+
+    @property
+    def unacknowledged(self) -> int:
+        return sum(len(consumer.unacknowledged) for consumer in self.consumers)
+
+    def offer(self, place: Place, *, size: int = 0, deliveries: int = 0) -> None:
+        """A message to be given out; after a crash `deliveries` says how often that may have happened before."""
+        self.backlog.add(place)
+        if not self.durable:
+            self.bytes += size
+        if deliveries:
+            self._deliveries[place.seq] = deliveries
+
+    def attach(self, consumer: Consumer) -> None:
+        self.consumers.append(consumer)
+
+    def detach(self, consumer: Consumer) -> list[Place]:
+        """The consumer is gone; what it had goes back. Returns what became a dead letter."""
+        self.consumers.remove(consumer)
+        return self.refuse(consumer, list(consumer.unacknowledged))
+
+    def dispatch(self, now_ms: int) -> list[Delivery]:
+        """Give out what consumers have credit for.
+
+        What turns out to be too late is noted in `expired`; a message whose bytes are only in the store is noted in
+        `wanted`, and those behind it wait for it.
+        """
+        self.wanted, self.expired = [], []
+        ready = [consumer for consumer in self.consumers if consumer.ready]
+        if not ready or not self.backlog:
+            return []
+        if any(consumer.accepts is not None for consumer in ready):
+            return self._dispatch_selective(now_ms, ready)
+        given = []
+        while ready and (place := self.backlog.first()) is not None:
+            message = self._load(place, now_ms)
+            if message is None:
+                if self.wanted:
+                    break
+                continue
+            self.backlog.remove(place)
+            self._turn = (self._turn + 1) % len(ready)
+            given.append(self._give(ready[self._turn], place, message))
+            if not ready[self._turn].ready:
+                del ready[self._turn]
+        return given
+
+    def acknowledge(self, consumer: Consumer, tags: list[int]) -> list[int]:
+        """Done with these; unknown tags are ignored (acknowledged twice). Returns the numbers now finished."""
+        given = consumer.unacknowledged
+        done = [given.pop(tag).seq for tag in tags if tag in given]
+        for seq in done:
+            self.finish(seq)
+        return done
+
+    def refuse(self, consumer: Consumer, tags: list[int]) -> list[Place]:
+        """Give these back for another try. Returns what became a dead letter instead."""
+        return self.retry(self.reject(consumer, tags))
+
+    def retry(self, places: list[Place]) -> list[Place]:
+        """One more try for messages that are with nobody now. Returns what became a dead letter instead."""
+        dead = []
+        for place in places:
+            self._deliveries[place.seq] = self._deliveries.get(place.seq, 0) + 1
+            if self._deliveries[place.seq] >= self.deliveries_max:
+                dead.append(place)
+            else:
+                self.put_back(place)
+        return dead
+
+    def reject(self, consumer: Consumer, tags: list[int]) -> list[Place]:
+        """Take these from the consumer: with nobody now, until they are finished, retried or put back."""
+        given = consumer.unacknowledged
+        return [given.pop(tag) for tag in tags if tag in given]
+
+    def put_back(self, place: Place) -> None:
+        self.backlog.put_back(place)
+        for consumer in self.consumers:
+            consumer.looked[place.priority] = min(consumer.looked[place.priority], place.seq - 1)
+
+    def finish(self, seq: int) -> None:
+        """This mailbox is done with the message."""
+        self._deliveries.pop(seq, None)
+        if not self.durable and (held := self._depot.get(seq)) is not None:
+            self.bytes -= len(held.message)
+        self._depot.release(seq)
+
+    def drop_oldest(self) -> bool:
+        """Lose the message that has waited longest; False if none waits."""
+        place = self.backlog.take()
+        if place is not None:
+            self.dropped += 1
+            self.finish(place.seq)
+        return place is not None
+
+    def purge(self) -> list[int]:
+        """Take out all that waits."""
+        taken = []
+        while (place := self.backlog.take()) is not None:
+            taken.append(place.seq)
+            self.finish(place.seq)
+        return taken
+
+    def _dispatch_selective(self, now_ms: int, ready: list[Consumer]) -> list[Delivery]:
+        given = []
+        start = [min(looked) for looked in zip(*(consumer.looked for consumer in ready), strict=True)]
+        for place in list(self.backlog.scan(start)):
+            message = self._load(place, now_ms)
+            if message is None:
+                if self.wanted:
+                    break
+                continue
+            taker = self._taker(place, message, ready)
+            if taker is not None:
+                self.backlog.remove(place)
+                given.append(self._give(taker, place, message))
+                if not taker.ready:
+                    ready.remove(taker)
+                    if not ready:
+                        break
+        return given
+
+    def _taker(self, place: Place, message: bytes, ready: list[Consumer]) -> Consumer | None:
+        """The next consumer in turn that accepts the message and has not refused it before."""
+        for step in range(1, len(ready) + 1):
+            consumer = ready[(self._turn + step) % len(ready)]
+            if place.seq <= consumer.looked[place.priority]:
+                continue
+            if consumer.accepts is None or consumer.accepts(message):
+                self._turn += step
+                return consumer
+            consumer.looked[place.priority] = place.seq
+        return None
+
+    def _load(self, place: Place, now_ms: int) -> bytes | None:
+        held = self._depot.get(place.seq)
+        if held is None:
+            waiting = islice(self.backlog.scan(), PAGE_MESSAGES)
+            self.wanted = [one.seq for one in waiting if self._depot.get(one.seq) is None] or [place.seq]
+            return None
+        if 0 < held.expires_ms <= now_ms:
+            self.backlog.remove(place)
+            self.finish(place.seq)
+            self.expired.append(place.seq)
+            return None
+        return held.message
+
+    def _give(self, consumer: Consumer, place: Place, message: bytes) -> Delivery:
+        tag = self._next_tag
+        self._next_tag += 1
+        consumer.credit -= 1
+        consumer.room_bytes -= len(message)
+        consumer.unacknowledged[tag] = place
+        return Delivery(consumer, tag, self._deliveries.get(place.seq, 0) + 1, message)

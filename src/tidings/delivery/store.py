@@ -1,0 +1,253 @@
+"""What must outlive the process: records in, state out.
+
+The store is a journal. Its unit is the *batch*: a sequence of records that becomes durable as a whole or not at
+all. What the journal amounts to is a small state: which mailboxes there are, which messages wait in which of them,
+and a few notes. `apply` of `MemoryStore` is the definition of that state in a dozen lines; every other store is held
+to it by `tidings.testing.check_store`.
+
+Rules that keep recovery simple:
+- `Stored.seq` rises from record to record over the whole life of a store (gaps are fine). So a message's place in a
+  mailbox is its seq, and "waits in order" needs no further numbers.
+- A record about something that is not there (an acknowledgement for a message that is gone, a message for a mailbox
+  that was removed) has no effect and is no error: requests cross removals.
+
+>>> store = MemoryStore()
+>>> store.append([MailboxAdded(7, "queue:orders", "queue"), Stored(1, b"first", (7,)), Stored(2, b"second", (7,))])
+>>> store.append([Acked(7, (1,))])
+>>> list(store.recover().waiting[7].seqs), store.read([2])
+([2], [b'second'])
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, assert_never
+
+from tidings.errors import StoreError, UsageError
+
+SEQ_MAX = 2**63 - 1
+MAILBOX_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message and the durable mailboxes it waits in."""
+
+    seq: int
+    message_bytes: bytes
+    mailboxes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """These messages no longer wait in this mailbox."""
+
+    mailbox: int
+    seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxAdded:
+    """`kind`, `predicate` and `options` mean nothing to the store; the same number again replaces them."""
+
+    mailbox: int
+    name: str
+    kind: str
+    predicate: bytes = b""
+    options: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxRemoved:
+    """The mailbox and all that waits in it are gone; the number may be used again."""
+
+    mailbox: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The mailbox has a consumer: after a crash, what waits in it may have been delivered already."""
+
+    mailbox: int
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    mailbox: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often a message that still waits was delivered from this mailbox."""
+
+    mailbox: int
+    seq: int
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A small setting under a name; the last one counts."""
+
+    key: str
+    value: bytes
+
+
+Record: TypeAlias = Stored | Acked | MailboxAdded | MailboxRemoved | Attached | Detached | Counted | Note
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something that was read back and failed its checksum. `batch` and `record` say where, if that is known."""
+
+    reason: str
+    batch: int | None = None
+    record: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits in one mailbox, in order; compact, because it may be millions."""
+
+    seqs: "array[int]" = field(default_factory=lambda: array("Q"))
+    priorities: "array[int]" = field(default_factory=lambda: array("B"))
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The state a store stands for."""
+
+    mailboxes: tuple[MailboxAdded, ...]  # by number
+    waiting: Mapping[int, Waiting]  # one for every mailbox
+    attached: frozenset[int]
+    counted: Mapping[tuple[int, int], int]  # (mailbox, seq) -> deliveries, of those that wait
+    notes: Mapping[str, bytes]
+    last_seq: int  # of all that were ever stored; 0 if none was
+    damaged: tuple[Damage, ...] = ()
+
+    @property
+    def last_mailbox(self) -> int:
+        return max((box.mailbox for box in self.mailboxes), default=0)
+
+
+class Store(Protocol):
+    def append(self, batch: Sequence[Record]) -> None:
+        """Return when the batch is durable. After StoreError or UsageError nothing of it is in the store."""
+
+    def recover(self) -> Recovered:
+        """The state now; what was found damaged when the store was opened is in `damaged`."""
+
+    def read(self, seqs: Sequence[int]) -> list[bytes]:
+        """The bytes of messages that still wait somewhere, in the order asked for."""
+
+    def maintain(self) -> bool:
+        """Housekeeping; to be called when nothing waits to be written. True: there is more to do."""
+
+    def close(self) -> None:
+        """Nothing but a second `close` may follow."""
+
+
+def priority_of(message: bytes) -> int:
+    """The one byte of a message that a store knows (docs/wire.md): a mailbox needs it to order what it has not read."""
+    return message[2] if len(message) > 2 else 0
+
+
+def check_batch(batch: Iterable[Record], last_seq: int) -> int:
+    """Refuse what breaks the rules; the last seq after the batch."""
+    for position, record in enumerate(batch):
+        if type(record) is Stored:
+            if not last_seq < record.seq <= SEQ_MAX:
+                reason = f"seq {record.seq} does not follow {last_seq}"
+                raise UsageError("E_STORE_SEQ", reason, position=position)
+            last_seq = record.seq
+    return last_seq
+
+
+class MemoryStore:
+    """The store as a plain state; for tests and the simulator."""
+
+    def __init__(self) -> None:
+        self._mailboxes: dict[int, MailboxAdded] = {}
+        self._waiting: dict[int, dict[int, bytes]] = {}
+        self._attached: set[int] = set()
+        self._counted: dict[tuple[int, int], int] = {}
+        self._notes: dict[str, bytes] = {}
+        self._messages: dict[int, tuple[bytes, set[int]]] = {}
+        self._last_seq = 0
+        self._open = True
+
+    def append(self, batch: Sequence[Record]) -> None:
+        self._check_open()
+        self._last_seq = check_batch(batch, self._last_seq)
+        for record in batch:
+            self._apply(record)
+
+    def _apply(self, record: Record) -> None:
+        match record:
+            case Stored(seq, message, mailboxes):
+                boxes = self._waiting.keys() & set(mailboxes)
+                for mailbox in boxes:
+                    self._waiting[mailbox][seq] = message
+                if boxes:
+                    self._messages[seq] = (message, boxes)
+            case Acked(mailbox, seqs):
+                for seq in seqs:
+                    self._leave(mailbox, seq)
+            case MailboxAdded():
+                self._mailboxes[record.mailbox] = record
+                self._waiting.setdefault(record.mailbox, {})
+            case MailboxRemoved(mailbox):
+                for seq in list(self._waiting.get(mailbox, ())):
+                    self._leave(mailbox, seq)
+                self._mailboxes.pop(mailbox, None)
+                self._waiting.pop(mailbox, None)
+                self._attached.discard(mailbox)
+            case Attached(mailbox):
+                self._attached |= {mailbox} & self._waiting.keys()
+            case Detached(mailbox):
+                self._attached.discard(mailbox)
+            case Counted(mailbox, seq, deliveries):
+                if seq in self._waiting.get(mailbox, ()):
+                    self._counted[mailbox, seq] = deliveries
+            case Note(key, value):
+                self._notes[key] = value
+            case _:
+                assert_never(record)
+
+    def _leave(self, mailbox: int, seq: int) -> None:
+        if self._waiting.get(mailbox, {}).pop(seq, None) is not None:
+            self._counted.pop((mailbox, seq), None)
+            _, boxes = self._messages[seq]
+            boxes.remove(mailbox)
+            if not boxes:
+                del self._messages[seq]
+
+    def recover(self) -> Recovered:
+        self._check_open()
+        waiting = {
+            mailbox: Waiting(array("Q", messages), array("B", map(priority_of, messages.values())))
+            for mailbox, messages in self._waiting.items()
+        }
+        boxes = tuple(self._mailboxes[mailbox] for mailbox in sorted(self._mailboxes))
+        attached = frozenset(self._attached)
+        return Recovered(boxes, waiting, attached, dict(self._counted), dict(self._notes), self._last_seq)
+
+    def read(self, seqs: Sequence[int]) -> list[bytes]:
+        self._check_open()
+        try:
+            return [self._messages[seq][0] for seq in seqs]
+        except KeyError as error:
+            raise UsageError("E_STORE_SEQ", f"no message {error.args[0]} waits") from None
+
+    def maintain(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._open = False
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreError("E_STORE_CLOSED", "the store was closed")

@@ -1,0 +1,131 @@
+"""The forwarding plane: from the bytes of one socket read to the output of every sink they match.
+
+A thin face over the kernel's forwarder (native/tidings/forwarder.hpp): it gives names to numbers. The caller brings
+bytes and time, and takes output and events; there is no socket and no clock in here.
+"""
+
+from enum import IntEnum, IntFlag
+from typing import Any, TypeAlias
+
+from tidings import _kernel
+
+EventTuple: TypeAlias = tuple[Any, ...]
+_POLICIES = {"push-back": 0, "drop-oldest": 1, "drop-newest": 2, "disconnect": 3}
+FRAME_HEADER_BYTES = 8
+
+
+class Kind(IntEnum):
+    """The first item of an event; the others are as said here."""
+
+    CONTROL = 1  # connection, type, flags, session, payload; parsing waits for `handled`
+    MESSAGE = 2  # connection, frame flags, receipt, expires_ms, message, mailbox sinks
+    TRANSACTED = 3  # connection, session, receipt, message
+    ASK = 4  # connection, receipt, queue?, destination; parsing waits for `allow` or `skip`, then `handled`
+    ERROR = 5  # connection, code, reason, position; nothing more of this connection is parsed
+    SLOW = 6  # connection, subscription: its policy is to be disconnected
+    ROOM = 7  # connection: there is room in its output again
+
+
+class Flag(IntFlag):
+    """What `feed`, `handled` and `resume` tell."""
+
+    OUTPUT = 1  # some connection has output
+    EVENTS = 2  # call `events`
+    BLOCKED = 4  # stop reading from this connection
+
+
+class Forwarder:
+    def __init__(
+        self,
+        *,
+        read_bytes: int = 64 << 10,
+        output_bytes_max: int = 1 << 20,
+        memory_bytes_max: int = 256 << 20,
+        login_frame_bytes_max: int = 64 << 10,
+        stall_ms: int = 1000,
+    ) -> None:
+        plane = _kernel.Forwarder(read_bytes, output_bytes_max, memory_bytes_max, login_frame_bytes_max, stall_ms)
+        # Bound once: the driver calls these for every read and write.
+        self.buffer = plane.buffer
+        self.open = plane.open
+        self.close = plane.close
+        self.log_in = plane.log_in
+        self.allow = plane.allow
+        self.skip = plane.skip
+        self.feed = plane.feed
+        self.feed_bytes = plane.feed_bytes
+        self.handled = plane.handled
+        self.resume = plane.resume
+        self.send = plane.send
+        self.room = plane.room
+        self.take = plane.take
+        self.take_dirty = plane.take_dirty
+        self.take_resumable = plane.take_resumable
+        self.set_writable = plane.set_writable
+        self.output_bytes = plane.output_bytes
+        self.check_stalls = plane.check_stalls
+        self.sink_counts = plane.sink_counts
+        self.stats = plane.stats
+        self.has_events = plane.has_events
+        self.held_bytes = plane.held_bytes
+        self.matcher_bytes = plane.matcher_bytes
+        self._plane = plane
+
+    def events(self) -> list[EventTuple]:
+        """What only Python can do, in order."""
+        return self._plane.events()
+
+    def subscribe(
+        self,
+        connection: int,
+        subscription: int,
+        predicate: bytes,
+        *,
+        credit: int,
+        policy: str,
+        backlog_bytes_max: int,
+        no_local: bool,
+    ) -> int:
+        """A direct sink: what matches goes straight to the connection's output. Returns the sink's number."""
+        number = _POLICIES[policy]
+        return self._plane.subscribe(connection, subscription, predicate, credit, number, backlog_bytes_max, no_local)
+
+    def mailbox(self, predicate: bytes) -> int:
+        """A sink whose messages come back as events. Returns its number."""
+        return self._plane.mailbox(predicate)
+
+    def unsubscribe(self, sink: int) -> None:
+        self._plane.unsubscribe(sink)
+
+    def credit(self, sink: int, more: int, now_ms: int) -> None:
+        self._plane.credit(sink, more, now_ms)
+
+    def match(self, message: bytes) -> list[int]:
+        """The mailbox sinks that match."""
+        return self._plane.match(message)
+
+    def publish(self, message: bytes, now_ms: int, connection: int | None) -> None:
+        """Serve the direct sinks that match; `connection` is the publisher's, if it has one."""
+        self._plane.publish(message, now_ms, -1 if connection is None else connection)
+
+    def deliver(
+        self,
+        connection: int,
+        subscription: int,
+        attempts: list[int],
+        tags: list[int],
+        messages: list[bytes],
+    ) -> None:
+        """Deliveries from a mailbox."""
+        self._plane.deliver(connection, subscription, attempts, tags, messages)
+
+    def transacted(self, connection: int, session: int, on: bool) -> None:
+        """Whether messages of this session wait for a commit."""
+        self._plane.set_transacted(connection, session, on)
+
+    def hold(self, connection: int) -> None:
+        """Parse nothing more of this connection until `release`."""
+        self._plane.hold(connection)
+
+    def release(self, connection: int) -> None:
+        self._plane.release(connection)

@@ -1,0 +1,1 @@
+"""The whole broker as one machine: requests and messages in, effects out; no socket, clock or file."""

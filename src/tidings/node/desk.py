@@ -1,0 +1,230 @@
+"""Carries out what clients ask for: subscriptions, credit, acknowledgements, transactions."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
+from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
+from tidings.node.journal import Journal
+from tidings.node.outbox import Outbox
+from tidings.node.plane import Plane
+from tidings.node.post_office import PostOffice, expires_ms_of
+from tidings.node.requests import (
+    Ack,
+    Begin,
+    Commit,
+    Credit,
+    Done,
+    Failed,
+    Forget,
+    Request,
+    Rollback,
+    Subscribe,
+    Unsubscribe,
+    Verdict,
+)
+from tidings.node.session import Connection, DirectSubscription, MailboxSubscription, Subscription, Transaction
+from tidings.node.settings import Settings
+from tidings.node.subscribing import Plan, durable_name, plan
+
+
+class Desk:
+    def __init__(self, plane: Plane, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings) -> None:
+        self._plane = plane
+        self._office = office
+        self._journal = journal
+        self._outbox = outbox
+        self._settings = settings
+
+    def carry_out(self, now_ms: int, client: Connection, request: Request) -> None:
+        match request:
+            case Subscribe():
+                self._subscribe(now_ms, client, request)
+            case Unsubscribe():
+                self.end(client.subscription(request.subscription))
+                del client.subscriptions[request.subscription]
+                self._done_when_written(client, request.receipt)
+            case Forget():
+                self._forget(client, request)
+            case Credit():
+                self._credit(now_ms, client, request)
+            case Ack():
+                self._ack(now_ms, client, request)
+            case Begin():
+                self._begin(client, request)
+            case Commit():
+                self._commit(now_ms, client, request)
+            case Rollback():
+                self._rollback(client, request.session)
+                self._outbox.answer(client.number, Done(request.receipt))
+            case _:
+                assert_never(request)
+
+    def end(self, subscription: Subscription) -> None:
+        match subscription:
+            case DirectSubscription(sink):
+                self._plane.unsubscribe(sink)
+            case MailboxSubscription(mailbox, consumer):
+                self._office.detach(mailbox, consumer)
+
+    # --- subscriptions --------------------------------------------------------------------------------------------
+
+    def _subscribe(self, now_ms: int, client: Connection, request: Subscribe) -> None:
+        if request.subscription in client.subscriptions:
+            raise UsageError("E_SUBSCRIPTION_EXISTS", f"subscription {request.subscription} exists on this connection")
+        if len(client.subscriptions) >= self._settings.subscriptions_max:
+            limit = self._settings.subscriptions_max
+            raise LimitError("E_SUBSCRIPTIONS", f"a connection has at most {limit} subscriptions")
+        wanted = plan(request, client.client_id, client.number)
+        if not client.principal.may("subscribe", wanted.destination):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {wanted.destination}")
+        if wanted.kind is None:
+            sink = self._plane.subscribe(
+                client.number,
+                request.subscription,
+                wanted.predicate,
+                credit=request.credit,
+                policy=request.policy.value,
+                backlog_bytes_max=self._settings.sink_bytes_max,
+                no_local=request.no_local,
+            )
+            client.subscriptions[request.subscription] = DirectSubscription(sink)
+            self._outbox.answer(client.number, Done(request.receipt))
+        else:
+            mailbox = self._mailbox(request, wanted, wanted.kind)
+            credit = min(request.credit or self._settings.credit_default, self._settings.credit_max)
+            consumer = Consumer(client.number, request.subscription, credit, accepts=wanted.accepts)
+            mailbox.policy = request.policy
+            mailbox.taken_ms = now_ms
+            self._office.attach(mailbox, consumer)
+            client.subscriptions[request.subscription] = MailboxSubscription(mailbox, consumer)
+            self._done_when_written(client, request.receipt)
+
+    def _mailbox(self, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
+        """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
+        mailbox = self._office.by_name.get(wanted.name)
+        if mailbox is None:
+            return self._office.make(wanted.name, kind, wanted.predicate)
+        if mailbox.consumers and kind is MailboxKind.DURABLE:
+            raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
+        if kind is MailboxKind.QUEUE or self._office.predicate(mailbox) == wanted.predicate:
+            return mailbox
+        if mailbox.consumers:
+            raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
+        # As in JMS, a changed topic or selector means: forget the old subscription, start a new one.
+        self._office.remove(mailbox)
+        return self._office.make(wanted.name, kind, wanted.predicate)
+
+    def _forget(self, client: Connection, request: Forget) -> None:
+        mailbox = self._office.by_name.get(durable_name(client.client_id, request.durable))
+        if mailbox is None:
+            raise UsageError("E_DURABLE_UNKNOWN", f"there is no durable subscription {request.durable!r}")
+        if mailbox.consumers:
+            raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber")
+        self._office.remove(mailbox)
+        self._done_when_written(client, request.receipt)
+
+    def _credit(self, now_ms: int, client: Connection, request: Credit) -> None:
+        match client.subscription(request.subscription):
+            case DirectSubscription(sink):
+                self._plane.credit(sink, request.more, now_ms)
+            case MailboxSubscription(mailbox, consumer):
+                consumer.credit = min(consumer.credit + request.more, self._settings.credit_max)
+                self._office.touch(mailbox)
+
+    # --- acknowledgements -----------------------------------------------------------------------------------------
+
+    def _ack(self, now_ms: int, client: Connection, request: Ack) -> None:
+        mailbox, consumer, tags = self._resolve(client, request)
+        mailbox.taken_ms = now_ms
+        if request.session in client.transactions:
+            client.transactions[request.session].acks.append((mailbox, consumer, tags))
+        else:
+            match request.verdict:
+                case Verdict.DONE:
+                    self._office.finished(mailbox, mailbox.acknowledge(consumer, tags))
+                case Verdict.RETRY:
+                    self._office.bury(mailbox, mailbox.refuse(consumer, tags), "delivered too often")
+                case Verdict.DEAD:
+                    self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
+            self._office.touch(mailbox)
+        if request.receipt:
+            self._done_when_written(client, request.receipt)
+
+    def _resolve(self, client: Connection, request: Ack) -> tuple[Mailbox, Consumer, list[int]]:
+        subscription = client.subscription(request.subscription)
+        if not isinstance(subscription, MailboxSubscription):
+            raise UsageError("E_ACK_NOT_WANTED", "messages of this subscription need no acknowledgement")
+        consumer = subscription.consumer
+        tags = list(request.tags)
+        if request.cumulative and tags:
+            last = max(tags)
+            tags = [tag for tag in consumer.unacknowledged if tag <= last]
+        return subscription.mailbox, consumer, tags
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def _begin(self, client: Connection, request: Begin) -> None:
+        if request.session in client.transactions:
+            raise UsageError("E_TRANSACTION_OPEN", f"session {request.session} is in a transaction already")
+        if len(client.transactions) >= self._settings.transactions_max:
+            limit = self._settings.transactions_max
+            raise LimitError("E_TRANSACTIONS", f"a connection has at most {limit} open transactions")
+        client.transactions[request.session] = Transaction()
+        self._plane.transacted(client.number, request.session, True)
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def _commit(self, now_ms: int, client: Connection, request: Commit) -> None:
+        transaction = client.transaction(request.session)
+        if transaction.failure is not None:
+            self._rollback(client, request.session)
+            raise transaction.failure
+        self._end_transaction(client, request.session)
+        offers = [self._prepare(now_ms, client.number, message) for message in transaction.messages]
+        acked = [(mailbox, mailbox.reject(consumer, tags)) for mailbox, consumer, tags in transaction.acks]
+        for mailbox, places in acked:
+            self._office.finished_if_written(mailbox, [place.seq for place in places])
+
+        def apply() -> None:
+            for mailbox, places in acked:
+                for place in places:
+                    mailbox.finish(place.seq)
+            for offer in offers:
+                offer()
+            self._outbox.answer(client.number, Done(request.receipt))
+
+        def undo(error: TidingsError) -> None:
+            for mailbox, places in acked:
+                self._office.bury(mailbox, mailbox.retry(places), "delivered too often")
+                self._office.touch(mailbox)
+            self._outbox.answer(client.number, Failed(request.receipt, error))
+
+        self._journal.then(apply, undo)
+
+    def _prepare(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None]:
+        """Journal the message if need be; returns what publishes it once the transaction is safe."""
+        mailboxes = self._office.mailboxes_for(message, self._plane.match(message))
+        _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
+
+        def publish() -> None:
+            self._plane.publish(message, now_ms, connection)
+            offer()
+
+        return publish
+
+    def _rollback(self, client: Connection, session: int) -> None:
+        transaction = client.transaction(session)
+        self._end_transaction(client, session)
+        for mailbox, consumer, tags in transaction.acks:
+            self._office.bury(mailbox, mailbox.refuse(consumer, tags), "delivered too often")
+            self._office.touch(mailbox)
+
+    def _end_transaction(self, client: Connection, session: int) -> None:
+        del client.transactions[session]
+        self._plane.transacted(client.number, session, False)
+
+    def _done_when_written(self, client: Connection, receipt: int) -> None:
+        self._journal.then(
+            lambda: self._outbox.answer(client.number, Done(receipt)),
+            lambda error: self._outbox.answer(client.number, Failed(receipt, error)),
+        )

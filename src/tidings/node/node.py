@@ -1,0 +1,169 @@
+"""A broker as a machine without sockets, clock or disk.
+
+Three doors in: `request` (what a client asks for), `message` and `transacted` (what the forwarding plane could not
+finish by itself), and the completions of earlier effects (`persisted`, `loaded`). One door out: the effects a driver
+must carry out. The path of plain messages never comes here; the node only installs sinks for it in the plane.
+"""
+
+from collections.abc import Iterable
+
+from tidings.delivery.mailbox import Consumer, Mailbox
+from tidings.delivery.store import Recovered
+from tidings.errors import LimitError, TidingsError
+from tidings.node.brakes import CROWD, Brakes
+from tidings.node.desk import Desk
+from tidings.node.effects import Close, Effect, Load
+from tidings.node.journal import Journal
+from tidings.node.outbox import Outbox
+from tidings.node.plane import Plane
+from tidings.node.post_office import PostOffice
+from tidings.node.requests import Failed, Request
+from tidings.node.session import Connection, MailboxSubscription, Principal
+from tidings.node.settings import Settings
+
+
+class Node:
+    def __init__(self, plane: Plane, settings: Settings) -> None:
+        self.settings = settings
+        self.connections: dict[int, Connection] = {}
+        self._plane = plane
+        self._journal = Journal()
+        self._outbox = Outbox()
+        self._brakes = Brakes(plane)
+        self.post_office = PostOffice(plane, self._journal, self._brakes, settings)
+        self._desk = Desk(plane, self.post_office, self._journal, self._outbox, settings)
+        self._loading: set[int] = set()
+
+    def recover(self, recovered: Recovered) -> None:
+        self.post_office.recover(recovered)
+
+    def connected(self, connection: int, principal: Principal, client_id: str = "") -> None:
+        self.connections[connection] = Connection(connection, principal, client_id)
+        self._outbox.connected.add(connection)
+
+    def lost(self, now_ms: int, connection: int) -> list[Effect]:
+        """The connection is gone, with or without a farewell."""
+        gone = self.connections.pop(connection, None)
+        if gone is not None:
+            self._outbox.connected.discard(connection)
+            self._brakes.forget(connection)
+            for subscription in gone.subscriptions.values():
+                self._desk.end(subscription)
+        return self.turn(now_ms)
+
+    def request(self, now_ms: int, connection: int, request: Request) -> list[Effect]:
+        try:
+            self._desk.carry_out(now_ms, self.connections[connection], request)
+        except TidingsError as error:
+            self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
+        return self.turn(now_ms)
+
+    def message(
+        self,
+        connection: int,
+        receipt: int,
+        message: bytes,
+        sinks: Iterable[int],
+        *,
+        expires_ms: int = 0,
+        perhaps_sent: bool = False,
+    ) -> None:
+        """A message that mailboxes wait for. Call `turn` after the last one of a batch."""
+        try:
+            self.post_office.accept(
+                message,
+                self.post_office.mailboxes_for(message, sinks),
+                expires_ms=expires_ms,
+                publisher=connection,
+                perhaps_sent=perhaps_sent,
+                done=lambda: self._outbox.accepted(connection, receipt),
+                failed=lambda error: self._outbox.refused(connection, receipt, error),
+            )
+        except TidingsError as error:
+            self._outbox.refused(connection, receipt, error)
+        if self._crowded(1.0):
+            self._brakes.hold(connection, CROWD)
+
+    def transacted(self, connection: int, session: int, receipt: int, message: bytes) -> None:
+        """A message of a session in a transaction: it waits for the commit."""
+        transaction = self.connections[connection].transaction(session)
+        transaction.bytes += len(message)
+        if transaction.bytes > self.settings.transaction_bytes_max:
+            limit = self.settings.transaction_bytes_max
+            transaction.failure = LimitError("E_TRANSACTION_SIZE", f"a transaction holds at most {limit} bytes")
+            transaction.messages.clear()
+            self._outbox.refused(connection, receipt, transaction.failure)
+        else:
+            transaction.messages.append(message)
+            self._outbox.accepted(connection, receipt)
+
+    def room(self, now_ms: int, connection: int) -> list[Effect]:
+        """The connection can take more again."""
+        for subscription in self.connections[connection].subscriptions.values():
+            if isinstance(subscription, MailboxSubscription):
+                self.post_office.touch(subscription.mailbox)
+        return self.turn(now_ms)
+
+    def persisted(self, now_ms: int, ticket: int, error: TidingsError | None) -> list[Effect]:
+        self._journal.finished(ticket, error)
+        return self.turn(now_ms)
+
+    def loaded(self, now_ms: int, messages: dict[int, bytes]) -> list[Effect]:
+        self._loading.difference_update(messages)
+        self.post_office.loaded(messages)
+        return self.turn(now_ms)
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """About once a second: look for what has expired, and try again what could not be written."""
+        self.post_office.touch_all()
+        return [*self.turn(now_ms), *self._journal.flush(retry=True)]
+
+    def turn(self, now_ms: int) -> list[Effect]:
+        """The end of each door: write, give out, answer, hold or release publishers."""
+        writes = self._journal.flush()
+        self._dispatch(now_ms)
+        writes += self._journal.flush()
+        self._relieve(now_ms)
+        self.post_office.depot.shrink()
+        return [*writes, *self._outbox.take()]
+
+    def _dispatch(self, now_ms: int) -> None:
+        wanted = self.post_office.unread()
+        for mailbox in self.post_office.take_touched():
+            self._dispatch_mailbox(now_ms, mailbox)
+            wanted += mailbox.wanted
+        missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._loading)
+        if missing:
+            self._loading.update(missing)
+            self._outbox.add(Load(missing))
+
+    def _dispatch_mailbox(self, now_ms: int, mailbox: Mailbox) -> None:
+        for consumer in mailbox.consumers:
+            consumer.room_bytes = self._plane.room(consumer.connection)
+        runs: dict[Consumer, tuple[list[int], list[int], list[bytes]]] = {}
+        for consumer, tag, attempt, message in mailbox.dispatch(now_ms):
+            run = runs.get(consumer)
+            if run is None:
+                run = runs[consumer] = ([], [], [])
+            run[0].append(attempt)
+            run[1].append(tag)
+            run[2].append(message)
+        for consumer, run in runs.items():
+            self._plane.deliver(consumer.connection, consumer.subscription, *run)
+        self.post_office.late(mailbox, mailbox.expired)
+
+    def _relieve(self, now_ms: int) -> None:
+        if self._brakes.holding(CROWD) and not self._crowded(0.5):
+            self._brakes.release(CROWD)
+        self.post_office.relieve(now_ms)
+        for connection in self.post_office.slow & self.connections.keys():
+            self._outbox.add(Close(connection, "E_SLOW_CONSUMER", "a subscription did not keep up"))
+        self.post_office.slow.clear()
+
+    def _crowded(self, share: float) -> bool:
+        """Whether publishers must wait: too much on its way to disk, or too much that only memory has."""
+        settings = self.settings
+        return (
+            self._journal.pending_bytes > settings.journal_bytes_max * share
+            or self.post_office.depot.pinned_bytes > settings.messages_bytes_max * share
+        )

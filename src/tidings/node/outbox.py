@@ -1,0 +1,33 @@
+"""Answers to clients, gathered during one turn of the node. Receipts of publications leave together."""
+
+from tidings.errors import TidingsError
+from tidings.node.effects import Effect, Reply
+from tidings.node.requests import Accepted, Answer, Refused
+
+
+class Outbox:
+    def __init__(self) -> None:
+        self.connected: set[int] = set()  # answers to anybody else are dropped
+        self._effects: list[Effect] = []
+        self._receipts: dict[int, list[int]] = {}
+
+    def answer(self, connection: int, answer: Answer) -> None:
+        if connection in self.connected:
+            self._effects.append(Reply(connection, answer))
+
+    def accepted(self, connection: int, receipt: int) -> None:
+        if receipt:
+            self._receipts.setdefault(connection, []).append(receipt)
+
+    def refused(self, connection: int, receipt: int, error: TidingsError) -> None:
+        if receipt:
+            self.answer(connection, Refused(receipt, error))
+
+    def add(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def take(self) -> list[Effect]:
+        for connection, receipts in self._receipts.items():
+            self.answer(connection, Accepted(tuple(receipts)))
+        effects, self._effects, self._receipts = self._effects, [], {}
+        return effects

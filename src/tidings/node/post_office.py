@@ -1,0 +1,303 @@
+"""All mailboxes of a node: finding, making and removing them, and what happens to the messages in them.
+
+The node tells it what came in and what consumers said; it keeps memory, mailboxes and journal in step:
+
+- a persistent message for a durable mailbox is offered only once it is on disk, and its receipt follows then;
+- anything else is offered at once, and kept in memory alone, unless memory already holds much of that kind: then
+  what durable mailboxes want goes to disk too, so that a subscriber that is away for long cannot exhaust memory;
+- an acknowledgement is effective at once and made durable with the next batch: lost with a crash, it only makes the
+  message come again, marked as redelivered.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from tidings.delivery.backlog import Place
+from tidings.delivery.depot import Depot
+from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
+from tidings.delivery.store import Acked, Attached, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
+from tidings.errors import LimitError, TidingsError
+from tidings.kernel.codec import decode_message, encode_message
+from tidings.model.destination import Destination
+from tidings.node.brakes import Brakes
+from tidings.node.journal import Journal
+from tidings.node.plane import Plane
+from tidings.node.settings import Settings
+from tidings.node.subscribing import queue_predicate
+
+PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags of a message, docs/wire.md
+ID = slice(4, 20)  # where its id stands
+RECENT_MAX = 100_000
+ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
+
+
+class PostOffice:
+    def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings) -> None:
+        self.depot = Depot(settings.messages_bytes_max)
+        self.by_sink: dict[int, Mailbox] = {}
+        self.by_name: dict[str, Mailbox] = {}
+        self.expired = 0
+        self.buried = 0
+        self.duplicates = 0
+        self.slow: set[int] = set()  # connections to be closed because they did not keep up
+        self._plane = plane
+        self._journal = journal
+        self._brakes = brakes
+        self._settings = settings
+        self._recent: dict[bytes, None] = {}
+        self._next_seq = 1
+        self._next_mailbox = 1
+        self._open_sinks: dict[Mailbox, tuple[int, bytes]] = {}
+        self._touched: dict[Mailbox, None] = {}
+        self._unread: dict[int, tuple[Mailbox, Place, str]] = {}  # dead letters whose bytes are being fetched
+
+    # --- mailboxes ------------------------------------------------------------------------------------------------
+
+    def recover(self, recovered: Recovered) -> None:
+        """Stand where the store says we stood."""
+        for box in recovered.mailboxes:
+            mailbox = self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
+            waiting = recovered.waiting[box.mailbox]
+            perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
+            for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
+                mailbox.offer(Place(seq, priority), deliveries=perhaps)
+        self._next_seq = recovered.last_seq + 1
+        self._next_mailbox = recovered.last_mailbox + 1
+
+    def queue(self, destination: Destination) -> Mailbox:
+        """The queue of this name, made at first use."""
+        name = str(destination)
+        return self.by_name.get(name) or self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
+
+    def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
+        if len(self.by_name) >= self._settings.mailboxes_max:
+            raise LimitError("E_MAILBOXES", f"at most {self._settings.mailboxes_max} queues and kept subscriptions")
+        number = self._next_mailbox
+        self._next_mailbox += 1
+        mailbox = self._open(number, name, kind, predicate)
+        if mailbox.durable:
+            self._journal.change(MailboxAdded(number, name, kind.value, predicate))
+        return mailbox
+
+    def remove(self, mailbox: Mailbox) -> None:
+        """The mailbox and what waits in it are gone."""
+        mailbox.purge()
+        sink, _ = self._open_sinks.pop(mailbox)
+        self._plane.unsubscribe(sink)
+        del self.by_sink[sink]
+        del self.by_name[mailbox.name]
+        self._touched.pop(mailbox, None)
+        if mailbox.durable:
+            self._journal.change(MailboxRemoved(mailbox.number))
+
+    def predicate(self, mailbox: Mailbox) -> bytes:
+        return self._open_sinks[mailbox][1]
+
+    def attach(self, mailbox: Mailbox, consumer: Consumer) -> None:
+        if mailbox.durable and not mailbox.consumers:
+            self._journal.change(Attached(mailbox.number))
+        mailbox.attach(consumer)
+        self.touch(mailbox)
+
+    def detach(self, mailbox: Mailbox, consumer: Consumer) -> None:
+        self.bury(mailbox, mailbox.detach(consumer), "delivered too often")
+        if mailbox.consumers:
+            self.touch(mailbox)
+        elif not mailbox.durable:
+            self.remove(mailbox)
+        else:
+            self._journal.change(Detached(mailbox.number))
+
+    def touch(self, mailbox: Mailbox) -> None:
+        """Something may be given out: look at it at the end of this turn."""
+        self._touched[mailbox] = None
+
+    def touch_all(self) -> None:
+        self._touched.update(dict.fromkeys(self._open_sinks))
+
+    def take_touched(self) -> list[Mailbox]:
+        touched, self._touched = list(self._touched), {}
+        return touched
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def accept(
+        self,
+        message: bytes,
+        mailboxes: list[Mailbox],
+        *,
+        expires_ms: int = 0,
+        publisher: int | None = None,
+        perhaps_sent: bool = False,
+        done: Callable[[], None] | None = None,
+        failed: Callable[[TidingsError], None] | None = None,
+    ) -> None:
+        """A message for these mailboxes; `done` when it is safe, `failed` when it could not be made so."""
+        if perhaps_sent and message[ID] in self._recent:
+            self.duplicates += 1
+            if done is not None:
+                done()
+            return
+        stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, int(perhaps_sent))
+
+        def finish() -> None:
+            offer()
+            if done is not None:
+                done()
+
+        if stored:
+            self._journal.then(finish, failed)
+        else:
+            finish()
+
+    def prepare(
+        self,
+        message: bytes,
+        mailboxes: list[Mailbox],
+        expires_ms: int = 0,
+        publisher: int | None = None,
+        deliveries: int = 0,
+    ) -> tuple[bool, Callable[[], None]]:
+        """Put the message into the journal if it must be there; returns whether, and what then offers it."""
+        seq = self._next_seq
+        self._next_seq += 1
+        durable = tuple(mailbox.number for mailbox in mailboxes if mailbox.durable)
+        crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
+        stored = bool(durable) and bool(message[1] & PERSISTENT or crowded)
+        if stored:
+            self._journal.message(Stored(seq, message, durable), len(message))
+
+        def offer() -> None:
+            there = [mailbox for mailbox in mailboxes if mailbox in self._open_sinks]  # not removed meanwhile
+            if there:
+                self.depot.add(seq, message, holders=len(there), stored=stored, expires_ms=expires_ms)
+            place = Place(seq, message[2])
+            for mailbox in there:
+                if mailbox.durable or self._has_room(mailbox, len(message), publisher):
+                    mailbox.offer(place, size=len(message), deliveries=deliveries)
+                    self._touched[mailbox] = None
+                else:
+                    mailbox.dropped += 1
+                    self.depot.release(seq)
+            if stored:
+                self._remember(message[ID])
+
+        return stored, offer
+
+    def _has_room(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
+        """Whether a mailbox without a disk takes one more; if it is full, its policy acts."""
+        if mailbox.bytes + size <= self._settings.sink_bytes_max:
+            return True
+        match mailbox.policy:
+            case SlowPolicy.PUSH_BACK:
+                if mailbox.stalled or publisher is None:
+                    return False
+                self._brakes.hold(publisher, mailbox)
+                return True
+            case SlowPolicy.DROP_OLDEST:
+                while mailbox.bytes + size > self._settings.sink_bytes_max:
+                    if not mailbox.drop_oldest():
+                        return False
+                return True
+            case SlowPolicy.DISCONNECT:
+                self.slow.update(consumer.connection for consumer in mailbox.consumers)
+                return False
+            case SlowPolicy.DROP_NEWEST:
+                return False
+            case _:
+                assert_never(mailbox.policy)
+
+    def relieve(self, now_ms: int) -> None:
+        """Let publishers go whose mailbox has room again, or whose consumers take nothing at all."""
+        for mailbox in self._brakes.mailboxes():
+            roomy = mailbox.bytes <= self._settings.sink_bytes_max // 2
+            if roomy or now_ms - mailbox.taken_ms >= self._settings.stall_ms or mailbox not in self._open_sinks:
+                mailbox.stalled = not roomy
+                self._brakes.release(mailbox)
+
+    def _remember(self, message_id: bytes) -> None:
+        """So that a message sent again after a broken connection is known."""
+        self._recent[message_id] = None
+        if len(self._recent) > RECENT_MAX:
+            del self._recent[next(iter(self._recent))]
+
+    def mailboxes_for(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
+        """Where the message goes: the mailboxes it matched, or the queue it is the first to name."""
+        mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
+        if not mailboxes and message[1] & QUEUE:
+            mailboxes = [self.queue(destination_of(message))]
+        return mailboxes
+
+    def finished(self, mailbox: Mailbox, seqs: list[int]) -> None:
+        """These are done in this mailbox: see to it that they do not come back after a restart."""
+        if mailbox.durable and seqs:
+            self._journal.change(Acked(mailbox.number, tuple(seqs)))
+
+    def finished_if_written(self, mailbox: Mailbox, seqs: list[int]) -> None:
+        """The same as part of a batch that is refused as a whole if it cannot be written."""
+        if mailbox.durable and seqs:
+            self._journal.message(Acked(mailbox.number, tuple(seqs)), 0)
+
+    def late(self, mailbox: Mailbox, seqs: list[int]) -> None:
+        """These had waited past their time."""
+        self.expired += len(seqs)
+        self.finished(mailbox, seqs)
+
+    def unread(self) -> list[int]:
+        """Dead letters that cannot be moved before the store has brought their bytes."""
+        return list(self._unread)
+
+    def loaded(self, messages: dict[int, bytes]) -> None:
+        """The store has brought the bytes of these messages."""
+        for seq, message in messages.items():
+            if seq in self._unread:
+                mailbox, place, cause = self._unread.pop(seq)
+                self._bury(mailbox, place, message, cause)
+            elif self.depot.get(seq) is None:
+                self.depot.add(seq, message, holders=1, stored=True, expires_ms=expires_ms_of(message))
+        self._touched.update((mailbox, None) for mailbox in self._open_sinks if mailbox.wanted)
+
+    def bury(self, mailbox: Mailbox, places: Iterable[Place], cause: str) -> None:
+        """Move dead letters to the dead-letter queue, in one batch with their end here."""
+        for place in places:
+            held = self.depot.get(place.seq)
+            if held is None:
+                self._unread[place.seq] = (mailbox, place, cause)
+            else:
+                self._bury(mailbox, place, held.message, cause)
+
+    def _bury(self, mailbox: Mailbox, place: Place, message: bytes, cause: str) -> None:
+        self.buried += 1
+        letter = decode_message(message)
+        grave = self._settings.dead_letters
+        if letter.destination == grave:  # a dead letter that dies is gone: there is no second graveyard
+            self.finished(mailbox, [place.seq])
+            mailbox.finish(place.seq)
+            return
+        self.finished_if_written(mailbox, [place.seq])
+        marks = {ORIGIN: str(letter.destination), CAUSE: cause}
+        moved = replace(letter, destination=grave, properties={**letter.properties, **marks})
+        self.accept(
+            encode_message(moved),
+            [self.queue(grave)],
+            done=lambda: mailbox.finish(place.seq),
+            failed=lambda _: mailbox.put_back(place),
+        )
+
+    def _open(self, number: int, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
+        mailbox = Mailbox(number, name, kind, self.depot, deliveries_max=self._settings.deliveries_max)
+        sink = self._plane.mailbox(predicate)
+        self.by_sink[sink] = self.by_name[name] = mailbox
+        self._open_sinks[mailbox] = (sink, predicate)
+        return mailbox
+
+
+def expires_ms_of(message: bytes) -> int:
+    return (decode_message(message).expiration_ms or 0) if message[1] & EXPIRES else 0
+
+
+def destination_of(message: bytes) -> Destination:
+    """The destination of an encoded message, without decoding the rest (docs/wire.md)."""
+    length = int.from_bytes(message[22:24], "little")
+    return Destination(message[28 : 28 + length].decode(), bool(message[1] & QUEUE))

@@ -1,0 +1,62 @@
+"""One client connection as the node knows it: its subscriptions, and its transactions."""
+
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from tidings.delivery.mailbox import Consumer, Mailbox
+from tidings.errors import TidingsError, UsageError
+
+
+class Principal(Protocol):
+    """Who is connected, and what that one may do."""
+
+    @property
+    def name(self) -> str: ...
+
+    def may(self, operation: str, destination: str) -> bool:
+        """Operations: publish, subscribe, browse, manage."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectSubscription:
+    sink: int
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxSubscription:
+    mailbox: Mailbox
+    consumer: Consumer
+
+
+Subscription: TypeAlias = DirectSubscription | MailboxSubscription
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Sends and acknowledgements that happen together or not at all."""
+
+    messages: list[bytes] = field(default_factory=list)
+    acks: list[tuple[Mailbox, Consumer, list[int]]] = field(default_factory=list)
+    bytes: int = 0
+    failure: TidingsError | None = None  # the first thing that went wrong: commit will say so
+
+
+@dataclass(slots=True)
+class Connection:
+    number: int
+    principal: Principal
+    client_id: str
+    subscriptions: dict[int, Subscription] = field(default_factory=dict)
+    transactions: dict[int, Transaction] = field(default_factory=dict)
+
+    def subscription(self, number: int) -> Subscription:
+        try:
+            return self.subscriptions[number]
+        except KeyError:
+            raise UsageError("E_SUBSCRIPTION_UNKNOWN", f"no subscription {number} on this connection") from None
+
+    def transaction(self, session: int) -> Transaction:
+        try:
+            return self.transactions[session]
+        except KeyError:
+            raise UsageError("E_TRANSACTION_NONE", f"session {session} is not in a transaction") from None

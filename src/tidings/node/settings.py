@@ -1,0 +1,23 @@
+"""What an administrator may set of a node; the broker's configuration file fills it."""
+
+from dataclasses import dataclass, field
+
+from tidings.model.destination import Destination
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    broker_id: int = 1
+    deliveries_max: int = 6  # then a message becomes a dead letter
+    dead_letters: Destination = field(default_factory=lambda: Destination.parse("queue:dead-letters"))
+    subscriptions_max: int = 10_000  # of one connection
+    mailboxes_max: int = 1_000_000
+    transaction_bytes_max: int = 64 << 20
+    transactions_max: int = 1_000  # open at once on one connection
+    sink_bytes_max: int = 4 << 20  # what may wait for one subscription without a disk before its policy acts
+    stall_ms: int = 1_000  # a subscription that takes nothing for so long no longer holds up publishers
+    messages_bytes_max: int = 256 << 20  # message bytes in memory before stored ones leave it
+    pinned_bytes_max: int = 128 << 20  # message bytes only memory has, before durable mailboxes use the disk
+    journal_bytes_max: int = 32 << 20  # message bytes on their way to disk before publishers wait
+    credit_default: int = 1_000
+    credit_max: int = 1_000_000

@@ -1,0 +1,82 @@
+"""From what a client asks for to what is installed: which predicate, and which mailbox if it needs one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidings.delivery.mailbox import MailboxKind
+from tidings.errors import UsageError
+from tidings.kernel.codec import decode_message
+from tidings.model.codec import encode_predicate
+from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.predicate import Predicate
+from tidings.model.selector import Selector
+from tidings.node.requests import AckMode, Subscribe
+
+NAME_MAX = 255  # characters of a subscription's or client's name
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    destination: str
+    predicate: bytes
+    kind: MailboxKind | None  # None: no mailbox, the forwarding plane delivers directly
+    name: str  # of the mailbox
+    accepts: Callable[[bytes], bool] | None  # a queue consumer's own selector
+
+
+def plan(request: Subscribe, client_id: str, connection: int) -> Plan:
+    pattern = DestinationPattern.parse(request.destination)
+    selector = Selector(request.selector)
+    _check_names(request)
+    if pattern.queue:
+        return _plan_queue(request, pattern, selector)
+    predicate = encode_predicate(predicate_of(pattern, selector))
+    if request.durable and request.shared:
+        if request.durable != request.shared:
+            raise UsageError("E_SUBSCRIBE_NAME", "a subscription that is shared and durable has one name for both")
+        kind, name = MailboxKind.SHARED_DURABLE, f"shared-durable:{request.shared}"
+    elif request.durable:
+        kind, name = MailboxKind.DURABLE, durable_name(client_id, request.durable)
+    elif request.shared:
+        kind, name = MailboxKind.SHARED, f"shared:{request.shared}"
+    elif request.ack is AckMode.CLIENT:
+        kind, name = MailboxKind.PRIVATE, f"private:{connection}:{request.subscription}"
+    else:
+        return Plan(str(pattern), predicate, None, "", None)
+    return Plan(str(pattern), predicate, kind, name, None)
+
+
+def predicate_of(pattern: DestinationPattern, selector: Selector) -> Predicate:
+    residual = None if selector.exact else selector.program
+    return Predicate(selector.conjunctions, residual).within(pattern.constraint)
+
+
+def queue_predicate(destination: Destination) -> bytes:
+    """What fills a queue: all that is sent to it."""
+    pattern = DestinationPattern(destination.name, destination.queue)
+    return encode_predicate(Predicate.of(pattern.constraint))
+
+
+def durable_name(client_id: str, name: str) -> str:
+    """Two clients may give their durable subscriptions the same name: theirs is the pair."""
+    return f"durable:{client_id}:{name}"
+
+
+def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selector) -> Plan:
+    if pattern.wild:
+        raise UsageError("E_QUEUE_WILDCARD", "a consumer names one queue, without wildcards")
+    if request.durable or request.shared:
+        raise UsageError("E_QUEUE_DURABLE", "queues are always durable and shared: leave these options out")
+    accepts = None if not selector.text.strip() else lambda message: _accepts(selector, message)
+    destination = Destination(pattern.name, True)
+    return Plan(str(pattern), queue_predicate(destination), MailboxKind.QUEUE, str(destination), accepts)
+
+
+def _accepts(selector: Selector, message: bytes) -> bool:
+    return selector.matches(decode_message(message).attributes()) is True
+
+
+def _check_names(request: Subscribe) -> None:
+    for what, name in (("durable", request.durable), ("shared", request.shared)):
+        if len(name) > NAME_MAX or any(character < " " for character in name):
+            raise UsageError("E_SUBSCRIBE_NAME", f"{what}: at most {NAME_MAX} characters, no control characters")

@@ -1,0 +1,161 @@
+"""The native protocol's frames (docs/wire.md): types, and the fields that control frames carry.
+
+>>> decode_fields(encode_fields({"receipt": 7, "destination": "ticks.>"}))
+{'receipt': 7, 'destination': 'ticks.>'}
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+from tidings.errors import CodecError, RemoteProtocolError
+from tidings.model.codec import encode_frame
+from tidings.model.reader import Reader, value_of, varint
+from tidings.model.values import Value
+
+VERSION = 1
+HEADER_BYTES = 8
+FIELDS_MAX = 64
+ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD = 1, 2, 4
+_HEADER = struct.Struct("<IBBH")
+_ACK = struct.Struct("<IBI")
+_PAIR = struct.Struct("<II")
+
+
+class FrameType(IntEnum):
+    HELLO = 0x01
+    WELCOME = 0x02
+    ERROR = 0x03
+    OK = 0x04
+    PING = 0x05
+    PONG = 0x06
+    CLOSE = 0x07
+    CLOCK = 0x08
+    PUBLISH = 0x10
+    DELIVER = 0x11
+    RECEIPTS = 0x12
+    REFUSED = 0x13
+    SUBSCRIBE = 0x20
+    UNSUBSCRIBE = 0x21
+    CREDIT = 0x22
+    ACK = 0x23
+    BEGIN = 0x24
+    COMMIT = 0x25
+    ROLLBACK = 0x26
+
+
+class RawFrame(NamedTuple):
+    type: int
+    flags: int
+    session: int
+    payload: bytes
+
+
+def control(type: FrameType, fields: Mapping[str, Value], *, session: int = 0) -> bytes:
+    """A control frame; fields that are empty text, 0 or False say nothing and are left out."""
+    said = {name: value for name, value in fields.items() if value not in ("", 0, False)}
+    return encode_frame(type, encode_fields(said), session=session)
+
+
+def encode_fields(fields: Mapping[str, Value]) -> bytes:
+    parts = [varint(len(fields))]
+    for name, value in fields.items():
+        encoded = name.encode()
+        parts += (bytes((len(encoded),)), encoded, value_of(value))
+    return b"".join(parts)
+
+
+def decode_fields(payload: bytes) -> dict[str, Value]:
+    reader = Reader(payload)
+    count = reader.varint()
+    if count > FIELDS_MAX:
+        raise CodecError("E_FRAME_FIELDS", f"a control frame has at most {FIELDS_MAX} fields", position=0)
+    fields: dict[str, Value] = {}
+    for _ in range(count):
+        name = reader.name()
+        fields[name] = reader.value()
+    reader.finish("fields")
+    return fields
+
+
+T = TypeVar("T", bool, int, str)
+
+
+def field(fields: Mapping[str, Value], name: str, kind: type[T]) -> T:
+    """A field of this type; if it is not there, the type's zero."""
+    value = fields.get(name)
+    if value is None:
+        return kind()
+    if type(value) is not kind:
+        raise RemoteProtocolError("E_FRAME_FIELD", f"{name} is not {kind.__name__}", fatal=False)
+    return value
+
+
+def unsigned(fields: Mapping[str, Value], name: str, bits: int = 32) -> int:
+    value = field(fields, name, int)
+    if not 0 <= value < 1 << bits:
+        raise RemoteProtocolError("E_FRAME_FIELD", f"{name} must be from 0 to 2^{bits} - 1", fatal=False)
+    return value
+
+
+def encode_ack(subscription: int, tags: Iterable[int], flags: int = 0, *, session: int = 0) -> bytes:
+    all_tags = tuple(tags)
+    payload = _ACK.pack(subscription, flags, len(all_tags)) + struct.pack(f"<{len(all_tags)}Q", *all_tags)
+    return encode_frame(FrameType.ACK, payload, session=session)
+
+
+def decode_ack(payload: bytes) -> tuple[int, int, tuple[int, ...]]:
+    """Subscription, flags, tags."""
+    if len(payload) < _ACK.size:
+        raise CodecError("E_CODEC_TRUNCATED", "an acknowledgement is cut short", position=len(payload))
+    subscription, flags, count = _ACK.unpack_from(payload)
+    if len(payload) != _ACK.size + 8 * count:
+        raise CodecError("E_FRAME_ACK", "the number of tags and the length disagree", position=5)
+    return subscription, flags, struct.unpack_from(f"<{count}Q", payload, _ACK.size)
+
+
+def encode_credit(subscription: int, more: int) -> bytes:
+    return encode_frame(FrameType.CREDIT, _PAIR.pack(subscription, more))
+
+
+def decode_credit(payload: bytes) -> tuple[int, int]:
+    """Subscription, more."""
+    if len(payload) != _PAIR.size:
+        raise CodecError("E_FRAME_CREDIT", "credit has eight bytes", position=0)
+    subscription, more = _PAIR.unpack(payload)
+    return subscription, more
+
+
+def encode_receipts(receipts: tuple[int, ...]) -> bytes:
+    payload = struct.pack(f"<{len(receipts) + 1}I", len(receipts), *receipts)
+    return encode_frame(FrameType.RECEIPTS, payload)
+
+
+def decode_receipts(payload: bytes) -> tuple[int, ...]:
+    count = len(payload) // 4 - 1
+    if len(payload) % 4 or count < 0 or int.from_bytes(payload[:4], "little") != count:
+        raise CodecError("E_FRAME_RECEIPTS", "the number of receipts and the length disagree", position=0)
+    return struct.unpack_from(f"<{count}I", payload, 4)
+
+
+class FrameSplitter:
+    """Bytes as they come from a socket, frames out."""
+
+    def __init__(self, payload_bytes_max: int) -> None:
+        self.payload_bytes_max = payload_bytes_max
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[RawFrame]:
+        data = self._rest + data if self._rest else data
+        start, end = 0, len(data)
+        while end - start >= HEADER_BYTES:
+            length, type, flags, session = _HEADER.unpack_from(data, start)
+            if length > self.payload_bytes_max:
+                raise RemoteProtocolError("E_CODEC_LIMIT", f"a frame of {length} bytes is longer than agreed")
+            stop = start + HEADER_BYTES + length
+            if stop > end:
+                break
+            yield RawFrame(type, flags, session, data[start + HEADER_BYTES : stop])
+            start = stop
+        self._rest = data[start:]

@@ -1,0 +1,203 @@
+"""The broker's side of the native protocol: one session a connection, no I/O.
+
+    GREETING ──Hello──► LOGIN ──welcome──► READY ──Bye──► CLOSED
+
+`receive` turns a control frame into what is asked; `answer` turns what the node says into bytes. Publications and
+deliveries do not come through here: the forwarding plane handles their frames by itself.
+"""
+
+from enum import Enum
+from typing import assert_never
+
+from tidings.broker.session import Bye, Hello, Invalid, Ping, Received
+from tidings.delivery.mailbox import SlowPolicy
+from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.model.codec import encode_frame
+from tidings.model.values import Value
+from tidings.node.requests import (
+    Accepted,
+    Ack,
+    AckMode,
+    Answer,
+    Begin,
+    Commit,
+    Credit,
+    Done,
+    Failed,
+    Forget,
+    Refused,
+    Request,
+    Rollback,
+    Subscribe,
+    Unsubscribe,
+    Verdict,
+)
+from tidings.protocols.frames import (
+    ACK_CUMULATIVE,
+    ACK_DEAD,
+    ACK_RETRY,
+    VERSION,
+    FrameType,
+    control,
+    decode_ack,
+    decode_credit,
+    decode_fields,
+    encode_receipts,
+    field,
+    unsigned,
+)
+
+
+class State(Enum):
+    GREETING = "greeting"
+    LOGIN = "login"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+# What may come in which state, and the state it leads to.
+TRANSITIONS: dict[State, dict[FrameType, State]] = {
+    State.GREETING: {FrameType.HELLO: State.LOGIN},
+    State.LOGIN: {},
+    State.READY: {
+        FrameType.PING: State.READY,
+        FrameType.PONG: State.READY,
+        FrameType.CLOSE: State.CLOSED,
+        FrameType.SUBSCRIBE: State.READY,
+        FrameType.UNSUBSCRIBE: State.READY,
+        FrameType.CREDIT: State.READY,
+        FrameType.ACK: State.READY,
+        FrameType.BEGIN: State.READY,
+        FrameType.COMMIT: State.READY,
+        FrameType.ROLLBACK: State.READY,
+    },
+    State.CLOSED: {},
+}
+
+
+class NativeSession:
+    name = "native"
+
+    def __init__(self) -> None:
+        self.state = State.GREETING
+
+    def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
+        """What a control frame asks for; an error that is fatal ends the connection."""
+        try:
+            frame = FrameType(type)
+        except ValueError:
+            raise RemoteProtocolError("E_FRAME_TYPE", f"there is no frame type {type:#04x}") from None
+        if frame not in TRANSITIONS[self.state]:
+            raise RemoteProtocolError("E_FRAME_UNEXPECTED", f"{frame.name} has no place in state {self.state.value}")
+        self.state = TRANSITIONS[self.state][frame]
+        match frame:
+            case FrameType.PING:
+                return Ping()
+            case FrameType.PONG:
+                return None
+            case FrameType.CLOSE:
+                return Bye()
+            case FrameType.CREDIT:
+                return Credit(*decode_credit(payload))
+            case FrameType.ACK:
+                return _ack(payload, session)
+            case _:
+                fields = decode_fields(payload)
+                try:
+                    return _request(frame, fields, session)
+                except RemoteProtocolError as error:
+                    if error.fatal:
+                        raise
+                    return Invalid(unsigned(fields, "receipt"), error)
+
+    def welcome(self, fields: dict[str, Value]) -> bytes:
+        self.state = State.READY
+        return control(FrameType.WELCOME, {"version": VERSION, **fields})
+
+    def answer(self, answer: Answer) -> bytes:
+        match answer:
+            case Done(receipt, fields):
+                return control(FrameType.OK, {"receipt": receipt, **fields})
+            case Failed(receipt, error):
+                return self.error(error, receipt)
+            case Accepted(receipts):
+                return encode_receipts(receipts)
+            case Refused(receipt, error):
+                return control(FrameType.REFUSED, {"receipt": receipt, "code": error.code, "reason": error.reason})
+            case _:
+                assert_never(answer)
+
+    def error(self, error: TidingsError, receipt: int = 0) -> bytes:
+        fields: dict[str, Value] = {"code": error.code, "reason": error.reason, "receipt": receipt}
+        if error.position is not None:
+            fields["position"] = error.position + 1  # 0 would be left out
+        fields["fatal"] = error.fatal
+        return control(FrameType.ERROR, fields)
+
+    def ping(self) -> bytes:
+        return encode_frame(FrameType.PING, b"")
+
+    def pong(self) -> bytes:
+        return encode_frame(FrameType.PONG, b"")
+
+    def close(self, code: str, reason: str) -> bytes:
+        self.state = State.CLOSED
+        return control(FrameType.CLOSE, {"code": code, "reason": reason})
+
+
+def _ack(payload: bytes, session: int) -> Ack:
+    subscription, flags, tags = decode_ack(payload)
+    verdict = Verdict.DEAD if flags & ACK_DEAD else Verdict.RETRY if flags & ACK_RETRY else Verdict.DONE
+    return Ack(subscription, tags, bool(flags & ACK_CUMULATIVE), verdict, session)
+
+
+def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Request:
+    receipt = unsigned(fields, "receipt")
+    match frame:
+        case FrameType.HELLO:
+            return _hello(fields)
+        case FrameType.SUBSCRIBE:
+            return _subscribe(fields, receipt, session)
+        case FrameType.UNSUBSCRIBE:
+            if durable := field(fields, "durable", str):
+                return Forget(receipt, durable)
+            return Unsubscribe(receipt, unsigned(fields, "subscription"))
+        case FrameType.BEGIN:
+            return Begin(receipt, session)
+        case FrameType.COMMIT:
+            return Commit(receipt, session)
+        case _:
+            return Rollback(receipt, session)
+
+
+def _hello(fields: dict[str, Value]) -> Hello:
+    version = unsigned(fields, "version")
+    if version != VERSION:
+        raise RemoteProtocolError("E_VERSION", f"this broker speaks version {VERSION}, not {version}")
+    return Hello(
+        field(fields, "user", str),
+        field(fields, "password", str),
+        field(fields, "client", str),
+        unsigned(fields, "heartbeat_ms"),
+    )
+
+
+def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscribe:
+    try:
+        ack = AckMode(field(fields, "ack", str) or AckMode.AUTO.value)
+        policy = SlowPolicy(field(fields, "policy", str) or SlowPolicy.PUSH_BACK.value)
+    except ValueError as error:
+        raise RemoteProtocolError("E_FRAME_FIELD", str(error), fatal=False) from None
+    return Subscribe(
+        receipt=receipt,
+        subscription=unsigned(fields, "subscription"),
+        destination=field(fields, "destination", str),
+        selector=field(fields, "selector", str),
+        ack=ack,
+        durable=field(fields, "durable", str),
+        shared=field(fields, "shared", str),
+        credit=unsigned(fields, "credit"),
+        policy=policy,
+        no_local=field(fields, "no_local", bool),
+        session=session,
+    )

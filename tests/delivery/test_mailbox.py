@@ -1,0 +1,170 @@
+"""A mailbox keeps each message in exactly one place until it is done, and gives it out in order and in turn."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tidings.delivery.backlog import Place
+from tidings.delivery.depot import Depot
+from tidings.delivery.mailbox import Consumer, Delivery, Mailbox, MailboxKind
+
+
+def mailbox(deliveries_max: int = 3) -> tuple[Mailbox, Depot]:
+    depot = Depot(1 << 20)
+    return Mailbox(1, "queue:q", MailboxKind.QUEUE, depot, deliveries_max=deliveries_max), depot
+
+
+def offer(
+    box: Mailbox, depot: Depot, seq: int, message: bytes = b"m", *, priority: int = 4, expires_ms: int = 0
+) -> None:
+    depot.add(seq, message, holders=1, stored=False, expires_ms=expires_ms)
+    box.offer(Place(seq, priority))
+
+
+def seqs(deliveries: list[Delivery]) -> list[int]:
+    return [one.consumer.unacknowledged[one.tag].seq for one in deliveries]
+
+
+def test_consumers_are_served_in_turn_up_to_their_credit() -> None:
+    box, depot = mailbox()
+    first, second = Consumer(1, 1, credit=2), Consumer(2, 1, credit=1)
+    box.attach(first)
+    box.attach(second)
+    for seq in range(1, 6):
+        offer(box, depot, seq)
+    given = box.dispatch(0)
+    assert seqs(given) == [1, 2, 3]
+    assert sorted(one.consumer.connection for one in given) == [1, 1, 2]
+    first.credit = 5
+    assert seqs(box.dispatch(0)) == [4, 5]
+
+
+def test_higher_priority_first_then_in_order() -> None:
+    box, depot = mailbox()
+    for seq, priority in ((1, 4), (2, 9), (3, 4), (4, 0), (5, 9)):
+        offer(box, depot, seq, priority=priority)
+    box.attach(Consumer(1, 1, credit=10))
+    assert seqs(box.dispatch(0)) == [2, 5, 1, 3, 4]
+
+
+def test_what_is_refused_comes_again_marked_and_dies_after_the_limit() -> None:
+    box, depot = mailbox(deliveries_max=3)
+    consumer = Consumer(1, 1, credit=100)
+    box.attach(consumer)
+    offer(box, depot, 1)
+    for attempt in (1, 2, 3):
+        (given,) = box.dispatch(0)
+        assert given.attempt == attempt
+        dead = box.refuse(consumer, [given.tag])
+        assert dead == ([Place(1, 4)] if attempt == 3 else [])
+    assert box.dispatch(0) == []
+
+
+def test_what_a_lost_consumer_had_goes_to_another_in_its_old_order() -> None:
+    box, depot = mailbox()
+    lost, other = Consumer(1, 1, credit=2), Consumer(2, 1, credit=0)
+    box.attach(lost)
+    box.attach(other)
+    for seq in (1, 2, 3):
+        offer(box, depot, seq)
+    assert seqs(box.dispatch(0)) == [1, 2]
+    assert box.detach(lost) == []
+    other.credit = 10
+    given = box.dispatch(0)
+    assert [one.attempt for one in given] == [2, 2, 1]
+    assert seqs(given) == [1, 2, 3]
+
+
+def test_expired_messages_are_not_given_out() -> None:
+    box, depot = mailbox()
+    box.attach(Consumer(1, 1, credit=10))
+    offer(box, depot, 1, expires_ms=100)
+    offer(box, depot, 2)
+    assert seqs(box.dispatch(100)) == [2]
+    assert box.expired == [1]
+    assert depot.get(1) is None
+
+
+def test_each_consumer_gets_only_what_its_selector_accepts_whatever_the_priorities() -> None:
+    box, depot = mailbox()
+    even = Consumer(1, 1, credit=100, accepts=lambda message: message[0] % 2 == 0)
+    odd = Consumer(2, 1, credit=100, accepts=lambda message: message[0] % 2 == 1)
+    box.attach(even)
+    for seq in range(1, 9):
+        offer(box, depot, seq, bytes([seq]), priority=seq % 3)
+    assert sorted(seqs(box.dispatch(0))) == [2, 4, 6, 8]
+    box.attach(odd)
+    assert sorted(seqs(box.dispatch(0))) == [1, 3, 5, 7]
+    assert len(box.backlog) == 0
+
+
+def test_messages_that_only_the_store_has_are_asked_for_and_those_behind_wait() -> None:
+    box, depot = mailbox()
+    box.attach(Consumer(1, 1, credit=10))
+    box.offer(Place(1, 4))  # its bytes are not in the depot
+    offer(box, depot, 2)
+    assert box.dispatch(0) == []
+    assert box.wanted == [1]
+    depot.add(1, b"one", holders=1, stored=True)
+    assert seqs(box.dispatch(0)) == [1, 2]
+
+
+class MailboxMachine(RuleBasedStateMachine):
+    """Random work: nothing is lost, nothing is with two consumers, nothing comes back after it is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depot = Depot(1 << 20)
+        self.box = Mailbox(1, "queue:q", MailboxKind.QUEUE, self.depot, deliveries_max=4)
+        self.offered: set[int] = set()
+        self.done: set[int] = set()
+        self.dead: set[int] = set()
+
+    @rule(priority=st.integers(0, 9))
+    def offer(self, priority: int) -> None:
+        seq = len(self.offered) + 1
+        self.offered.add(seq)
+        offer(self.box, self.depot, seq, bytes([seq % 256]), priority=priority)
+
+    @rule(credit=st.integers(0, 3), picky=st.booleans())
+    def attach(self, credit: int, picky: bool) -> None:
+        accepts = (lambda message: message[0] % 2 == 0) if picky else None
+        self.box.attach(Consumer(len(self.box.consumers), 1, credit, accepts=accepts))
+
+    @rule()
+    def dispatch(self) -> None:
+        for delivery in self.box.dispatch(0):
+            place = delivery.consumer.unacknowledged[delivery.tag]
+            assert place.seq not in self.done | self.dead
+            assert delivery.consumer.accepts is None or delivery.consumer.accepts(delivery.message)
+
+    @precondition(lambda self: self.box.consumers)
+    @rule(data=st.data(), what=st.sampled_from(["ack", "refuse", "detach", "credit"]))
+    def consume(self, data: st.DataObject, what: str) -> None:
+        consumer = data.draw(st.sampled_from(self.box.consumers))
+        tags = list(consumer.unacknowledged)
+        some = data.draw(st.lists(st.sampled_from(tags), unique=True)) if tags else []
+        match what:
+            case "ack":
+                self.done.update(self.box.acknowledge(consumer, some))
+            case "refuse":
+                self._bury(self.box.refuse(consumer, some))
+            case "detach":
+                self._bury(self.box.detach(consumer))
+            case _:
+                consumer.credit += 1
+
+    def _bury(self, places: list[Place]) -> None:
+        for place in places:
+            self.dead.add(place.seq)
+            self.box.finish(place.seq)
+
+    @invariant()
+    def each_message_is_in_one_place(self) -> None:
+        waiting = [place.seq for place in self.box.backlog.scan()]
+        given = [place.seq for consumer in self.box.consumers for place in consumer.unacknowledged.values()]
+        everywhere = waiting + given + sorted(self.done) + sorted(self.dead)
+        assert sorted(everywhere) == sorted(self.offered)
+        assert len(self.depot) == len(waiting) + len(given)
+
+
+TestMailbox = MailboxMachine.TestCase
