@@ -2,9 +2,12 @@
 
 import doctest
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tidings.testing.broker import BrokerThread
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -13,18 +16,25 @@ BLOCK = re.compile(r"^```python\n(?!>>>)(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def blocks() -> list[tuple[str, int, str]]:
     """Page, line and text of each piece of Python code."""
-    found = []
-    for page in PAGES:
-        text = page.read_text()
-        for match in BLOCK.finditer(text):
-            found.append((str(page.relative_to(ROOT)), text[: match.start()].count("\n") + 1, match[1]))
-    return found
+    return [
+        (str(page.relative_to(ROOT)), text[: match.start()].count("\n") + 1, match[1])
+        for page in PAGES
+        for text in [page.read_text()]
+        for match in BLOCK.finditer(text)
+    ]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerThread]:
+    with BrokerThread() as running:
+        yield running
 
 
 @pytest.mark.parametrize(("page", "line", "code"), blocks(), ids=lambda value: str(value)[:30])
 def test_code_runs_and_prints_what_its_comments_say(
-    page: str, line: int, code: str, capsys: pytest.CaptureFixture[str]
+    page: str, line: int, code: str, broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    code = code.replace("127.0.0.1:7300", f"127.0.0.1:{broker.port}")  # the documented port may be taken here
     exec(compile("\n" * line + code, page, "exec"), {"__name__": "__docs__"})
     expected = re.findall(r"^ *print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == expected
