@@ -158,8 +158,9 @@ class Workload:
         sizes = np.array([len(term) for term in self.vocabulary])[np.minimum(values, self.terms - 1)]
         lengths = np.minimum(PIECE_MIN + draws % (PIECE_MAX - PIECE_MIN + 1), sizes)
         inside = draws // (PIECE_MAX - PIECE_MIN + 1) % (sizes - lengths + 1)
-        starts = np.choose(np.minimum(operators, 3), (0, 0, sizes - lengths, inside))
-        return starts * (PIECE_MAX + 1) + lengths
+        starts: Numbers = np.where(operators == 2, sizes - lengths, np.where(operators == 3, inside, 0))
+        pieces: Numbers = starts * (PIECE_MAX + 1) + lengths
+        return pieces
 
     # ---- messages
 
