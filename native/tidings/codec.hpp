@@ -25,7 +25,7 @@ inline uint64_t process_seed() {
     return seed;
 }
 
-inline uint64_t hash_name(std::string_view name) { return table_hash(name, process_seed()); }
+inline uint64_t hash_name(std::string_view name) { return hash64(name, process_seed()); }
 
 enum Derived : uint8_t {
     DerivedDestination = 1,  // @topic or @queue

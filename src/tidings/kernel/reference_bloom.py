@@ -17,7 +17,7 @@ def positions(one: bytes, bits: int, hashes: int) -> list[int]:
     """Where an id's k bits are.
 
     >>> positions(bytes(16), 64, 4)
-    [37, 12, 52, 28]
+    [23, 62, 37, 12]
     """
     h1, h2 = hash64(one, 0), hash64(one, 1) | 1
     return [((h1 + i * h2 & MASK) * bits) >> 64 for i in range(hashes)]
