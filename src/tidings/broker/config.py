@@ -62,7 +62,7 @@ def parse_toml(text: str, name: str) -> dict[str, object]:
         found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", str(error))
         line = int(found[1]) if found and found[1] else text.count("\n") + 1
         reason = str(error)[: found.start()] if found else str(error)
-        raise ConfigError([f"{name}:{line}: not valid TOML: {reason}; see https://toml.io"]) from None
+        raise ConfigError([f"{name}:{line}: not valid TOML: {reason}; see toml.io"]) from None
     except RecursionError:
         raise ConfigError([f"{name}: nested too deeply; write it flat"]) from None
 

@@ -112,6 +112,7 @@ class Broker:
     async def stop(self) -> None:
         """Take nothing more, write and confirm what is under way, say good-bye, close."""
         self._stopping, self.ready = True, False
+        self._loop = asyncio.get_running_loop()  # it may never have been started
         for listening in self._listening:
             listening.close()
         for connection in self.connections.values():
@@ -261,6 +262,8 @@ class Broker:
         connection.closing = True
         connection.pause_reading()
         self._flush()
+        if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
+            connection.close()  # it had no output, so the flush did not come by
 
     def _end(self, connection: ClientConnection, code: str, reason: str) -> None:
         self.forwarder.send(connection.number, connection.session.close(code, reason))
@@ -354,7 +357,8 @@ class Broker:
             if self.guard.open:
                 principal = self.guard.log_in(hello, connection.address, "")
             else:
-                principal = await self._loop.run_in_executor(self._login_pool, self._prove, connection, hello)
+                shown = connection.certificate_name()
+                principal = await self._loop.run_in_executor(self._login_pool, self._prove, connection, hello, shown)
         except SecurityError as error:
             self.refused_logins[error.code] += 1
             fields = {"user": hello.user[:100], "address": connection.address, "code": error.code}
@@ -366,11 +370,11 @@ class Broker:
         if connection.number == number:
             self._logged_in(connection, hello, principal)
 
-    def _prove(self, connection: ClientConnection, hello: Hello) -> Principal:
+    def _prove(self, connection: ClientConnection, hello: Hello, certificate: str) -> Principal:
         """On a thread of the pool."""
         if connection.number < 0:  # it has gone while it waited for its turn: no need to work for it
             raise SecurityError("E_LOGIN_GONE", "the client left before it was its turn", fatal=True)
-        return self.guard.log_in(hello, connection.address, connection.certificate_name())
+        return self.guard.log_in(hello, connection.address, certificate)
 
     def _logged_in(self, connection: ClientConnection, hello: Hello, principal: Principal) -> None:
         number, client_id = connection.number, hello.client_id
