@@ -46,6 +46,6 @@ for _name in COMMANDS:
 
 def main() -> None:
     try:
-        app()
+        app(prog_name="tidings")
     except Exception as error:  # noqa: BLE001  (what is not ours is raised again)
         sys.exit(report(error))

@@ -36,10 +36,11 @@ class BrokerProcess:
         self.config.write_text(_CONFIG.format(listener=listener, more=more))
 
     def __enter__(self) -> "BrokerProcess":
+        starts = len(self.events("ready"))  # of earlier processes in this directory
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "tidings.cli", "broker", "--config", str(self.config)]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.wait_for("ready")
+        self.wait_for("ready", starts + 1)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,7 +57,7 @@ class BrokerProcess:
         return int(self.events("listening")[-1]["port"])
 
     def text(self) -> str:
-        return self._log.read_text()
+        return self._log.read_text() if self._log.exists() else ""
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """What was logged under this name so far."""
