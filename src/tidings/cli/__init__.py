@@ -6,11 +6,11 @@ A module in `COMMANDS` has a function `register(app)`. Errors of ours become one
 
 import sys
 from importlib import import_module
+from importlib.metadata import version as version_of
 from typing import Annotated
 
 import typer
 
-from tidings import __version__
 from tidings.cli.failures import report
 
 COMMANDS = ("broker", "pub", "sub", "user")
@@ -27,7 +27,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tidings {__version__}")
+        typer.echo(f"tidings {version_of('tidings')}")
         raise typer.Exit
 
 
