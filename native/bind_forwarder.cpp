@@ -73,7 +73,7 @@ public:
             case Event::Kind::Control:
                 return nb::make_tuple(kind, event.connection, event.type, event.flags, event.session, to_bytes(event.bytes));
             case Event::Kind::Message:
-                return nb::make_tuple(kind, event.connection, event.session, event.receipt, event.expires_ms, to_bytes(event.bytes),
+                return nb::make_tuple(kind, event.connection, event.flags, event.receipt, event.expires_ms, to_bytes(event.bytes),
                                       event.sinks);
             case Event::Kind::Transacted:
                 return nb::make_tuple(kind, event.connection, event.session, event.receipt, to_bytes(event.bytes));
@@ -193,7 +193,7 @@ void bind_forwarder(nb::module_& m) {
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
-        .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().memory_bytes(); });
+        .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);
 }

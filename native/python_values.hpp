@@ -14,14 +14,14 @@ namespace tidings {
 
 namespace nb = nanobind;
 
-// The bytes of a bytes-like object. Those of a read-only one are borrowed and kept alive; those of a writable one are copied,
+// The bytes of a bytes-like object. Those of `bytes` (or a memoryview of it) are borrowed and kept alive; all others are copied,
 // because they were checked once and must not change afterwards.
 class Buffer {
 public:
     explicit Buffer(nb::handle object) {
         if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw nb::python_error();
         const std::string_view bytes(static_cast<const char*>(buffer_.buf), static_cast<size_t>(buffer_.len));
-        held_ = buffer_.readonly != 0;
+        held_ = unchanging(object.ptr());
         if (held_) {
             view_ = bytes;
         } else {
@@ -39,6 +39,12 @@ public:
     std::string_view view() const { return view_; }
 
 private:
+    static bool unchanging(PyObject* object) {
+        if (!PyMemoryView_Check(object)) return PyBytes_Check(object);
+        PyObject* const base = PyMemoryView_GET_BASE(object);
+        return base && PyBytes_Check(base);
+    }
+
     Py_buffer buffer_{};
     bool held_ = false;
     std::string copy_;

@@ -88,6 +88,9 @@ public:
     size_t consumed() const { return consumed_; }
     const std::optional<CodecError>& fatal() const { return fatal_; }
 
+    // What is kept for the next decode.
+    size_t capacity_bytes() const { return entries_.capacity() * sizeof(Entry) + attributes_.capacity() * sizeof(Attribute); }
+
     void clear() {
         entries_.clear();
         attributes_.clear();
@@ -118,6 +121,11 @@ private:
         entry.payload = bytes;
         entry.offset = offset;
         entry.first = attributes_.size();
+        if (bytes.size() < message_header_bytes) {  // without an exception: a flood of tiny ones must stay cheap
+            entry.status = Entry::Status::Broken;
+            entry.error = too_short(bytes);
+            return;
+        }
         try {
             decoder_.decode(bytes, derived, entry.message, attributes_, texts_);
             entry.count = attributes_.size() - entry.first;

@@ -25,7 +25,7 @@ inline uint64_t process_seed() {
     return seed;
 }
 
-inline uint64_t hash_name(std::string_view name) { return hash64(name, process_seed()); }
+inline uint64_t hash_name(std::string_view name) { return table_hash(name, process_seed()); }
 
 enum Derived : uint8_t {
     DerivedDestination = 1,  // @topic or @queue
@@ -71,6 +71,8 @@ private:
 inline constexpr size_t message_header_bytes = 28;
 inline constexpr size_t id_text_bytes = 3 + 32;
 
+inline CodecError too_short(std::string_view bytes) { return {"E_CODEC_TRUNCATED", "shorter than a message can be", bytes.size()}; }
+
 // Header fields that travel as attributes: before all others, in this order.
 enum HeaderField : uint8_t { CorrelationId, JmsType, ReplyTo, Timestamp, Expiration, NoHeaderField };
 
@@ -105,7 +107,7 @@ public:
     void decode(std::string_view bytes, uint8_t derived, MessageView& view, std::vector<Attribute>& attributes, TextArena& texts) {
         Reader reader(bytes);
         view.bytes = bytes;
-        if (bytes.size() < message_header_bytes) refuse("E_CODEC_TRUNCATED", "shorter than a message can be", bytes.size());
+        if (bytes.size() < message_header_bytes) throw too_short(bytes);
         read_header(reader, view);
         const uint16_t count = reader.u16();
         const size_t destination_bytes = reader.u16(), attribute_bytes = reader.u32();

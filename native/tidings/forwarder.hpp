@@ -23,6 +23,8 @@ namespace tidings {
 
 class Forwarder {
 public:
+    static constexpr uint8_t PerhapsSent = 1;  // flag of a PUBLISH frame: sent again after a broken connection
+
     // What `feed` and `resume` tell the driver.
     static constexpr unsigned HasOutput = 1, HasEvents = 2, Blocked = 4;
 
@@ -149,7 +151,7 @@ public:
         if (expired(single_[0].message, now_ms)) return;
         matcher_.match(single_[0].message, matched_);
         for (const uint32_t index : matched_)
-            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publisher, message, now_ms);
+            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publisher, 1, message, now_ms);
     }
 
 private:
@@ -180,7 +182,7 @@ private:
     size_t parse(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
         size_t used = 0;
         while (connection.reading()) {
-            const uint8_t derived = static_cast<uint8_t>(matcher_.derived_mask());
+            const uint8_t derived = matcher_.derived();
             batch_.decode_frames(data.substr(used), {derived, connection.frame_bytes_max, true});
             size_t done = 0;
             for (const Entry& entry : batch_) {
@@ -249,17 +251,18 @@ private:
     }
 
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        const uint32_t attempt = 1 + (entry.frame_flags & PerhapsSent);
         matcher_.match(entry.message, matched_);
         mailboxes_.clear();
         for (const uint32_t index : matched_) {
             Sink& sink = out_.sink_at(index);
             if (sink.kind == Sink::Kind::Direct)
-                out_.deliver_direct(sink, number, entry.payload, now_ms);
+                out_.deliver_direct(sink, number, attempt, entry.payload, now_ms);
             else
                 mailboxes_.push_back(index);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
-            out_.events.add(Event{.kind = Event::Kind::Message, .connection = number, .session = entry.session,
+            out_.events.add(Event{.kind = Event::Kind::Message, .connection = number, .flags = entry.frame_flags, .session = entry.session,
                             .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
                             .bytes = std::string(entry.payload), .sinks = mailboxes_});
         } else {
@@ -296,7 +299,7 @@ private:
     }
 
     void decode_one(std::string_view message) {
-        single_.decode_message(message, {static_cast<uint8_t>(matcher_.derived_mask()), SIZE_MAX, false});
+        single_.decode_message(message, {matcher_.derived(), SIZE_MAX, false});
         if (single_[0].status == Entry::Status::Broken) throw single_[0].error;
     }
 
@@ -309,7 +312,8 @@ private:
     Outlets out_;
     Matcher matcher_;
     MessageBatch batch_, single_;
-    std::vector<uint32_t> matched_, mailboxes_;
+    Column<uint32_t> matched_;
+    std::vector<uint32_t> mailboxes_;
     std::string scratch_;
 };
 

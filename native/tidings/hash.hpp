@@ -1,5 +1,6 @@
-// hash64 of docs/wire.md. Also the hash of every table in the kernel, there with a random seed per process so that
-// nobody can prepare colliding inputs.
+// Two hashes. hash64 of docs/wire.md is what brokers must agree on. Its steps multiply modulo 2^64, so the highest bit of one word
+// can be undone by the next, whatever the seed: inputs that collide are easy to make. Tables inside the kernel therefore use
+// table_hash, with a random seed per process: each step folds the 128-bit product, where no bit of the state stays by itself.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -49,6 +50,25 @@ inline uint64_t hash64(const void* data, size_t size, uint64_t seed) {
         h ^= h >> 32;
     }
     return mix64(h);
+}
+
+inline uint64_t fold_multiply(uint64_t a, uint64_t b) {
+    const auto product = static_cast<unsigned __int128>(a) * b;
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+inline uint64_t table_hash(std::string_view text, uint64_t seed) {
+    const char* p = text.data();
+    size_t size = text.size();
+    uint64_t h = seed ^ (size * 0x9E3779B97F4A7C15ull);
+    const bool longer = size >= 8;
+    for (; size >= 8; p += 8, size -= 8) {
+        uint64_t word;
+        std::memcpy(&word, p, 8);
+        h = fold_multiply(h ^ word, 0xD6E8FEB86659FD93ull);
+    }
+    if (size) h = fold_multiply(h ^ load_tail(p, size, longer), 0xD6E8FEB86659FD93ull);
+    return fold_multiply(h ^ seed, 0xC4CEB9FE1A85EC53ull);
 }
 
 inline uint64_t hash64(std::string_view text, uint64_t seed) { return hash64(text.data(), text.size(), seed); }

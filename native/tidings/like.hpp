@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,33 +34,24 @@ inline bool contains_text(std::string_view text, std::string_view needle) {
     return find_text(text, needle, 0, text.size()) != no_hit;
 }
 
-class LikeRun {
+// Which elements of a run with `_` accept which character.
+class LikeTable {
 public:
-    void add(std::string_view character) {
-        elements_.push_back(utf8_decode(character.data(), character.size()));
-        literal_ += character;
-    }
-    void add_any() {
-        elements_.push_back(any);
-        plain_ = false;
-    }
+    static constexpr uint32_t any = 0xFFFFFFFF;
 
-    // Call once after the last element; only runs that are searched for need the table.
-    void finish(bool searched) {
-        if (plain_ || !searched) return;
-        wild_.assign((elements_.size() + 63) / 64, 0);
+    explicit LikeTable(const std::vector<uint32_t>& elements) : wild_((elements.size() + 63) / 64), size_(elements.size()) {
         std::map<uint32_t, std::vector<Word>> accepting;
-        for (size_t i = 0; i < elements_.size(); ++i) {
+        for (size_t i = 0; i < elements.size(); ++i) {
             const uint64_t bit = 1ull << (i % 64);
-            if (elements_[i] == any) {
+            if (elements[i] == any) {
                 wild_[i / 64] |= bit;
                 continue;
             }
-            std::vector<Word>& words = accepting[elements_[i]];
+            std::vector<Word>& words = accepting[elements[i]];
             if (words.empty() || words.back().index != i / 64) words.push_back({i / 64, 0});
             words.back().bits |= bit;
         }
-        for (auto& [point, words] : accepting) {
+        for (const auto& [point, words] : accepting) {
             points_.push_back(point);
             firsts_.push_back(words_.size());
             words_.insert(words_.end(), words.begin(), words.end());
@@ -67,43 +59,13 @@ public:
         firsts_.push_back(words_.size());
     }
 
-    // Where the run ends if it matches text[start, ...), or no_hit.
-    size_t match_at(std::string_view text, size_t start, size_t end) const {
-        if (plain_) {
-            if (end - start < literal_.size() || std::memcmp(text.data() + start, literal_.data(), literal_.size()) != 0) return no_hit;
-            return start + literal_.size();
-        }
-        for (const uint32_t element : elements_) {
-            if (start >= end) return no_hit;
-            const size_t length = utf8_length(text[start]);
-            if (element != any && utf8_decode(text.data() + start, length) != element) return no_hit;
-            start += length;
-        }
-        return start;
-    }
-
-    // Where a run that ends the text begins, if it fits there; whether it matches is for match_at to say.
-    size_t start_before(std::string_view text, size_t start, size_t end) const {
-        if (plain_) return end - start < literal_.size() ? no_hit : end - literal_.size();
-        for (size_t i = 0; i < elements_.size(); ++i) {
-            if (end <= start) return no_hit;
-            do --end;
-            while (utf8_continues(text[end]));
-        }
-        return end;
-    }
-
     // Where the leftmost hit in text[start, end) ends, or no_hit.
     size_t search(std::string_view text, size_t start, size_t end) const {
-        if (plain_) {
-            const size_t hit = find_text(text, literal_, start, end);
-            return hit == no_hit ? no_hit : hit + literal_.size();
-        }
         std::array<uint64_t, 16> few{};
         std::vector<uint64_t> many;
         if (wild_.size() > few.size()) many.resize(wild_.size());
         uint64_t* const states = many.empty() ? few.data() : many.data();
-        const uint64_t goal = 1ull << ((elements_.size() - 1) % 64);
+        const uint64_t goal = 1ull << ((size_ - 1) % 64);
         while (start < end) {
             const size_t length = utf8_length(text[start]);
             step(states, utf8_decode(text.data() + start, length));
@@ -134,15 +96,77 @@ private:
         }
     }
 
-    static constexpr uint32_t any = 0xFFFFFFFF;
-
-    std::vector<uint32_t> elements_;  // code points, or any
-    std::string literal_;
-    bool plain_ = true;
-    std::vector<uint32_t> points_;  // the characters of a searched run with `_`, sorted; points_[i] is accepted by the
-    std::vector<size_t> firsts_;    // elements in words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
+    std::vector<uint32_t> points_;  // the characters, sorted; points_[i] is accepted by the elements in
+    std::vector<size_t> firsts_;    // words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
     std::vector<Word> words_;
     std::vector<uint64_t> wild_;
+    size_t size_;
+};
+
+class LikeRun {
+public:
+    void add(std::string_view character) {
+        if (elements_.empty())
+            literal_ += character;
+        else
+            elements_.push_back(utf8_decode(character.data(), character.size()));
+    }
+
+    // The first `_` turns a plain run into a row of elements.
+    void add_any() {
+        for (size_t i = 0; i < literal_.size();) {
+            const size_t length = utf8_length(literal_[i]);
+            elements_.push_back(utf8_decode(literal_.data() + i, length));
+            i += length;
+        }
+        literal_.clear();
+        elements_.push_back(LikeTable::any);
+    }
+
+    bool empty() const { return literal_.empty() && elements_.empty(); }
+
+    // Only runs that are searched for need the table.
+    void finish(bool searched) {
+        if (searched && !elements_.empty()) table_ = std::make_unique<LikeTable>(elements_);
+    }
+
+    // Where the run ends if it matches text[start, ...), or no_hit.
+    size_t match_at(std::string_view text, size_t start, size_t end) const {
+        if (elements_.empty()) {
+            const bool same = text.substr(start, end - start).starts_with(literal_);
+            return same ? start + literal_.size() : no_hit;
+        }
+        for (const uint32_t element : elements_) {
+            if (start >= end) return no_hit;
+            const size_t length = utf8_length(text[start]);
+            if (element != LikeTable::any && utf8_decode(text.data() + start, length) != element) return no_hit;
+            start += length;
+        }
+        return start;
+    }
+
+    // Where a run that ends the text begins, if it fits there; whether it matches is for match_at to say.
+    size_t start_before(std::string_view text, size_t start, size_t end) const {
+        if (elements_.empty()) return end - start < literal_.size() ? no_hit : end - literal_.size();
+        for (size_t i = 0; i < elements_.size(); ++i) {
+            if (end <= start) return no_hit;
+            do --end;
+            while (utf8_continues(text[end]));
+        }
+        return end;
+    }
+
+    // Where the leftmost hit in text[start, end) ends, or no_hit.
+    size_t search(std::string_view text, size_t start, size_t end) const {
+        if (table_) return table_->search(text, start, end);
+        const size_t hit = find_text(text, literal_, start, end);
+        return hit == no_hit ? no_hit : hit + literal_.size();
+    }
+
+private:
+    std::string literal_;             // of a plain run
+    std::vector<uint32_t> elements_;  // of one with `_`: code points, or any
+    std::unique_ptr<const LikeTable> table_;
 };
 
 class Like {
@@ -151,7 +175,7 @@ public:
     explicit Like(std::string_view pattern) : runs_(1) {
         for (size_t i = 0; i < pattern.size();) {
             if (pattern[i] == '%') {
-                runs_.emplace_back();
+                if (runs_.size() == 1 || !runs_.back().empty()) runs_.emplace_back();  // %% says no more than %
                 ++i;
             } else if (pattern[i] == '_') {
                 runs_.back().add_any();

@@ -115,19 +115,19 @@ public:
 
     // ---- deliveries
 
-    void deliver_direct(Sink& sink, uint32_t publisher, std::string_view message, int64_t now_ms) {
+    void deliver_direct(Sink& sink, uint32_t publisher, uint32_t attempt, std::string_view message, int64_t now_ms) {
         if (sink.no_local && sink.connection == publisher) return;
         Connection& connection = *connections_[sink.connection];
         if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < options.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
             const size_t bytes = delivery_bytes(message);
-            write_delivery(connection.output.grow(bytes), sink.number, 1, 0, message);
+            write_delivery(connection.output.grow(bytes), sink.number, attempt, 0, message);
             held_bytes_ += bytes;
             ++sink.delivered;
             ++stats.delivered;
             mark_dirty(sink.connection, connection);
         } else {
-            wait_in_backlog(sink, connection, publisher, message, now_ms);
+            wait_in_backlog(sink, connection, publisher, attempt, message, now_ms);
         }
     }
 
@@ -266,7 +266,8 @@ private:
         std::memcpy(place + 16, message.data(), message.size());
     }
 
-    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, std::string_view message, int64_t now_ms) {
+    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, uint32_t attempt, std::string_view message,
+                         int64_t now_ms) {
         if (sink.full() && !make_way(sink, publisher)) return;
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
         if (!sink.queued) {
@@ -274,7 +275,7 @@ private:
             connection.backlogged.push_back(connection.direct.at(sink.number));
         }
         std::string& frame = sink.backlog.emplace_back(delivery_bytes(message), '\0');
-        write_delivery(frame.data(), sink.number, 1, 0, message);
+        write_delivery(frame.data(), sink.number, attempt, 0, message);
         sink.backlog_bytes += frame.size();
         held_bytes_ += frame.size();
         if (sink.full() && sink.policy == Policy::PushBack && publisher != nobody) push_back(sink, publisher);

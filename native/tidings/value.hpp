@@ -91,7 +91,7 @@ inline uint64_t hash_value(const Value& v, uint64_t seed) {
             return mix64(~kind_seed ^ bits);
         }
         default:
-            return hash64(v.s, kind_seed);
+            return table_hash(v.s, kind_seed);
     }
 }
 

@@ -1,57 +1,62 @@
 """Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter."""
 
-def decode_message(
-    data: object,
-) -> tuple[
-    bool,
-    bool,
-    int,
-    bytes,
-    str,
-    tuple[str | None, str | None, str | None, int | None, int | None],
-    dict[str, bool | int | float | str | bytes],
-    bytes,
-]: ...
-def encode_message(
-    persistent: bool,
-    queue: bool,
-    priority: int,
-    id: bytes,
-    destination: str,
-    headers: tuple[str | None, str | None, str | None, int | None, int | None],
-    properties: object,
-    body: bytes,
-) -> bytes: ...
-def encode_messages(
-    messages: list[
-        tuple[
-            bool,
-            bool,
-            int,
-            bytes,
-            str,
-            tuple[str | None, str | None, str | None, int | None, int | None],
-            dict[str, bool | int | float | str | bytes],
-            bytes,
-        ]
-    ],
-) -> bytes:
+from typing import Annotated
+
+import numpy
+import numpy.typing
+from numpy.typing import NDArray
+
+
+class Bloom:
+    def __init__(self, bits: int, hashes: int) -> None: ...
+
+    @property
+    def bits(self) -> int: ...
+
+    @property
+    def hashes(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    def add(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def contains(self, ids: Annotated[NDArray[numpy.uint8], dict(shape=(None, 16), order='C', device='cpu', writable=False)], found: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+
+    def unite(self, other: Bloom) -> None: ...
+
+    def fill(self) -> float: ...
+
+    def to_bytes(self) -> bytes: ...
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Bloom: ...
+
+def decode_message(data: object) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
+
+def encode_message(persistent: bool, queue: bool, priority: int, id: bytes, destination: str, headers: tuple[str | None, str | None, str | None, int | None, int | None], properties: object, body: bytes) -> bytes: ...
+
+def encode_messages(messages: list[tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]]) -> bytes:
     """Each message after its length as u32."""
 
 class MessageBatch:
     """What one socket read returned, decoded in one call."""
 
     @staticmethod
-    def from_frames(
-        data: object, payload_bytes_max: int = 1048576, stop_at_control: bool = False, derived: int = 31
-    ) -> MessageBatch: ...
+    def from_frames(data: object, payload_bytes_max: int = 1048576, stop_at_control: bool = False, derived: int = 31) -> MessageBatch: ...
+
     @staticmethod
     def from_messages(data: object, message_bytes_max: int = 1048576, derived: int = 31) -> MessageBatch:
         """Messages, each after its length as u32."""
 
     def __len__(self) -> int: ...
+
     @property
     def consumed(self) -> int: ...
+
     @property
     def fatal(self) -> tuple[str, str, int] | None:
         """Why decoding stopped: code, reason, position in the buffer."""
@@ -60,25 +65,18 @@ class MessageBatch:
         """Code, reason and position in the message if entry i is broken."""
 
     def is_message(self, i: int) -> bool: ...
+
     def offset(self, i: int) -> int: ...
+
     def payload(self, i: int) -> bytes: ...
+
     def frame(self, i: int) -> tuple[int, int, int, bytes]:
         """
         The frame's type, flags and session, and what stands before the message.
         """
 
-    def message(
-        self, i: int
-    ) -> tuple[
-        bool,
-        bool,
-        int,
-        bytes,
-        str,
-        tuple[str | None, str | None, str | None, int | None, int | None],
-        dict[str, bool | int | float | str | bytes],
-        bytes,
-    ]: ...
+    def message(self, i: int) -> tuple[bool, bool, int, bytes, str, tuple[str | None, str | None, str | None, int | None, int | None], dict[str, bool | int | float | str | bytes], bytes]: ...
+
     def attributes(self, i: int) -> dict[str, bool | int | float | str | bytes]: ...
 
 def predicate_check(blob: object) -> None:
@@ -95,6 +93,7 @@ class Program:
     """A selector in postfix form, checked once, evaluated over batches."""
 
     def __init__(self, program: object) -> None: ...
+
     def evaluate(self, batch: MessageBatch) -> bytes:
         """One byte an entry: 0 false, 1 true, 2 unknown, 3 no message."""
 
@@ -103,59 +102,203 @@ class Forwarder:
     From the bytes of a socket read to the output of every sink they match.
     """
 
-    def __init__(
-        self,
-        read_bytes: int = 65536,
-        output_bytes_max: int = 1048576,
-        memory_bytes_max: int = 268435456,
-        login_frame_bytes_max: int = 65536,
-        stall_ms: int = 1000,
-    ) -> None: ...
+    def __init__(self, read_bytes: int = 65536, output_bytes_max: int = 1048576, memory_bytes_max: int = 268435456, login_frame_bytes_max: int = 65536, stall_ms: int = 1000) -> None: ...
+
     @property
     def buffer(self) -> memoryview: ...
+
     def open(self) -> int: ...
+
     def close(self, connection: int) -> None: ...
+
     def log_in(self, connection: int, frame_bytes_max: int, checks_destinations: bool) -> None: ...
+
     def allow(self, connection: int, destination: str) -> None: ...
+
     def skip(self, connection: int) -> None: ...
+
     def set_transacted(self, connection: int, session: int, on: bool) -> None: ...
+
     def hold(self, connection: int) -> None: ...
+
     def release(self, connection: int) -> None: ...
+
     def feed(self, connection: int, size: int, now_ms: int) -> int: ...
+
     def feed_bytes(self, connection: int, data: bytes, now_ms: int) -> int: ...
+
     def handled(self, connection: int, now_ms: int) -> int: ...
+
     def resume(self, connection: int, now_ms: int) -> int: ...
+
     def events(self) -> list[tuple[object, ...]]: ...
+
     def has_events(self) -> bool: ...
+
     def stats(self) -> dict[str, int]: ...
+
     def held_bytes(self) -> int: ...
+
     def matcher_bytes(self) -> int: ...
-    def subscribe(
-        self,
-        connection: int,
-        subscription: int,
-        predicate: bytes,
-        credit: int,
-        policy: int,
-        backlog_bytes_max: int,
-        no_local: bool,
-    ) -> int: ...
+
+    def subscribe(self, connection: int, subscription: int, predicate: bytes, credit: int, policy: int, backlog_bytes_max: int, no_local: bool) -> int: ...
+
     def mailbox(self, predicate: bytes) -> int: ...
+
     def unsubscribe(self, sink: int) -> None: ...
+
     def credit(self, sink: int, more: int, now_ms: int) -> None: ...
+
     def match(self, message: bytes) -> list[int]: ...
+
     def publish(self, message: bytes, now_ms: int, publisher: int) -> None: ...
-    def deliver(
-        self, connection: int, subscription: int, attempts: list[int], tags: list[int], messages: list[bytes]
-    ) -> None: ...
+
+    def deliver(self, connection: int, subscription: int, attempts: list[int], tags: list[int], messages: list[bytes]) -> None: ...
+
     def sink_counts(self, sink: int) -> tuple[int, int, int, bool]:
         """Delivered, dropped, bytes waiting, stalled."""
 
     def send(self, connection: int, data: bytes) -> None: ...
+
     def room(self, connection: int) -> int: ...
+
     def take_dirty(self) -> list[int]: ...
+
     def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes: ...
+
     def output_bytes(self, connection: int) -> int: ...
+
     def set_writable(self, connection: int, writable: bool) -> None: ...
+
     def take_resumable(self) -> list[int]: ...
+
     def check_stalls(self, now_ms: int) -> None: ...
+
+class Matcher:
+    """The exact matcher: an index over subscribers' predicates."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, id: int, predicate: object) -> None:
+        """Adds a subscriber with an encoded predicate."""
+
+    def add_many(self, ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], blobs: object, ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Adds subscribers whose predicates lie one after the other in `blobs`; the i-th ends at ends[i].
+        """
+
+    def remove(self, id: int) -> None: ...
+
+    def match(self, batch: MessageBatch) -> tuple[numpy.typing.NDArray[numpy.uint32], numpy.typing.NDArray[numpy.uint32]]:
+        """
+        Offsets and ids: entry i's subscribers are ids[offsets[i]:offsets[i + 1]], each once, in no particular order.
+        """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def conjunctions(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    @property
+    def derived_mask(self) -> int:
+        """Which derived attributes batches must show, as bits."""
+
+class LinearMatcher:
+    """
+    The same answers without an index: what the matcher is measured against.
+    """
+
+    def __init__(self) -> None: ...
+
+    def add(self, id: int, predicate: object) -> None:
+        """Adds a subscriber with an encoded predicate."""
+
+    def add_many(self, ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], blobs: object, ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Adds subscribers whose predicates lie one after the other in `blobs`; the i-th ends at ends[i].
+        """
+
+    def remove(self, id: int) -> None: ...
+
+    def match(self, batch: MessageBatch) -> tuple[numpy.typing.NDArray[numpy.uint32], numpy.typing.NDArray[numpy.uint32]]:
+        """
+        Offsets and ids: entry i's subscribers are ids[offsets[i]:offsets[i + 1]], each once, in no particular order.
+        """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def conjunctions(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    @property
+    def derived_mask(self) -> int:
+        """Which derived attributes batches must show, as bits."""
+
+class Encoder:
+    def __init__(self, bits: int, hashes: int, key: int, graded: bool) -> None: ...
+
+    def vectors(self, batch: MessageBatch) -> Annotated[NDArray[numpy.uint64], dict(shape=(None, None))]: ...
+
+    def elements(self, batch: MessageBatch) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint64], dict(shape=(None,))]]: ...
+
+class EncodedMatrix:
+    def __init__(self, bits: int) -> None: ...
+
+    def add(self, router: int, vectors: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> int: ...
+
+    def remove(self, router: int, vectors: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> int: ...
+
+    def replace(self, router: int, vectors: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def drop(self, router: int) -> bool: ...
+
+    def match(self, messages: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)], rows: bool = False, simd: int = 2) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))]]: ...
+
+    def vectors(self, router: int, minimal: bool) -> Annotated[NDArray[numpy.uint64], dict(shape=(None,))]: ...
+
+    @property
+    def bits(self) -> int: ...
+
+    @property
+    def router_count(self) -> int: ...
+
+    @property
+    def row_count(self) -> int: ...
+
+    @property
+    def active_row_count(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+class ElementMatrix:
+    def __init__(self) -> None: ...
+
+    def add(self, router: int, offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], elements: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int: ...
+
+    def remove(self, router: int, offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], elements: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int: ...
+
+    def drop(self, router: int) -> bool: ...
+
+    def match(self, offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], elements: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))]]: ...
+
+    @property
+    def router_count(self) -> int: ...
+
+    @property
+    def row_count(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)], messages: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> int:
+    """How many pairs match, found one by one: the yardstick."""
+
+def simd_level() -> int:
+    """0 portable, 1 AVX2, 2 AVX-512."""

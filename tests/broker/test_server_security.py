@@ -45,7 +45,7 @@ def guard(limits: Limits | None = None) -> UserGuard:
 
 
 def client(here: Here, user: str, **options: object) -> Client:
-    return connect(here.url, user=user, password=f"{user}'s password", reconnect=False, **options)  # type: ignore[arg-type]
+    return connect(here.url, user=user, password=f"{user}'s password", reconnect=False, **options)
 
 
 def test_nobody_comes_in_without_the_password() -> None:

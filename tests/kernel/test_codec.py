@@ -27,7 +27,7 @@ def publish(message: bytes, receipt: int = 0) -> bytes:
 
 @given(st.randoms(use_true_random=False))
 def test_same_bytes_same_messages_same_refusals(rng: Random) -> None:
-    check_codec(codec, rng, rounds=5)
+    check_codec(codec, rng)
 
 
 def test_same_refusals_in_the_long_run() -> None:
@@ -64,11 +64,11 @@ def test_a_batch_shows_what_routing_sees(rng: Random) -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_a_broken_message_does_not_stop_the_others(rng: Random) -> None:
-    whole = [reference.encode_message(random_message(rng)) for _ in range(5)]
+    whole = [reference.encode_message(random_message(rng)) for _ in range(3)]
     messages = [mutated(rng, one) if rng.random() < 0.5 else one for one in whole]
     data = b"".join(map(publish, messages))
     batch = MessageBatch.from_frames(data)
-    assert (len(batch), batch.consumed) == (5, len(data))
+    assert (len(batch), batch.consumed) == (3, len(data))
     for i, one in enumerate(messages):
         expected = outcome(reference.decode_message, one)
         error = batch.error(i)

@@ -6,8 +6,8 @@ from typing import Any
 
 from tidings.broker.config_reader import setting
 from tidings.broker.limits import Limits
+from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination
-from tidings.node.requests import SlowPolicy
 from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")

@@ -31,6 +31,8 @@ from tidings.node.requests import Failed, Refused
 from tidings.node.session import Principal
 from tidings.node.settings import Settings
 
+__all__ = ["Broker", "Limits", "Listener"]
+
 log = logging.getLogger("tidings.broker")
 
 EVENTS, OUTPUT, BLOCKED = int(Flag.EVENTS), int(Flag.OUTPUT), int(Flag.BLOCKED)
@@ -38,6 +40,7 @@ FLUSH_BYTES = 1 << 20  # this much output does not wait for the end of the loop 
 WRITE_BYTES = 1 << 20  # of one write to one socket
 LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
+PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 CLOSING_MS = 5_000  # a client that does not read its farewell is cut off after this silence
 
 
@@ -280,8 +283,10 @@ class Broker:
                 if connection is None:
                     continue
                 if kind == Kind.MESSAGE:
-                    _, _, _, receipt, expires_ms, message, sinks = event
-                    node.message(number, receipt, message, sinks, expires_ms)
+                    _, _, flags, receipt, expires_ms, message, sinks = event
+                    node.message(
+                        number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
+                    )
                 else:
                     self._handle_event(kind, connection, event)
             self._carry_out(node.turn(self.now_ms()))

@@ -13,7 +13,7 @@ import typer
 
 from tidings.cli.failures import report
 
-COMMANDS = ("broker", "pub", "sub", "user")
+COMMANDS = ("broker", "demo", "pub", "sub", "user")
 
 app = typer.Typer(
     name="tidings",

@@ -33,6 +33,15 @@ class MailboxKind(Enum):
     PRIVATE = "private"  # client acknowledgement without durability: lives as long as its consumer
 
 
+class SlowPolicy(Enum):
+    """What happens when consumers cannot keep up."""
+
+    PUSH_BACK = "push-back"
+    DROP_OLDEST = "drop-oldest"
+    DROP_NEWEST = "drop-newest"
+    DISCONNECT = "disconnect"
+
+
 @dataclass(slots=True, eq=False)
 class Consumer:
     connection: int
@@ -65,6 +74,11 @@ class Mailbox:
         self.backlog = Backlog()
         self.wanted: list[int] = []  # of the last dispatch: bytes to be fetched from the store first
         self.expired: list[int] = []  # of the last dispatch: found to be too late
+        self.bytes = 0  # of what it holds in memory, if it is not durable
+        self.taken_ms = 0  # when a consumer last acknowledged, or something came to an empty mailbox
+        self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
+        self.policy = SlowPolicy.PUSH_BACK
+        self.dropped = 0
         self._depot = depot
         self._deliveries: dict[int, int] = {}  # only of messages given out at least once before
         self._next_tag = 1
@@ -78,9 +92,11 @@ class Mailbox:
     def unacknowledged(self) -> int:
         return sum(len(consumer.unacknowledged) for consumer in self.consumers)
 
-    def offer(self, place: Place, *, deliveries: int = 0) -> None:
+    def offer(self, place: Place, *, size: int = 0, deliveries: int = 0) -> None:
         """A message to be given out; after a crash `deliveries` says how often that may have happened before."""
         self.backlog.add(place)
+        if not self.durable:
+            self.bytes += size
         if deliveries:
             self._deliveries[place.seq] = deliveries
 
@@ -154,7 +170,17 @@ class Mailbox:
     def finish(self, seq: int) -> None:
         """This mailbox is done with the message."""
         self._deliveries.pop(seq, None)
+        if not self.durable and (held := self._depot.get(seq)) is not None:
+            self.bytes -= len(held.message)
         self._depot.release(seq)
+
+    def drop_oldest(self) -> bool:
+        """Lose the message that has waited longest; False if none waits."""
+        place = self.backlog.take()
+        if place is not None:
+            self.dropped += 1
+            self.finish(place.seq)
+        return place is not None
 
     def purge(self) -> list[int]:
         """Take out all that waits."""

@@ -18,7 +18,7 @@ class Kind(IntEnum):
     """The first item of an event; the others are as said here."""
 
     CONTROL = 1  # connection, type, flags, session, payload; parsing waits for `handled`
-    MESSAGE = 2  # connection, session, receipt, expires_ms, message, mailbox sinks
+    MESSAGE = 2  # connection, frame flags, receipt, expires_ms, message, mailbox sinks
     TRANSACTED = 3  # connection, session, receipt, message
     ASK = 4  # connection, receipt, queue?, destination; parsing waits for `allow` or `skip`, then `handled`
     ERROR = 5  # connection, code, reason, position; nothing more of this connection is parsed

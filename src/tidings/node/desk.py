@@ -39,7 +39,7 @@ class Desk:
     def carry_out(self, now_ms: int, client: Connection, request: Request) -> None:
         match request:
             case Subscribe():
-                self._subscribe(client, request)
+                self._subscribe(now_ms, client, request)
             case Unsubscribe():
                 self.end(client.subscription(request.subscription))
                 del client.subscriptions[request.subscription]
@@ -49,7 +49,7 @@ class Desk:
             case Credit():
                 self._credit(now_ms, client, request)
             case Ack():
-                self._ack(client, request)
+                self._ack(now_ms, client, request)
             case Begin():
                 self._begin(client, request)
             case Commit():
@@ -69,7 +69,7 @@ class Desk:
 
     # --- subscriptions --------------------------------------------------------------------------------------------
 
-    def _subscribe(self, client: Connection, request: Subscribe) -> None:
+    def _subscribe(self, now_ms: int, client: Connection, request: Subscribe) -> None:
         if request.subscription in client.subscriptions:
             raise UsageError("E_SUBSCRIPTION_EXISTS", f"subscription {request.subscription} exists on this connection")
         if len(client.subscriptions) >= self._settings.subscriptions_max:
@@ -94,6 +94,8 @@ class Desk:
             mailbox = self._mailbox(client, request, wanted, wanted.kind)
             credit = min(request.credit or self._settings.credit_default, self._settings.credit_max)
             consumer = Consumer(client.number, request.subscription, credit, accepts=wanted.accepts)
+            mailbox.policy = request.policy
+            mailbox.taken_ms = now_ms
             self._office.attach(mailbox, consumer)
             client.subscriptions[request.subscription] = MailboxSubscription(mailbox, consumer)
             self._done_when_written(client, request.receipt)
@@ -134,8 +136,9 @@ class Desk:
 
     # --- acknowledgements -----------------------------------------------------------------------------------------
 
-    def _ack(self, client: Connection, request: Ack) -> None:
+    def _ack(self, now_ms: int, client: Connection, request: Ack) -> None:
         mailbox, consumer, tags = self._resolve(client, request)
+        mailbox.taken_ms = now_ms
         if request.session in client.transactions:
             client.transactions[request.session].acks.append((mailbox, consumer, tags))
         else:
@@ -203,7 +206,7 @@ class Desk:
     def _prepare(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None]:
         """Journal the message if need be; returns what publishes it once the transaction is safe."""
         mailboxes = self._office.mailboxes_for(message, self._plane.match(message))
-        _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message))
+        _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
 
         def publish() -> None:
             self._plane.publish(message, now_ms, connection)

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.delivery.store import Recovered
 from tidings.errors import LimitError, TidingsError
+from tidings.node.brakes import CROWD, Brakes
 from tidings.node.desk import Desk
-from tidings.node.effects import Effect, Load
+from tidings.node.effects import Close, Effect, Load
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
@@ -28,10 +29,10 @@ class Node:
         self._plane = plane
         self._journal = Journal()
         self._outbox = Outbox()
-        self.post_office = PostOffice(plane, self._journal, settings)
+        self._brakes = Brakes(plane)
+        self.post_office = PostOffice(plane, self._journal, self._brakes, settings)
         self._desk = Desk(plane, self.post_office, self._journal, self._outbox, settings)
         self._loading: set[int] = set()
-        self._held: set[int] = set()
 
     def recover(self, recovered: Recovered) -> None:
         self.post_office.recover(recovered)
@@ -45,7 +46,7 @@ class Node:
         gone = self.connections.pop(connection, None)
         if gone is not None:
             self._outbox.connected.discard(connection)
-            self._held.discard(connection)
+            self._brakes.forget(connection)
             for subscription in gone.subscriptions.values():
                 self._desk.end(subscription)
         return self.turn(now_ms)
@@ -57,19 +58,31 @@ class Node:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
         return self.turn(now_ms)
 
-    def message(self, connection: int, receipt: int, message: bytes, sinks: Iterable[int], expires_ms: int = 0) -> None:
+    def message(
+        self,
+        connection: int,
+        receipt: int,
+        message: bytes,
+        sinks: Iterable[int],
+        *,
+        expires_ms: int = 0,
+        perhaps_sent: bool = False,
+    ) -> None:
         """A message that mailboxes wait for. Call `turn` after the last one of a batch."""
         try:
             self.post_office.accept(
                 message,
                 self.post_office.mailboxes_for(message, sinks),
                 expires_ms=expires_ms,
+                publisher=connection,
+                perhaps_sent=perhaps_sent,
                 done=lambda: self._outbox.accepted(connection, receipt),
                 failed=lambda error: self._outbox.refused(connection, receipt, error),
             )
         except TidingsError as error:
             self._outbox.refused(connection, receipt, error)
-        self._maybe_hold(connection)
+        if self._crowded(1.0):
+            self._brakes.hold(connection, CROWD)
 
     def transacted(self, connection: int, session: int, receipt: int, message: bytes) -> None:
         """A message of a session in a transaction: it waits for the commit."""
@@ -110,7 +123,7 @@ class Node:
         writes = self._journal.flush()
         self._dispatch(now_ms)
         writes += self._journal.flush()
-        self._maybe_release()
+        self._relieve(now_ms)
         self.post_office.depot.shrink()
         return [*writes, *self._outbox.take()]
 
@@ -139,16 +152,13 @@ class Node:
             self._plane.deliver(consumer.connection, consumer.subscription, *run)
         self.post_office.late(mailbox, mailbox.expired)
 
-    def _maybe_hold(self, connection: int) -> None:
-        if connection not in self._held and self._crowded(1.0):
-            self._held.add(connection)
-            self._plane.hold(connection)
-
-    def _maybe_release(self) -> None:
-        if self._held and not self._crowded(0.5):
-            for connection in self._held:
-                self._plane.release(connection)
-            self._held.clear()
+    def _relieve(self, now_ms: int) -> None:
+        if self._brakes.holding(CROWD) and not self._crowded(0.5):
+            self._brakes.release(CROWD)
+        self.post_office.relieve(now_ms)
+        for connection in self.post_office.slow & self.connections.keys():
+            self._outbox.add(Close(connection, "E_SLOW_CONSUMER", "a subscription did not keep up"))
+        self.post_office.slow.clear()
 
     def _crowded(self, share: float) -> bool:
         """Whether publishers must wait: too much on its way to disk, or too much that only memory has."""

@@ -11,33 +11,41 @@ The node tells it what came in and what consumers said; it keeps memory, mailbox
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import assert_never
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
-from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
+from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
 from tidings.delivery.store import Acked, Attached, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
 from tidings.errors import LimitError, TidingsError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
+from tidings.node.brakes import Brakes
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
 from tidings.node.settings import Settings
 from tidings.node.subscribing import queue_predicate
 
 PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags of a message, docs/wire.md
+ID = slice(4, 20)  # where its id stands
+RECENT_MAX = 100_000
 ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
 
 
 class PostOffice:
-    def __init__(self, plane: Plane, journal: Journal, settings: Settings) -> None:
+    def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings) -> None:
         self.depot = Depot(settings.messages_bytes_max)
         self.by_sink: dict[int, Mailbox] = {}
         self.by_name: dict[str, Mailbox] = {}
         self.expired = 0
         self.buried = 0
+        self.duplicates = 0
+        self.slow: set[int] = set()  # connections to be closed because they did not keep up
         self._plane = plane
         self._journal = journal
+        self._brakes = brakes
         self._settings = settings
+        self._recent: dict[bytes, None] = {}
         self._next_seq = 1
         self._next_mailbox = 1
         self._open_sinks: dict[Mailbox, tuple[int, bytes]] = {}
@@ -120,11 +128,18 @@ class PostOffice:
         mailboxes: list[Mailbox],
         *,
         expires_ms: int = 0,
+        publisher: int | None = None,
+        perhaps_sent: bool = False,
         done: Callable[[], None] | None = None,
         failed: Callable[[TidingsError], None] | None = None,
     ) -> None:
         """A message for these mailboxes; `done` when it is safe, `failed` when it could not be made so."""
-        stored, offer = self.prepare(message, mailboxes, expires_ms)
+        if perhaps_sent and message[ID] in self._recent:
+            self.duplicates += 1
+            if done is not None:
+                done()
+            return
+        stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, int(perhaps_sent))
 
         def finish() -> None:
             offer()
@@ -136,7 +151,14 @@ class PostOffice:
         else:
             finish()
 
-    def prepare(self, message: bytes, mailboxes: list[Mailbox], expires_ms: int = 0) -> tuple[bool, Callable[[], None]]:
+    def prepare(
+        self,
+        message: bytes,
+        mailboxes: list[Mailbox],
+        expires_ms: int = 0,
+        publisher: int | None = None,
+        deliveries: int = 0,
+    ) -> tuple[bool, Callable[[], None]]:
         """Put the message into the journal if it must be there; returns whether, and what then offers it."""
         seq = self._next_seq
         self._next_seq += 1
@@ -150,11 +172,55 @@ class PostOffice:
             there = [mailbox for mailbox in mailboxes if mailbox in self._open_sinks]  # not removed meanwhile
             if there:
                 self.depot.add(seq, message, holders=len(there), stored=stored, expires_ms=expires_ms)
+            place = Place(seq, message[2])
             for mailbox in there:
-                mailbox.offer(Place(seq, message[2]))
-                self._touched[mailbox] = None
+                if mailbox.durable or self._has_room(mailbox, len(message), publisher):
+                    mailbox.offer(place, size=len(message), deliveries=deliveries)
+                    self._touched[mailbox] = None
+                else:
+                    mailbox.dropped += 1
+                    self.depot.release(seq)
+            if stored:
+                self._remember(message[ID])
 
         return stored, offer
+
+    def _has_room(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
+        """Whether a mailbox without a disk takes one more; if it is full, its policy acts."""
+        if mailbox.bytes + size <= self._settings.sink_bytes_max:
+            return True
+        match mailbox.policy:
+            case SlowPolicy.PUSH_BACK:
+                if mailbox.stalled or publisher is None:
+                    return False
+                self._brakes.hold(publisher, mailbox)
+                return True
+            case SlowPolicy.DROP_OLDEST:
+                while mailbox.bytes + size > self._settings.sink_bytes_max:
+                    if not mailbox.drop_oldest():
+                        return False
+                return True
+            case SlowPolicy.DISCONNECT:
+                self.slow.update(consumer.connection for consumer in mailbox.consumers)
+                return False
+            case SlowPolicy.DROP_NEWEST:
+                return False
+            case _:
+                assert_never(mailbox.policy)
+
+    def relieve(self, now_ms: int) -> None:
+        """Let publishers go whose mailbox has room again, or whose consumers take nothing at all."""
+        for mailbox in self._brakes.mailboxes():
+            roomy = mailbox.bytes <= self._settings.sink_bytes_max // 2
+            if roomy or now_ms - mailbox.taken_ms >= self._settings.stall_ms or mailbox not in self._open_sinks:
+                mailbox.stalled = not roomy
+                self._brakes.release(mailbox)
+
+    def _remember(self, message_id: bytes) -> None:
+        """So that a message sent again after a broken connection is known."""
+        self._recent[message_id] = None
+        if len(self._recent) > RECENT_MAX:
+            del self._recent[next(iter(self._recent))]
 
     def mailboxes_for(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
         """Where the message goes: the mailboxes it matched, or the queue it is the first to name."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
 from tidings.model.values import Value
 
@@ -13,15 +14,6 @@ class AckMode(Enum):
     AUTO = "auto"
     DUPS_OK = "dups-ok"
     CLIENT = "client"
-
-
-class SlowPolicy(Enum):
-    """What happens when a subscription cannot keep up."""
-
-    PUSH_BACK = "push-back"
-    DROP_OLDEST = "drop-oldest"
-    DROP_NEWEST = "drop-newest"
-    DISCONNECT = "disconnect"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import assert_never
 
 from tidings.broker.session import Bye, Hello, Invalid, Ping, Received
+from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.model.codec import encode_frame
 from tidings.model.values import Value
@@ -27,7 +28,6 @@ from tidings.node.requests import (
     Refused,
     Request,
     Rollback,
-    SlowPolicy,
     Subscribe,
     Unsubscribe,
     Verdict,

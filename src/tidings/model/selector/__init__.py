@@ -22,13 +22,15 @@ from collections.abc import Callable
 from functools import cached_property
 
 from tidings.errors import SelectorError
-from tidings.model.selector.dnf import CONJUNCTIONS_MAX, CONSTRAINTS_MAX, Conjunction, Translation, translate
+from tidings.model.constraint import NAME_BYTES_MAX
+from tidings.model.predicate import PROGRAM_BYTES_MAX, Predicate
+from tidings.model.selector.dnf import CONJUNCTIONS_MAX, CONSTRAINTS_MAX, Constraints, Translation, translate
 from tidings.model.selector.evaluate import evaluator
-from tidings.model.selector.lexer import NAME_BYTES_MAX, TEXT_MAX, TOKENS_MAX
+from tidings.model.selector.lexer import TEXT_MAX, TOKENS_MAX
 from tidings.model.selector.operations import Properties
 from tidings.model.selector.parser import CHOICES_MAX, DEPTH_MAX, PATTERN_MAX, parse
 from tidings.model.selector.printer import to_text
-from tidings.model.selector.program import PROGRAM_BYTES_MAX, STACK_MAX, assemble
+from tidings.model.selector.program import STACK_MAX, assemble
 from tidings.model.selector.syntax import Identifier, walk
 
 __all__ = [
@@ -42,7 +44,6 @@ __all__ = [
     "STACK_MAX",
     "TEXT_MAX",
     "TOKENS_MAX",
-    "Conjunction",
     "Properties",
     "Selector",
 ]
@@ -79,7 +80,7 @@ class Selector:
         return frozenset(node.name for node in walk(self.tree) if isinstance(node, Identifier))
 
     @property
-    def conjunctions(self) -> tuple[Conjunction, ...]:
+    def conjunctions(self) -> tuple[Constraints, ...]:
         """At least one of these holds wherever the selector is true: all their constraints do."""
         return self._translation.conjunctions
 
@@ -87,6 +88,11 @@ class Selector:
     def exact(self) -> bool:
         """Whether the conjunctions hold nowhere else; if not, run the program on what they let through."""
         return self._translation.exact
+
+    @cached_property
+    def predicate(self) -> Predicate:
+        """What goes to matchers and over the network: the conjunctions, and the program if they are not exact."""
+        return Predicate(self.conjunctions, None if self.exact else self.program)
 
     @cached_property
     def program(self) -> bytes:

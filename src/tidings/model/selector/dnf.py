@@ -44,20 +44,20 @@ from tidings.model.selector.syntax import (
     static_kind,
     walk,
 )
-from tidings.model.values import Kind, Value, kind
+from tidings.model.values import Kind, Value
 
 CONJUNCTIONS_MAX = 64
 """Conjunctions in a predicate, unless the caller says otherwise."""
 CONSTRAINTS_MAX = 16384
 """Constraints in a predicate: no fewer than a selector has tokens, so only what multiplies comes near."""
 
-Conjunction: TypeAlias = tuple[Constraint, ...]
+Constraints: TypeAlias = tuple[Constraint, ...]
 
 
 class Translation(NamedTuple):
     """A predicate; `exact` if it holds precisely where the selector is true, and not only there."""
 
-    conjunctions: tuple[Conjunction, ...]
+    conjunctions: tuple[Constraints, ...]
     exact: bool
 
 
@@ -123,7 +123,7 @@ class _Translator:
         if not all(part.conjunctions for part in parts):
             return _NEVER
         exact = all(part.exact for part in parts)
-        products: list[Conjunction] = [tuple(c for part in parts if len(part[0]) == 1 for c in part[0][0])]
+        products: list[Constraints] = [tuple(c for part in parts if len(part[0]) == 1 for c in part[0][0])]
         for conjunctions, _ in sorted((part for part in parts if len(part[0]) > 1), key=lambda part: len(part[0])):
             size = len(products) * _size(conjunctions) + len(conjunctions) * _size(products)
             if len(products) * len(conjunctions) > self.conjunctions_max or size > CONSTRAINTS_MAX:
@@ -131,7 +131,7 @@ class _Translator:
                 products = [product + weaker for product in products]
             else:
                 products = [product + one for product in products for one in conjunctions]
-        possible = [one for product in products if (one := _simplify(product)) is not None]
+        possible = _distinct(one for product in products if (one := _simplify(product)) is not None)
         return Translation(tuple(possible), exact) if possible else _NEVER
 
     def _disjoin(self, parts: list[Translation]) -> Translation:
@@ -139,19 +139,20 @@ class _Translator:
         if any(part.exact and () in part.conjunctions for part in parts):
             return _ALWAYS
         exact = all(part.exact for part in parts)
-        union = {frozenset(map(_key, one)): one for part in parts for one in part.conjunctions}
-        conjunctions: list[Conjunction] = [()] if frozenset() in union else list(union.values())
+        conjunctions = _distinct(one for part in parts for one in part.conjunctions)
+        if () in conjunctions:
+            return Translation(((),), exact)
         if len(conjunctions) <= self.conjunctions_max and _size(conjunctions) <= CONSTRAINTS_MAX:
             return Translation(tuple(conjunctions), exact)
         return self._shorten(conjunctions, exact)
 
-    def _shorten(self, conjunctions: list[Conjunction], exact: bool) -> Translation:
+    def _shorten(self, conjunctions: list[Constraints], exact: bool) -> Translation:
         """Merge those that speak of the same attributes, the largest group first; if that is not enough, all."""
-        groups: defaultdict[frozenset[str], list[Conjunction]] = defaultdict(list)
+        groups: defaultdict[frozenset[str], list[Constraints]] = defaultdict(list)
         for one in conjunctions:
             groups[frozenset(constraint.name for constraint in one)].append(one)
         count, size = len(conjunctions), _size(conjunctions)
-        result: list[Conjunction] = []
+        result: list[Constraints] = []
         for group in sorted(groups.values(), key=len, reverse=True):
             if count <= self.conjunctions_max and size <= CONSTRAINTS_MAX:
                 result += group
@@ -171,8 +172,12 @@ def _atom(constraint: Constraint, wanted: bool) -> Translation:
 
 
 def _one_of(name: str, values: Iterable[Value]) -> Constraint:
-    distinct = tuple({(kind(value), value): value for value in values}.values())
-    return Constraint(name, Op.EQ, distinct[0]) if len(distinct) == 1 else Constraint(name, Op.IN, distinct)
+    constraint = Constraint(name, Op.IN, tuple(values))
+    match constraint.value:
+        case (only,):
+            return Constraint(name, Op.EQ, only)
+        case _:
+            return constraint
 
 
 def _like(name: str, pattern: Pattern) -> Constraint:
@@ -212,27 +217,23 @@ def _needed(node: Expression) -> list[str]:
             return []
 
 
-def _key(constraint: Constraint) -> tuple[Constraint, object]:
-    """Equal for constraints that mean the same. The kinds count, because True == 1 in Python."""
-    operand = constraint.value
-    if isinstance(operand, tuple):
-        return constraint, tuple(map(kind, operand))
-    return constraint, None if operand is None else kind(operand)
+def _distinct(conjunctions: Iterable[Constraints]) -> list[Constraints]:
+    return list({frozenset(one): one for one in conjunctions}.values())
 
 
-def _size(conjunctions: Iterable[Conjunction]) -> int:
+def _size(conjunctions: Iterable[Constraints]) -> int:
     return sum(map(len, conjunctions))
 
 
-def _by_name(conjunction: Conjunction) -> dict[str, list[Constraint]]:
+def _by_name(conjunction: Constraints) -> dict[str, list[Constraint]]:
     """The constraints on each attribute, each once."""
     names: dict[str, list[Constraint]] = {}
-    for constraint in {_key(one): one for one in conjunction}.values():
+    for constraint in dict.fromkeys(conjunction):
         names.setdefault(constraint.name, []).append(constraint)
     return names
 
 
-def _simplify(conjunction: Conjunction) -> Conjunction | None:
+def _simplify(conjunction: Constraints) -> Constraints | None:
     """The same with fewer constraints; None if it can never hold. (Ranges are not looked at.)"""
     result: list[Constraint] = []
     for constraints in _by_name(conjunction).values():
@@ -252,7 +253,7 @@ def _simplify(conjunction: Conjunction) -> Conjunction | None:
     return tuple(result)
 
 
-def _merge(conjunctions: Sequence[Conjunction]) -> tuple[Conjunction, bool]:
+def _merge(conjunctions: Sequence[Constraints]) -> tuple[Constraints, bool]:
     """One conjunction that holds wherever any of these does, and whether it holds nowhere else."""
     all_names = [_by_name(one) for one in conjunctions]
     result: list[Constraint] = []
@@ -268,12 +269,11 @@ def _common(name: str, alternatives: list[list[Constraint]]) -> list[Constraint]
     choices = [_choices(one) for one in alternatives]
     if all(one is not None for one in choices):
         return [_one_of(name, [value for one in choices for value in one or ()])]
-    shared = {_key(one): one for one in alternatives[0]}
+    shared = dict.fromkeys(alternatives[0])
     for one in alternatives[1:]:
-        keys = set(map(_key, one))
-        shared = {key: value for key, value in shared.items() if key in keys}
+        shared = {constraint: None for constraint in one if constraint in shared}
     if shared:
-        return list(shared.values())
+        return list(shared)
     if all(one and all(c.op is not Op.MISSING for c in one) for one in alternatives):
         return [Constraint(name, Op.EXISTS)]
     return []

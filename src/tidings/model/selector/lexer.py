@@ -13,14 +13,13 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidings.errors import SelectorError
+from tidings.model.constraint import NAME_BYTES_MAX
 from tidings.model.values import INT_MAX, Value
 
 TEXT_MAX = 64 * 1024
 """Characters in a selector's text."""
 TOKENS_MAX = 16384
 """Tokens in a selector."""
-NAME_BYTES_MAX = 255
-"""UTF-8 bytes in an identifier: no message can carry an attribute with a longer name."""
 
 
 class Symbol(IntEnum):

@@ -20,12 +20,6 @@ Maybe: TypeAlias = Value | None
 Properties: TypeAlias = Mapping[str, Maybe]
 
 _NUMBERS = frozenset((int, float))
-_PLAIN: tuple[tuple[type, Callable[..., Value]], ...] = (
-    (int, int.__int__),
-    (float, float.__float__),
-    (str, str.__str__),
-    (bytes, bytes.__bytes__),
-)
 
 
 def read(properties: Properties, name: str) -> Maybe:
@@ -33,13 +27,9 @@ def read(properties: Properties, name: str) -> Maybe:
     value = properties.get(name)
     if value is None or type(value) is str or type(value) is bool:
         return value
-    if type(value) is float:
-        return None if math.isnan(value) else value
-    for base, plain in _PLAIN:  # also takes a subclass (IntEnum, say) back to the type itself
-        if isinstance(value, base):
-            value = plain(value)
-            break
-    return None if value != value else check(value)
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return check(value)  # which also makes an IntEnum, say, a plain int
 
 
 def relate(op: Op, a: Maybe, b: Maybe) -> bool | None:

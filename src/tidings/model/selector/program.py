@@ -12,11 +12,14 @@ program is read, and running it checks nothing.
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import lru_cache
 from typing import TypeAlias
 
-from tidings.errors import SelectorError
+from tidings.errors import CodecError, SelectorError
 from tidings.model.constraint import Op
 from tidings.model.like import Pattern
+from tidings.model.predicate import PROGRAM_BYTES_MAX
+from tidings.model.reader import LIST, STRING, Reader, list_of, value_of
 from tidings.model.selector.operations import (
     Maybe,
     Properties,
@@ -46,11 +49,10 @@ from tidings.model.selector.syntax import (
     Sum,
     bounds,
 )
-from tidings.model.selector.wire import Cursor, put_list, put_name, put_value, refused
 from tidings.model.values import Value, equal
 
-PROGRAM_BYTES_MAX = 64 * 1024
 STACK_MAX = 64
+"""Values on the stack of a running program."""
 
 
 class Code(IntEnum):
@@ -103,15 +105,16 @@ class _Assembler:
     def add(self, node: Expression) -> None:
         match node:
             case Identifier():
-                self._emit(node, Code.ATTR, put_name(node.name))
+                name = node.name.encode()
+                self._emit(node, Code.ATTR, bytes((len(name),)) + name)
             case Literal():
-                self._emit(node, Code.CONST, put_value(node.value))
+                self._emit(node, Code.CONST, value_of(node.value))
             case Signed():
                 self.add(node.operand)
                 if node.sign is Operator.SUB:
                     self._emit(node, Code.NEG)
                 else:  # there is no code for it; x - 0 is x for every number, -0.0 too, and NULL for the rest
-                    self._emit(node, Code.CONST, put_value(0))
+                    self._emit(node, Code.CONST, value_of(0))
                     self._emit(node, Code.SUB)
             case Sum() | Product():
                 self.add(node.first)
@@ -126,10 +129,10 @@ class _Assembler:
                 self.add(bounds(node))
             case In():
                 self.add(node.operand)
-                self._emit(node, Code.IN, put_list([choice.value for choice in node.choices]))
+                self._emit(node, Code.IN, list_of([choice.value for choice in node.choices]))
             case Like():
                 self.add(node.operand)
-                self._emit(node, Code.LIKE, put_value(node.pattern.text))
+                self._emit(node, Code.LIKE, value_of(node.pattern.text))
             case IsNull() | Not():
                 self.add(node.operand)
                 self._emit(node, Code.NOT if isinstance(node, Not) else Code.ISNULL)
@@ -155,21 +158,21 @@ class Program:
 
     def __init__(self, code: bytes) -> None:
         if len(code) > PROGRAM_BYTES_MAX:
-            raise refused("E_CODEC_LIMIT", f"a program has at most {PROGRAM_BYTES_MAX} bytes", 0)
+            raise _refused("E_CODEC_LIMIT", f"a program has at most {PROGRAM_BYTES_MAX} bytes", 0)
         self.instructions: list[tuple[Code, Operand]] = []
-        cursor, depth = Cursor(code), 0
-        while not cursor.done:
-            start = cursor.position
-            instruction = _read_instruction(cursor)
+        reader, depth = Reader(code), 0
+        while reader.position < reader.end:
+            start = reader.position
+            instruction = _read_instruction(reader)
             growth = _growth(instruction[0])
             if depth < 1 - growth:
-                raise refused("E_CODEC_PROGRAM", "the stack runs empty", start)
+                raise _refused("E_CODEC_PROGRAM", "the stack runs empty", start)
             depth += growth
             if depth > STACK_MAX:
-                raise refused("E_CODEC_PROGRAM", f"the stack is deeper than {STACK_MAX}", start)
+                raise _refused("E_CODEC_PROGRAM", f"the stack is deeper than {STACK_MAX}", start)
             self.instructions.append(instruction)
         if depth != 1:
-            raise refused("E_CODEC_PROGRAM", "a program ends with exactly one value", len(code))
+            raise _refused("E_CODEC_PROGRAM", "a program ends with exactly one value", len(code))
 
     def run(self, properties: Properties) -> bool | None:
         stack: list[Maybe] = []
@@ -188,23 +191,44 @@ class Program:
         return _truth(stack.pop())
 
 
-def _read_instruction(cursor: Cursor) -> tuple[Code, Operand]:
-    start = cursor.position
-    number = cursor.byte()
+@lru_cache(maxsize=256)
+def _program(code: bytes) -> Program:
+    return Program(code)
+
+
+def run(code: bytes, properties: Properties) -> bool | None:
+    """Run a program given as bytes."""
+    return _program(code).run(properties)
+
+
+def _read_instruction(reader: Reader) -> tuple[Code, Operand]:
+    start = reader.position
+    number = reader.take(1, "a code")[0]
     if not Code.CONST <= number <= Code.OR:
-        raise refused("E_CODEC_PROGRAM", f"unknown code {number}", start)
+        raise _refused("E_CODEC_PROGRAM", f"unknown code {number}", start)
     code = Code(number)
     match code:
         case Code.CONST:
-            return code, cursor.value()
+            return code, reader.value()
         case Code.ATTR:
-            return code, cursor.name()
+            return code, reader.name()
         case Code.IN:
-            return code, cursor.values()
+            return code, _read_list(reader)
         case Code.LIKE:
-            return code, Pattern.parse(cursor.string())
+            return code, Pattern.parse(str(reader.value((STRING,))))
         case _:
             return code, None
+
+
+def _read_list(reader: Reader) -> tuple[Value, ...]:
+    """The operand of IN, which in a program may stand in any order."""
+    start = reader.position
+    reader.demand(reader.take(1, "a list")[0] == LIST, "TYPE", "IN takes a list", start)
+    return tuple([reader.value() for _ in range(reader.varint())])  # ends with the data at the latest
+
+
+def _refused(code: str, reason: str, position: int) -> CodecError:
+    return CodecError(code, reason, position=position)
 
 
 def _truth(value: Maybe) -> bool | None:

@@ -1,0 +1,80 @@
+"""What all benchmarks share: timing in CPU time, tables on the screen, results as JSON with machine and commit.
+
+Times are the CPU time of the calling thread, the best of several repetitions: on a machine that others use too, the
+best is the least disturbed.
+"""
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def best_seconds(work: Callable[[], object], repetitions: int = 5, seconds_max: float = 20.0) -> float:
+    """The least CPU time of several calls; fewer calls if they take long."""
+    best, spent = float("inf"), 0.0
+    for _ in range(repetitions):
+        start = time.thread_time()
+        work()
+        taken = time.thread_time() - start
+        best, spent = min(best, taken), spent + taken
+        if spent > seconds_max:
+            break
+    return best
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _git("rev-parse", "--short=12", "HEAD") + ("+" if _git("status", "--porcelain") else ""),
+        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "cpu": _cpu(),
+    }
+
+
+def save(name: str, results: Mapping[str, Any]) -> Path:
+    """Write results/<name>.json, with where and when they were measured."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"environment": environment(), **results}, indent=2) + "\n")
+    return path
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    cells = [list(columns), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    print(f"\n{title}")
+    for number, row in enumerate(cells):
+        print("  " + "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)))
+        if number == 0:
+            print("  " + "  ".join("-" * width for width in widths))
+    sys.stdout.flush()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown" if arguments[0] == "rev-parse" else done.stdout.strip()

@@ -1,0 +1,175 @@
+// Conjunctions with two or more equalities, found by their two rarest. A message with ten attributes has 45 pairs, nearly
+// all of them unknown, so each pair first asks a bitmap (eight bits a key at the most, small enough to stay in the second-level
+// cache), and only the few survivors touch the table, prefetched together.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tidings/constraint_table.hpp"
+
+namespace tidings {
+
+class PairIndex {
+public:
+    static uint64_t key(uint32_t a, uint32_t b) { return a < b ? uint64_t{b} << 32 | a : uint64_t{a} << 32 | b; }
+
+    // The position under which remove() will find the candidate.
+    uint32_t add(uint64_t key, const Candidate& candidate) {
+        const uint64_t hash = hash_of(key);
+        if (Slot* slot = find(hash, key)) {
+            if (slot->candidate.row != list_mark) {
+                const uint32_t made = lists_.take();
+                lists_[made].push_back(slot->candidate);
+                slot->candidate = {made, list_mark, 0, 0};
+            }
+            Column<Candidate>& list = lists_[slot->candidate.token];
+            list.push_back(candidate);
+            return list.size() - 1;
+        }
+        directory_.room(hash).put({key, candidate}, hash);
+        return 0;
+    }
+
+    // Calls moved(row, position) if another candidate took this one's place.
+    template <class Moved>
+    void remove(uint64_t key, uint32_t position, Moved&& moved) {
+        const uint64_t hash = hash_of(key);
+        Slot* slot = find(hash, key);
+        if (slot->candidate.row != list_mark) return directory_.at(hash).take(slot);
+        Column<Candidate>& list = lists_[slot->candidate.token];
+        if (position + 1 != list.size()) {
+            list[position] = list.back();
+            moved(list[position].row, position);
+        }
+        list.pop_back();
+        if (list.size() != 1) return;
+        const uint32_t emptied = slot->candidate.token;
+        slot->candidate = list[0];
+        moved(list[0].row, 0);
+        lists_.release(emptied);
+    }
+
+    // Calls verify(first, last) with the candidates of every pair among the sorted or unsorted `numbers`.
+    template <class Verify>
+    void find_pairs(const uint32_t* numbers, size_t count, Verify&& verify) {
+        if (count < 2) return;
+        if (probes_.size() < count * (count - 1) / 2) probes_.resize(count * (count - 1) / 2);
+        size_t kept = 0;
+        for (size_t i = 1; i < count; ++i)
+            for (size_t j = 0; j < i; ++j) {
+                const uint64_t k = key(numbers[i], numbers[j]), hash = hash_of(k);
+                const Segment& segment = directory_.at(hash);
+                const size_t bit = segment.filter_bit(hash);
+                probes_[kept] = {k, hash, &segment};
+                kept += segment.filter[bit >> 6] >> (bit & 63) & 1;
+            }
+        for (size_t i = 0; i < kept; ++i) __builtin_prefetch(&probes_[i].segment->slots[probes_[i].hash & probes_[i].segment->mask()]);
+        for (size_t i = 0; i < kept; ++i) {
+            const Slot* slot = probes_[i].segment->find(probes_[i].hash, probes_[i].key);
+            if (!slot) continue;
+            if (slot->candidate.row != list_mark) verify(&slot->candidate, &slot->candidate + 1);
+            else verify(lists_[slot->candidate.token].begin(), lists_[slot->candidate.token].end());
+        }
+    }
+
+    size_t bytes() const {
+        size_t sum = directory_.bytes() + lists_.bytes();
+        for (const auto& segment : directory_.segments())
+            sum += segment->slots.capacity() * sizeof(Slot) + segment->filter.capacity() * sizeof(uint64_t);
+        for (uint32_t i = 0; i < lists_.end(); ++i) sum += lists_[i].bytes();
+        return sum;
+    }
+
+private:
+    static constexpr uint64_t no_key = UINT64_MAX;
+    static constexpr uint32_t list_mark = UINT32_MAX;  // as row: the token is the number of a list
+
+    struct Slot {
+        uint64_t key = no_key;
+        Candidate candidate{};
+    };
+
+    static uint64_t hash_of(uint64_t key) {
+        const uint64_t h = key * 0x9E3779B97F4A7C15ull;
+        return h ^ h >> 32;
+    }
+
+    struct Segment {
+        std::vector<Slot> slots = std::vector<Slot>(8);
+        std::vector<uint64_t> filter = std::vector<uint64_t>(1);
+        size_t filter_mask = 63;
+        uint32_t used = 0, stale = 0;  // stale: removed since the filter was made
+        unsigned depth = 0;
+
+        size_t mask() const { return slots.size() - 1; }
+        bool full() const { return used * 5 >= slots.size() * 4; }
+        bool large() const { return slots.size() >= 2048; }
+        size_t filter_bit(uint64_t hash) const { return hash >> 12 & filter_mask; }
+
+        const Slot* find(uint64_t hash, uint64_t key) const {
+            for (size_t i = hash & mask();; i = (i + 1) & mask()) {
+                if (slots[i].key == key) return &slots[i];
+                if (slots[i].key == no_key) return nullptr;
+            }
+        }
+        void put(const Slot& slot, uint64_t hash) {
+            size_t i = hash & mask();
+            while (slots[i].key != no_key) i = (i + 1) & mask();
+            slots[i] = slot;
+            const size_t bit = filter_bit(hash);
+            filter[bit >> 6] |= 1ull << (bit & 63);
+            ++used;
+        }
+        void take(Slot* slot) {
+            size_t gap = static_cast<size_t>(slot - slots.data());
+            for (size_t i = gap;;) {
+                i = (i + 1) & mask();
+                if (slots[i].key == no_key) break;
+                if (((i - hash_of(slots[i].key)) & mask()) >= ((i - gap) & mask())) {
+                    slots[gap] = slots[i];
+                    gap = i;
+                }
+            }
+            slots[gap] = Slot{};
+            --used;
+            if (++stale * 4 > slots.size()) refill(slots.size(), nullptr);
+        }
+        void grow() { refill(slots.size() * 2, nullptr); }
+        void split(Segment& upper) {
+            upper.depth = ++depth;
+            upper.resize(slots.size());
+            refill(slots.size(), &upper);
+        }
+        void resize(size_t size) {
+            slots.assign(size, Slot{});
+            filter.assign(std::max<size_t>(1, size * filter_bits_per_slot / 64), 0);
+            filter_mask = filter.size() * 64 - 1;
+            used = stale = 0;
+        }
+        void refill(size_t size, Segment* upper) {
+            std::vector<Slot> old;
+            old.swap(slots);
+            resize(size);
+            for (const Slot& slot : old) {
+                if (slot.key == no_key) continue;
+                const uint64_t hash = hash_of(slot.key);
+                (upper && (hash >> (64 - depth) & 1) ? *upper : *this).put(slot, hash);
+            }
+        }
+    };
+    static constexpr size_t filter_bits_per_slot = 4;
+
+    struct Probe {
+        uint64_t key, hash;
+        const Segment* segment;
+    };
+
+    Slot* find(uint64_t hash, uint64_t key) { return const_cast<Slot*>(directory_.at(hash).find(hash, key)); }
+
+    Directory<Segment> directory_;
+    Pages<Column<Candidate>> lists_;
+    std::vector<Probe> probes_;
+};
+
+}  // namespace tidings

@@ -1,0 +1,73 @@
+"""The kernel's matchers behind the common face: the index, and the scan it is measured against.
+
+Both take and release the GIL per call, so hand over batches. `native/tidings/matcher.hpp` says how the index works.
+
+>>> from tidings.kernel.codec import encode_messages
+>>> from tidings.matching.matcher import per_message
+>>> from tidings.model.constraint import Constraint, Op
+>>> from tidings.model.destination import Destination
+>>> from tidings.model.message import Message
+>>> matcher = IndexedMatcher()
+>>> matcher.add(7, Predicate.of(Constraint("price", Op.GT, 20), Constraint("stock", Op.EQ, "XYZ")))
+>>> messages = [Message(Destination("a"), {"price": price, "stock": "XYZ"}) for price in (10, 30)]
+>>> per_message(matcher.match(MessageBatch.from_messages(encode_messages(messages))))
+[[], [7]]
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.kernel.codec import MessageBatch
+from tidings.kernel.matcher import LinearMatcher as LinearEngine
+from tidings.kernel.matcher import Matcher as IndexEngine
+from tidings.matching.matcher import Matches, check_id
+from tidings.model.codec import encode_predicate
+from tidings.model.predicate import Predicate
+
+
+class IndexedMatcher:
+    engine_type: type[IndexEngine] | type[LinearEngine] = IndexEngine
+
+    def __init__(self) -> None:
+        self._engine = self.engine_type()
+
+    def add(self, id: int, predicate: Predicate) -> None:
+        self.add_encoded(id, encode_predicate(predicate))
+
+    def add_encoded(self, id: int, predicate: bytes) -> None:
+        """The same for a predicate as it came over the wire."""
+        check_id(id)
+        self._engine.add(id, predicate)
+
+    def add_many(self, ids: NDArray[np.uint32], blobs: bytes, ends: NDArray[np.uint64]) -> None:
+        """Encoded predicates one after the other, the i-th ends at `ends[i]`; the first one refused ends it."""
+        self._engine.add_many(ids, blobs, ends)
+
+    def remove(self, id: int) -> None:
+        check_id(id)
+        self._engine.remove(id)
+
+    def match(self, batch: MessageBatch) -> Matches:
+        return self._engine.match(batch.batch)
+
+    def __len__(self) -> int:
+        return len(self._engine)
+
+    @property
+    def conjunctions(self) -> int:
+        """Over all subscribers; an IN of few values counts as one for each."""
+        return self._engine.conjunctions
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._engine.memory_bytes
+
+    @property
+    def derived_mask(self) -> int:
+        return self._engine.derived_mask
+
+
+class LinearMatcher(IndexedMatcher):
+    """Evaluates every conjunction up to its first constraint that fails."""
+
+    engine_type = LinearEngine
