@@ -15,11 +15,13 @@ log = logging.getLogger("tidings.test")
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    handlers, level, propagate = list(logs.ROOT.handlers), logs.ROOT.level, logs.ROOT.propagate
+    loggers = (logs.ROOT, logs.LOOP)
+    before = [(list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
     yield
-    logs.ROOT.handlers[:] = handlers
-    logs.ROOT.setLevel(level)
-    logs.ROOT.propagate = propagate
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers[:] = handlers
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 @given(st.text(), st.text())

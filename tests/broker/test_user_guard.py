@@ -82,6 +82,15 @@ def test_failures_are_throttled_until_time_has_passed(guard: UserGuard, clock: C
     assert guard.throttled == 1
 
 
+def test_without_memory_for_the_hash_the_log_in_is_refused(guard: UserGuard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setattr(passwords, "_derive", exhausted)
+    with pytest.raises(SecurityError, match="E_LOGIN_BUSY"):
+        guard.log_in(hello("alice", "right"), "1.1.1.1", "")
+
+
 def test_replacing_tells_whom_it_concerns(guard: UserGuard) -> None:
     assert guard.replace(BOTH, RULES) == frozenset()
     assert guard.replace(BOTH, Rules()) == {"alice"}

@@ -12,7 +12,7 @@ import pytest
 from tidings import __version__
 from tidings.broker import logs, users
 from tidings.broker.passwords import verify
-from tidings.cli import main
+from tidings.cli import COMMANDS, main
 from tidings.testing.broker_process import BrokerProcess
 
 Command = Callable[..., tuple[int, str, str]]
@@ -143,6 +143,7 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
         (("pub", "a.*"), 2, "tidings: E_DESTINATION_WILDCARD at 2: '*' is a wildcard, in 'a.*'\n"),
         (("pub", "a", "--prop", "x"), 2, "tidings: E_PROPERTY: write name=value, not 'x'\n"),
         (("pub", "a", "--stdin", "--jsonl"), 2, "tidings: E_OPTIONS: "),
+        (("pub", "a", "--stdin", "--user", "u"), 2, "tidings: E_OPTIONS: the input brings messages"),
         (("pub", "a", "--url", "http://x"), 2, "tidings: E_URL: "),
         (("pub", "a", "--tls-ca", "x.pem"), 2, "tidings: E_URL: TLS options need"),
         (("pub", "a", "--url", "tidings+tls://127.0.0.1:1", "--tls-ca", "/none.pem"), 2, "tidings: E_TLS: cannot use"),
@@ -181,6 +182,26 @@ def test_help_has_an_example(tidings: Command, command: list[str]) -> None:
     status, output, _ = tidings(*command, "--help")
     assert status == 0
     assert not command or f"Example: tidings {' '.join(command)}" in " ".join(output.split())
+
+
+def test_all_commands_are_listed_and_one_is_loaded(tidings: Command) -> None:
+    _, output, _ = tidings("--help")
+    assert all(f"\n  {name} " in output for name in COMMANDS)
+    loaded = "import sys; from tidings.cli import main; sys.argv[1:] = ['pub', '--help']\ntry: main()\n"
+    loaded += "except SystemExit: sys.exit('tidings.broker.server' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, tidings: Command) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        sub = spawn("sub", "a", "--timeout", 30, "--url", broker.url)
+        subscribed(sub)
+        assert sub.stdout is not None
+        assert sub.stderr is not None
+        sub.stdout.close()
+        assert tidings("pub", "a", "--url", broker.url)[0] == 0
+        assert (sub.wait(30), sub.stderr.read()) == (0, "")
+        sub.stderr.close()
 
 
 def test_version(tidings: Command) -> None:

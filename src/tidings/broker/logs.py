@@ -17,7 +17,7 @@ import time
 from typing import TextIO
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+%,*-]+")
-ROOT = logging.getLogger("tidings")
+ROOT, LOOP = logging.getLogger("tidings"), logging.getLogger("asyncio")
 
 
 def note(logger: logging.Logger, level: int, event: str, **fields: object) -> None:
@@ -59,10 +59,10 @@ def _quoted(value: object) -> str:
 
 def set_up(level: str, *, as_json: bool, stream: TextIO | None = None) -> None:
     """Log to the error output from now on; may be called again to change level and form."""
-    for old in list(ROOT.handlers):
-        ROOT.removeHandler(old)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else PlainFormatter())
-    ROOT.addHandler(handler)
+    for logger in (ROOT, LOOP):
+        logger.handlers[:] = [handler]
+        logger.propagate = False
     ROOT.setLevel(level.upper())
-    ROOT.propagate = False
+    LOOP.setLevel(logging.WARNING)

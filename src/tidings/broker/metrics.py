@@ -88,6 +88,7 @@ class Metrics:
         drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
         text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
         text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", office.buried)
+        text.add("messages_duplicate_total", "counter", "Sent again and known already.", office.duplicates)
 
     def _clients(self, text: _Text) -> None:
         broker = self._broker
@@ -117,6 +118,7 @@ class Metrics:
         shown = nlargest(MAILBOXES_MAX, kept, key=lambda mailbox: len(mailbox.backlog)) if kept else []
         _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
         _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
+        _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
         _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
 
     def _machine(self, text: _Text) -> None:

@@ -160,6 +160,9 @@ class Process:
         if prepared.users is None:
             note(log, logging.WARNING, "no users: everybody who can connect may do everything")
             return OpenGuard()
+        file = prepared.configuration.users_file
+        if file.stat().st_mode & 0o077:
+            note(log, logging.WARNING, "others can read the users file: chmod 600 it", file=file)
         for listener in exposed(prepared.configuration):
             if not listener.tls:
                 where = f"{listener.host}:{listener.port}"

@@ -74,7 +74,10 @@ class UserGuard:
         if certificate and certificate == name and not hello.password:
             return user  # whoever signed the certificate has checked who it is
         stored = PasswordHash.parse(user.password) if user is not None and user.password else None
-        fits = (stored or self._nobody).fits(hello.password)
+        try:
+            fits = (stored or self._nobody).fits(hello.password)
+        except (MemoryError, ValueError):  # OpenSSL's way to say that there is no memory
+            raise SecurityError("E_LOGIN_BUSY", "cannot check passwords now; try again later", fatal=True) from None
         return user if stored is not None and fits else None
 
 

@@ -1,6 +1,5 @@
 """How a failure looks: one clear line, and for a selector the place in its text."""
 
-import os
 import sys
 
 from tidings.errors import ConfigError, SelectorError, TidingsError, UsageError
@@ -17,9 +16,6 @@ def report(error: Exception) -> int:
         case TidingsError():
             _tell(f"tidings: {error}")
             return USED_WRONGLY if isinstance(error, UsageError) else FAILED
-        case BrokenPipeError():  # whoever read our output has enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
         case OSError():
             _tell(f"tidings: {error}")
             return FAILED

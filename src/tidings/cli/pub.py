@@ -49,6 +49,8 @@ def pub(
     """
     if jsonl and (stdin or body or prop):
         raise UsageError("E_OPTIONS", "--jsonl brings bodies and properties itself: leave --stdin, --body, --prop out")
+    if (jsonl or stdin) and user and password_file is None and tls_certificate is None:
+        raise UsageError("E_OPTIONS", "the input brings messages: give the password by --password-file")
     if stdin and body:
         raise UsageError("E_OPTIONS", "the body comes from --body or from --stdin, not from both")
     where = None if jsonl and destination == "-" else Destination.parse(destination)

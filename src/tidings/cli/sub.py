@@ -1,6 +1,7 @@
 """`tidings sub`: subscribe, and write what arrives."""
 
 import asyncio
+import os
 import signal
 import sys
 from typing import Annotated, Any
@@ -50,7 +51,11 @@ def sub(
     client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, client_id=client_id)
     options: dict[str, Any] = {"selector": selector, "durable": durable, "shared": shared}
     rates = Rates(stats, "received")
-    enough = connecting.run(_receive(client, destination, options, count, timeout, json, rates))
+    try:
+        enough = connecting.run(_receive(client, destination, options, count, timeout, json, rates))
+    except BrokenPipeError:  # whoever reads our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        enough = True
     rates.finish()
     raise typer.Exit(0 if enough else 1)
 
