@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -191,6 +192,16 @@ def test_other_machines_are_let_in_only_with_users_or_on_purpose(tmp_path: Path)
 def test_what_cannot_work_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         check_file(tmp_path, text)
+
+
+def test_a_second_signal_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    running = process.Process(Options(data=str(tmp_path)), {"native": NativeSession})
+    running._asked_to_stop(signal.SIGTERM)
+    assert ended == []
+    running._asked_to_stop(signal.SIGTERM)
+    assert ended == [1]
 
 
 def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:

@@ -35,6 +35,20 @@ def test_a_stranger_cannot_lock_out_who_was_there_before() -> None:
     assert throttle.wait_seconds(0, "alice", "10.0.0.2") > 0
 
 
+def test_an_account_of_ones_own_gives_no_guesses_at_anothers() -> None:
+    """Not even at an address from which the other logs in too."""
+    throttle = Throttle(failures_max=3, lock_seconds=100)
+    throttle.succeeded("alice", "10.0.0.1")
+    guesses = 0
+    for _ in range(20):
+        throttle.succeeded("mallory", "10.0.0.1")
+        if throttle.wait_seconds(0, "alice", "10.0.0.1") == 0:
+            throttle.failed(0, "alice", "10.0.0.1")
+            guesses += 1
+    assert guesses == 3
+    assert throttle.wait_seconds(0, "mallory", "10.0.0.1") == 0
+
+
 @given(TRIES)
 def test_nobody_waits_without_failures_or_longer_than_the_maximum(tries: list[tuple[str, str, bool, float]]) -> None:
     throttle = Throttle(failures_max=2, lock_seconds_max=30)

@@ -2,17 +2,16 @@
 
 Failures are counted for the address they come from and for the user they name. After `failures_max` of them in a row
 the next try is refused, unchecked, for a time that doubles with each further failure. A stranger could so lock out a
-user on purpose; therefore a user's lock does not apply at an address from which that user has logged in before.
+user on purpose; therefore, where a user has logged in before, only what that user fails at that address counts.
+A log-in clears the address, but of other users nothing: whoever has an account gains no guesses at another's.
 Memory is bounded: each table forgets whatever has been quiet for longest.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 ENTRIES_MAX = 10_000
 KEY_MAX = 256
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -21,20 +20,20 @@ class _Record:
     until: float = 0.0
 
 
-class _Table(Generic[T]):
+class _Table:
     """The last so many keys that something happened to."""
 
     def __init__(self, entries_max: int) -> None:
         self._entries_max = entries_max
-        self._entries: OrderedDict[str, T] = OrderedDict()
+        self._entries: OrderedDict[str, _Record] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, key: str) -> T | None:
+    def get(self, key: str) -> _Record | None:
         return self._entries.get(key[:KEY_MAX])
 
-    def put(self, key: str, value: T) -> None:
+    def put(self, key: str, value: _Record) -> None:
         self._entries[key[:KEY_MAX]] = value
         self._entries.move_to_end(key[:KEY_MAX])
         if len(self._entries) > self._entries_max:
@@ -58,18 +57,20 @@ class Throttle:
         self.failures_max = failures_max
         self.lock_seconds = lock_seconds
         self.lock_seconds_max = lock_seconds_max
-        self._addresses: _Table[_Record] = _Table(entries_max)
-        self._users: _Table[_Record] = _Table(entries_max)
-        self._proven: _Table[bool] = _Table(entries_max)  # "user@address" of log-ins that succeeded
+        self._addresses: _Table = _Table(entries_max)
+        self._users: _Table = _Table(entries_max)
+        self._proven: _Table = _Table(entries_max)  # users at addresses from which they logged in before
 
     def wait_seconds(self, now: float, user: str, address: str) -> float:
         """How long this user must wait at this address before the next try; 0: not at all."""
-        at_address = self._addresses.get(address)
-        as_user = None if self._proven.get(_pair(user, address)) else self._users.get(user)
-        return max(0.0, *(record.until - now for record in (at_address, as_user) if record is not None), 0.0)
+        records = (self._addresses.get(address), self._proven.get(_pair(user, address)) or self._users.get(user))
+        return max([0.0, *(record.until - now for record in records if record is not None)])
 
     def failed(self, now: float, user: str, address: str) -> None:
-        for table, key in ((self._addresses, address), (self._users, user)):
+        counted = [(self._addresses, address), (self._users, user)]
+        if self._proven.get(_pair(user, address)) is not None:
+            counted.append((self._proven, _pair(user, address)))
+        for table, key in counted:
             record = table.get(key) or _Record()
             record.failures += 1
             beyond = record.failures - self.failures_max
@@ -79,10 +80,11 @@ class Throttle:
             table.put(key, record)
 
     def succeeded(self, user: str, address: str) -> None:
-        """The address has shown that it knows one password: its slate is clean, and so is the user's."""
+        """The address has shown that it knows one password: its slate is clean."""
         self._addresses.forget(address)
-        self._users.forget(user)
-        self._proven.put(_pair(user, address), True)
+        if self._proven.get(_pair(user, address)) is None:
+            self._users.forget(user)  # in spite of the user's lock, so this was the user
+        self._proven.put(_pair(user, address), _Record())
 
     def __len__(self) -> int:
         """Entries in memory."""
