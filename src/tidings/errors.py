@@ -28,6 +28,14 @@ class SelectorError(UsageError):
     """A selector's text is wrong; `position` is the offset of the offending character, from 0."""
 
 
+class ConfigError(UsageError):
+    """A configuration is wrong; `problems` holds everything that is, each with file, line, key and remedy."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("E_CONFIG", "\n".join(problems))
+
+
 class CodecError(TidingsError):
     """Bytes that are not what they claim to be; `position` is the offset of the offending byte, from 0."""
 

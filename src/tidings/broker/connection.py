@@ -33,7 +33,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)
+        # Not 0: with TLS, uvloop takes an empty buffer for a full one then, and says "pause" without a "resume".
+        self._transport.set_write_buffer_limits(high=1, low=0)
         self._socket = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"

@@ -25,6 +25,9 @@ class Anybody:
     def may(self, operation: str, destination: str) -> bool:
         return True
 
+    def restriction(self, destination: str) -> str:
+        return ""
+
 
 class OpenGuard:
     """A broker without users: everybody on its listeners, which are on loopback unless told otherwise."""

@@ -10,13 +10,17 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
 from tidings.broker.connection import ClientConnection
 from tidings.broker.guard import Guard, OpenGuard
-from tidings.broker.session import Bye, Hello, Invalid, Ping, Session
+from tidings.broker.limits import Limits
+from tidings.broker.listening import Listener, Listening
+from tidings.broker.logs import note
+from tidings.broker.session import Bye, Hello, Invalid, Ping
 from tidings.broker.writer import StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
@@ -27,40 +31,30 @@ from tidings.node.requests import Failed, Refused
 from tidings.node.session import Principal
 from tidings.node.settings import Settings
 
+__all__ = ["Broker", "Limits", "Listener"]
+
 log = logging.getLogger("tidings.broker")
 
 EVENTS, OUTPUT, BLOCKED = int(Flag.EVENTS), int(Flag.OUTPUT), int(Flag.BLOCKED)
 FLUSH_BYTES = 1 << 20  # this much output does not wait for the end of the loop iteration
 WRITE_BYTES = 1 << 20  # of one write to one socket
+LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
+SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 CLOSING_MS = 5_000  # a client that does not read its farewell is cut off after this silence
-SERVER = "tidings"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    connections_max: int = 20_000
-    connections_per_address_max: int = 20_000
-    login_seconds: float = 10.0
-    frame_bytes_max: int = 16 << 20
-    output_bytes_max: int = 1 << 20
-    memory_bytes_max: int = 512 << 20
-    stall_ms: int = 1000
-    heartbeat_ms: int = 30_000  # the longest silence the broker offers
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    make_session: Callable[[], Session]
-    host: str = "127.0.0.1"
-    port: int = 7300
-    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
 
 class Broker:
     def __init__(
-        self, settings: Settings, store: Store, *, guard: Guard | None = None, limits: Limits | None = None
+        self,
+        settings: Settings,
+        store: Store,
+        *,
+        guard: Guard | None = None,
+        limits: Limits | None = None,
+        name: str = "tidings",
     ) -> None:
+        self.name = name
         self.settings = settings
         self.limits = limits or Limits()
         self.guard = guard or OpenGuard()
@@ -72,12 +66,17 @@ class Broker:
         self.buffer = self.forwarder.buffer
         self.node = Node(self.forwarder, settings)
         self.connections: dict[int, ClientConnection] = {}
-        self.refused_logins = 0
+        self.refused_logins: Counter[str] = Counter()  # by code
+        self.refused_connections = 0
+        self.protocol_errors: Counter[str] = Counter()
+        self.ready = False
         self._store = store
-        self._writer: StoreWriter | None = None
-        self._servers: list[asyncio.Server] = []
+        self.writer: StoreWriter | None = None
+        self._listening: list[Listening] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._per_address: dict[str, int] = {}
+        self._per_user: Counter[str] = Counter()
+        self._login_pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="log-in")
         self._flushing = False
         self._next_publisher = 1
         self._stopping = False
@@ -93,41 +92,52 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         recovered = await self._loop.run_in_executor(None, self._store.recover)
         for damage in recovered.damaged:
-            log.error("damaged record in the store: %s", damage.reason)
+            note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
         self.node.recover(recovered)
-        self._writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
+        self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
         for listener in listeners:
             await self.listen(listener)
         self._spawn(self._keep_time())
+        self.ready = True
 
     async def listen(self, listener: Listener) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
-        server = await self._loop.create_server(
-            lambda: ClientConnection(self, listener.make_session()),
-            listener.host,
-            listener.port,
-            ssl=listener.tls,
-            backlog=4096,
+        listening = Listening(
+            listener, lambda: ClientConnection(self, listener.make_session()), self.limits.login_seconds
         )
-        self._servers.append(server)
-        port: int = server.sockets[0].getsockname()[1]
-        log.info("listening for %s on %s port %d", listener.make_session().name, listener.host, port)
-        return port
+        await listening.open()
+        self._listening.append(listening)
+        protocol = listener.make_session().name
+        tls = listener.tls is not None
+        note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
+        return listening.port
 
     async def stop(self) -> None:
-        """Say good-bye, send and write what is under way, close."""
-        self._stopping = True
-        for server in self._servers:
-            server.close()
+        """Take nothing more, write and confirm what is under way, say good-bye, close."""
+        self._stopping, self.ready = True, False
+        self._loop = asyncio.get_running_loop()  # it may never have been started
+        for listening in self._listening:
+            listening.close()
+        for connection in self.connections.values():
+            connection.pause_reading()
+        if self.writer is not None:
+            await self._settled(self.writer)
         for connection in list(self.connections.values()):
             self._end(connection, "E_SHUTDOWN", "the broker is shutting down")
         await self._drained(2.0)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._writer is not None:
-            await self._writer.close()
+        self._login_pool.shutdown(wait=False, cancel_futures=True)
+        if self.writer is not None:
+            await self.writer.close()
         await self._loop.run_in_executor(None, self._store.close)
+
+    async def _settled(self, writer: StoreWriter) -> None:
+        """Receipts for what is on its way to disk go out before the good-byes."""
+        deadline = self._loop.time() + SETTLE_SECONDS
+        while writer.busy and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
 
     async def _drained(self, seconds: float) -> None:
         deadline = self._loop.time() + seconds
@@ -140,7 +150,27 @@ class Broker:
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a task of the broker failed", exc_info=error)
+
+    # --- changes while it runs ------------------------------------------------------------------------------------
+
+    async def renew_tls(self, tls: ssl.SSLContext) -> None:
+        """Another certificate for all who connect from now on."""
+        for listening in self._listening:
+            if listening.listener.tls is not None:
+                await listening.renew(tls)
+
+    def end_connections(self, users: frozenset[str] | None, code: str, reason: str) -> int:
+        """End the connections of these users (None: all); they may connect again, under what applies now."""
+        ended = [one for one in self.connections.values() if users is None or (one.logged_in and one.user in users)]
+        for connection in ended:
+            self._end(connection, code, reason)
+        return len(ended)
 
     # --- sockets --------------------------------------------------------------------------------------------------
 
@@ -151,9 +181,13 @@ class Broker:
         self.connections[connection.number] = connection
         self._per_address[connection.address] = at_address + 1
         if full or at_address >= self.limits.connections_per_address_max or self._stopping:
-            error = LimitError("E_CONNECTIONS", "too many connections", fatal=True)
-            self.forwarder.send(connection.number, connection.session.error(error))
-            self._close(connection)
+            self._turn_away(connection, "too many connections")
+
+    def _turn_away(self, connection: ClientConnection, reason: str) -> None:
+        self.refused_connections += 1
+        error = LimitError("E_CONNECTIONS", reason, fatal=True)
+        self.forwarder.send(connection.number, connection.session.error(error))
+        self._close(connection)
 
     def lost(self, connection: ClientConnection) -> None:
         number = connection.number
@@ -166,6 +200,10 @@ class Broker:
             self._per_address[connection.address] = left
         else:
             del self._per_address[connection.address]
+        if connection.logged_in:
+            self._per_user[connection.user] -= 1
+            if not self._per_user[connection.user]:
+                del self._per_user[connection.user]
         self._carry_out(self.node.lost(self.now_ms(), number))
         self.forwarder.close(number)
         self._after()
@@ -232,6 +270,8 @@ class Broker:
         connection.closing = True
         connection.pause_reading()
         self._flush()
+        if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
+            connection.close()  # it had no output, so the flush did not come by
 
     def _end(self, connection: ClientConnection, code: str, reason: str) -> None:
         self.forwarder.send(connection.number, connection.session.close(code, reason))
@@ -312,7 +352,9 @@ class Broker:
     def _fail(self, connection: ClientConnection, error: TidingsError) -> None:
         """The stream is broken: say why, and close."""
         fatal = RemoteProtocolError(error.code, error.reason, position=error.position)
-        log.info("protocol error from %s: %s", connection.address, error)
+        if not isinstance(error, SecurityError):
+            self.protocol_errors[error.code] += 1
+            note(log, logging.INFO, "protocol error", address=connection.address, error=error)
         self.forwarder.send(connection.number, connection.session.error(fatal))
         self._close(connection)
 
@@ -325,11 +367,12 @@ class Broker:
             if self.guard.open:
                 principal = self.guard.log_in(hello, connection.address, "")
             else:
-                certificate = connection.certificate_name()
-                principal = await asyncio.to_thread(self.guard.log_in, hello, connection.address, certificate)
+                shown = connection.certificate_name()
+                principal = await self._loop.run_in_executor(self._login_pool, self._prove, connection, hello, shown)
         except SecurityError as error:
-            self.refused_logins += 1
-            log.warning("log-in refused for %r from %s: %s", hello.user, connection.address, error.code)
+            self.refused_logins[error.code] += 1
+            fields = {"user": hello.user[:100], "address": connection.address, "code": error.code}
+            note(log, logging.WARNING, "log-in refused", **fields)
             if connection.number == number:
                 self._fail(connection, error)
                 self._after()
@@ -337,18 +380,31 @@ class Broker:
         if connection.number == number:
             self._logged_in(connection, hello, principal)
 
+    def _prove(self, connection: ClientConnection, hello: Hello, certificate: str) -> Principal:
+        """On a thread of the pool."""
+        if connection.number < 0:  # it has gone while it waited for its turn: no need to work for it
+            raise SecurityError("E_LOGIN_GONE", "the client left before it was its turn", fatal=True)
+        return self.guard.log_in(hello, connection.address, certificate)
+
     def _logged_in(self, connection: ClientConnection, hello: Hello, principal: Principal) -> None:
-        number = connection.number
+        number, client_id = connection.number, hello.client_id
+        if not self.guard.open:
+            if self._per_user[principal.name] >= self.limits.connections_per_user_max:
+                self._turn_away(connection, "too many connections of this user")
+                return
+            # Clients choose their ids. What one user keeps here must not be another's for the asking.
+            client_id = f"{principal.name}/{client_id}"
         connection.logged_in = True
+        self._per_user[principal.name] += 1
         connection.user = principal.name
         connection.heartbeat_ms = min(hello.heartbeat_ms or self.limits.heartbeat_ms, self.limits.heartbeat_ms)
-        self.node.connected(number, principal, hello.client_id)
+        self.node.connected(number, principal, client_id)
         self.forwarder.log_in(number, self.limits.frame_bytes_max, not self.guard.open)
         publisher = self._next_publisher
         self._next_publisher = publisher % 0xFFFF_FFFF + 1
         welcome = connection.session.welcome(
             {
-                "server": SERVER,
+                "server": self.name,
                 "broker": self.settings.broker_id,
                 "publisher": publisher,
                 "time_ms": self.now_ms(),
@@ -366,25 +422,25 @@ class Broker:
     # --- effects --------------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: list[Effect]) -> None:
-        assert self._writer is not None
+        assert self.writer is not None
         for effect in effects:
             match effect:
                 case Reply(number, answer):
                     self.forwarder.send(number, self.connections[number].session.answer(answer))
                 case Persist(ticket, records):
-                    self._writer.write(ticket, records)
+                    self.writer.write(ticket, records)
                 case Load(seqs):
-                    self._writer.read(seqs)
+                    self.writer.read(seqs)
                 case Close(number, code, reason):
                     self._end(self.connections[number], code, reason)
                 case Log(level, event, fields):
-                    log.log(logging.getLevelName(level), "%s %s", event, fields)
+                    note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
                 case _:
                     assert_never(effect)
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
         if error is not None:
-            log.error("the store refused a batch: %s", error)
+            note(log, logging.ERROR, "the store refused a batch", error=error)
         for ticket in tickets:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
         self._after()
@@ -418,7 +474,7 @@ class Broker:
                 if now_ms - connection.opened_ms > self.limits.login_seconds * 1000:
                     self._fail(connection, SecurityError("E_LOGIN_TIMEOUT", "no log-in in time", fatal=True))
             elif connection.heartbeat_ms and silent_ms > 2 * connection.heartbeat_ms:
-                log.info("no sign of life from %s for %d ms", connection.address, silent_ms)
+                note(log, logging.INFO, "no sign of life", address=connection.address, silent_ms=silent_ms)
                 connection.abort()
             elif connection.heartbeat_ms and silent_ms > connection.heartbeat_ms:
                 self.forwarder.send(connection.number, connection.session.ping())

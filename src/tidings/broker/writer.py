@@ -7,14 +7,37 @@ reach the store in the order in which they were given, and are answered in that 
 import asyncio
 import queue
 import threading
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tidings.delivery.store import Record, Store
 from tidings.errors import StoreError, TidingsError
 
 BATCH_RECORDS_MAX = 20_000
+LATENCY_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)  # bounds of the histogram
+
+
+@dataclass(slots=True)
+class StoreStats:
+    """What the store was asked for so far; written by its thread, read by anybody."""
+
+    batches: int = 0
+    records: int = 0
+    failures: int = 0
+    seconds: float = 0.0  # in `append`, which ends with the fsync
+    by_latency: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_SECONDS) + 1))
+    error: TidingsError | None = None  # of the last batch
+
+    def count(self, records: int, seconds: float, error: TidingsError | None) -> None:
+        self.batches += 1
+        self.records += records
+        self.failures += error is not None
+        self.seconds += seconds
+        self.by_latency[bisect_left(LATENCY_SECONDS, seconds)] += 1
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +73,17 @@ class StoreWriter:
         self._on_written = on_written
         self._on_read = on_read
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self.stats = StoreStats()
+        self._under_way = 0  # batches given and not answered
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
+    @property
+    def busy(self) -> bool:
+        return self._under_way > 0
+
     def write(self, ticket: int, records: Sequence[Record]) -> None:
+        self._under_way += 1
         self._jobs.put(_Write(ticket, records))
 
     def read(self, seqs: Sequence[int]) -> None:
@@ -108,11 +138,19 @@ class StoreWriter:
 
     def _write(self, writes: list[_Write]) -> None:
         error: TidingsError | None = None
+        records = [record for write in writes for record in write.records]
+        began = time.perf_counter()
         try:
-            self._store.append([record for write in writes for record in write.records])
+            self._store.append(records)
         except TidingsError as failure:
             error = failure
-        self._tell(self._on_written, [write.ticket for write in writes], error)
+        self.stats.count(len(records), time.perf_counter() - began, error)
+        self._tell(self._written, [write.ticket for write in writes], error)
+
+    def _written(self, tickets: list[int], error: TidingsError | None) -> None:
+        """On the event loop's thread."""
+        self._under_way -= len(tickets)
+        self._on_written(tickets, error)
 
     def _read(self, seqs: Sequence[int]) -> None:
         messages: dict[int, bytes] = {}

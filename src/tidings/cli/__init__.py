@@ -1,22 +1,53 @@
-"""The command line. Thin: one command, one function call; one module for each command or group of them."""
+"""The command line. Thin: one command, one function call; one module for each command or group of them.
 
+A module in `COMMANDS` has a function `register(app)`; only the module of the command that is used is loaded. Errors of
+ours become one line; exit status 0 done, 1 failed, 2 used wrongly.
+"""
+
+import sys
+from collections.abc import Iterable
 from importlib import import_module
+from importlib.metadata import version as version_of
+from typing import Annotated
 
 import typer
 
-COMMANDS = ("demo",)
+from tidings.cli.failures import report
 
-app = typer.Typer(name="tidings", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+COMMANDS = ("broker", "demo", "pub", "sub", "user")
 
 
-@app.callback()
-def _options() -> None:
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidings {version_of('tidings')}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """A content-based publish/subscribe broker network you can reason about."""
 
 
-for _name in COMMANDS:
-    import_module(f"tidings.cli.{_name}").register(app)
+def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
+    app = typer.Typer(
+        name="tidings",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_options)
+    for name in commands:
+        import_module(f"tidings.cli.{name}").register(app)
+    return app
 
 
 def main() -> None:
-    app()
+    wanted = [name for name in sys.argv[1:2] if name in COMMANDS]
+    try:
+        make_app(wanted or COMMANDS)(prog_name="tidings")
+    except Exception as error:  # noqa: BLE001  (what is not ours is raised again)
+        sys.exit(report(error))

@@ -75,9 +75,9 @@ class Desk:
         if len(client.subscriptions) >= self._settings.subscriptions_max:
             limit = self._settings.subscriptions_max
             raise LimitError("E_SUBSCRIPTIONS", f"a connection has at most {limit} subscriptions")
-        wanted = plan(request, client.client_id, client.number)
-        if not client.principal.may("subscribe", wanted.destination):
-            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {wanted.destination}")
+        if request.policy.value not in self._settings.slow_policies:
+            raise UsageError("E_POLICY", f"this broker does not offer the policy {request.policy.value}")
+        wanted = plan(request, client.client_id, client.number, client.principal)
         if wanted.kind is None:
             sink = self._plane.subscribe(
                 client.number,
@@ -91,7 +91,7 @@ class Desk:
             client.subscriptions[request.subscription] = DirectSubscription(sink)
             self._outbox.answer(client.number, Done(request.receipt))
         else:
-            mailbox = self._mailbox(request, wanted, wanted.kind)
+            mailbox = self._mailbox(client, request, wanted, wanted.kind)
             credit = min(request.credit or self._settings.credit_default, self._settings.credit_max)
             consumer = Consumer(client.number, request.subscription, credit, accepts=wanted.accepts)
             mailbox.policy = request.policy
@@ -100,7 +100,7 @@ class Desk:
             client.subscriptions[request.subscription] = MailboxSubscription(mailbox, consumer)
             self._done_when_written(client, request.receipt)
 
-    def _mailbox(self, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
+    def _mailbox(self, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
         mailbox = self._office.by_name.get(wanted.name)
         if mailbox is None:
@@ -111,6 +111,8 @@ class Desk:
             return mailbox
         if mailbox.consumers:
             raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
+        if kind is MailboxKind.SHARED_DURABLE and not client.principal.may("manage", wanted.destination):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not replace {wanted.name!r}")
         # As in JMS, a changed topic or selector means: forget the old subscription, start a new one.
         self._office.remove(mailbox)
         return self._office.make(wanted.name, kind, wanted.predicate)

@@ -16,6 +16,9 @@ class Principal(Protocol):
     def may(self, operation: str, destination: str) -> bool:
         """Operations: publish, subscribe, browse, manage."""
 
+    def restriction(self, destination: str) -> str:
+        """A selector that everything this one receives from there must fulfil; empty: none."""
+
 
 @dataclass(frozen=True, slots=True)
 class DirectSubscription:

@@ -21,3 +21,4 @@ class Settings:
     journal_bytes_max: int = 32 << 20  # message bytes on their way to disk before publishers wait
     credit_default: int = 1_000
     credit_max: int = 1_000_000
+    slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidings.delivery.mailbox import MailboxKind
-from tidings.errors import UsageError
+from tidings.errors import SecurityError, UsageError
 from tidings.kernel.codec import decode_message
 from tidings.model.codec import encode_predicate
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.node.requests import AckMode, Subscribe
+from tidings.node.session import Principal
 
 NAME_MAX = 255  # characters of a subscription's or client's name
 
@@ -24,9 +25,11 @@ class Plan:
     accepts: Callable[[bytes], bool] | None  # a queue consumer's own selector
 
 
-def plan(request: Subscribe, client_id: str, connection: int) -> Plan:
+def plan(request: Subscribe, client_id: str, connection: int, principal: Principal) -> Plan:
     pattern = DestinationPattern.parse(request.destination)
-    selector = Selector(request.selector)
+    if not principal.may("subscribe", str(pattern)):
+        raise SecurityError("E_FORBIDDEN", f"{principal.name} may not subscribe to {pattern}")
+    selector = restricted(Selector(request.selector), principal.restriction(str(pattern)))
     _check_names(request)
     if pattern.queue:
         return _plan_queue(request, pattern, selector)
@@ -44,6 +47,13 @@ def plan(request: Subscribe, client_id: str, connection: int) -> Plan:
     else:
         return Plan(str(pattern), predicate, None, "", None)
     return Plan(str(pattern), predicate, kind, name, None)
+
+
+def restricted(selector: Selector, restriction: str) -> Selector:
+    """What is asked for, as far as it is allowed."""
+    if not restriction:
+        return selector
+    return Selector(f"({selector.text}) AND ({restriction})" if selector.text.strip() else restriction)
 
 
 def predicate_of(pattern: DestinationPattern, selector: Selector) -> Predicate:

@@ -1,0 +1,87 @@
+"""Reads and checks the broker's configuration file; `config_tables` says what may be in it.
+
+>>> Configuration().listeners[0].port
+7300
+>>> parse('[[listeners]]\\nport = 70000', "a.toml")
+Traceback (most recent call last):
+    ...
+tidings.errors.ConfigError: E_CONFIG: a.toml:2: listeners[0].port: 70000 is out of range; give a number from 0 to 65535
+"""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tidings.broker.config_reader import Problem, read
+from tidings.broker.config_rules import Checker
+from tidings.broker.config_tables import Configuration
+from tidings.broker.toml_lines import lines_of
+from tidings.errors import ConfigError
+
+FILE_BYTES_MAX = 1 << 20
+
+
+def load(path: Path | None, *, protocols: Sequence[str] = ("native",)) -> Configuration:
+    """Read and check a file; without one, the defaults. File names in it are relative to its directory."""
+    if path is None:
+        return Configuration()
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read ({error.strerror}); name a file that exists"]) from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError([f"{path}: longer than {FILE_BYTES_MAX} bytes; this is not a configuration"])
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([f"{path}:{line}: not UTF-8; save the file as UTF-8"]) from None
+    return _beside(path.parent, parse(text, str(path), protocols=protocols))
+
+
+def parse(text: str, name: str, *, protocols: Sequence[str] = ("native",)) -> Configuration:
+    """Read and check a configuration's text; a ConfigError holds all that is wrong with it."""
+    document = parse_toml(text, name)
+    problems: list[Problem] = []
+    configuration = read(Configuration, document, (), problems)
+    problems += Checker(configuration, protocols).problems()
+    if problems:
+        lines = lines_of(text)
+        raise ConfigError([_located(problem, name, lines) for problem in problems])
+    return configuration
+
+
+def parse_toml(text: str, name: str) -> dict[str, object]:
+    """Read TOML; what is wrong with it is said with its line."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: a date that does not exist
+        found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", str(error))
+        line = int(found[1]) if found and found[1] else text.count("\n") + 1
+        reason = str(error)[: found.start()] if found else str(error)
+        raise ConfigError([f"{name}:{line}: not valid TOML: {reason}; see toml.io"]) from None
+    except RecursionError:
+        raise ConfigError([f"{name}: nested too deeply; write it flat"]) from None
+
+
+def _located(problem: Problem, name: str, lines: dict[tuple[str | int, ...], int]) -> str:
+    path = problem.path
+    while path and path not in lines:
+        path = path[:-1]
+    return f"{name}:{lines[path]}: {problem}" if path else f"{name}: {problem}"
+
+
+def _beside(directory: Path, configuration: Configuration) -> Configuration:
+    def beside(name: str) -> str:
+        return str(directory / name) if name else ""
+
+    tls, users, broker = configuration.tls, configuration.users, configuration.broker
+    return replace(
+        configuration,
+        broker=replace(broker, data=beside(broker.data)),
+        tls=replace(tls, certificate=beside(tls.certificate), key=beside(tls.key), client_ca=beside(tls.client_ca)),
+        users=replace(users, file=beside(users.file)),
+    )

@@ -1,0 +1,66 @@
+"""Writes the reference part of docs/configuration.md from the dataclasses, so that it cannot be wrong.
+
+python -m tidings.broker.config_docs docs/configuration.md
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import Field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from tidings.broker.config_reader import default_of, types_of
+from tidings.broker.config_tables import Configuration
+
+BEGIN, END = "<!-- keys: begin -->", "<!-- keys: end -->"
+
+
+def reference() -> str:
+    """All tables with all their keys, as Markdown."""
+    parts = []
+    for one in fields(Configuration):
+        kind = types_of(Configuration)[one.name]
+        many = not is_dataclass(kind)
+        table = get_args(kind)[0] if many else kind
+        title = f"[[{one.name}]]" if many else f"[{one.name}]"
+        rows = "\n".join(_rows(table))
+        parts.append(
+            f"### `{title}`\n\n{_sentence(one.metadata['meaning'])}\n\n"
+            f"| key | default | meaning | values | on SIGHUP |\n|---|---|---|---|---|\n{rows}\n"
+        )
+    return "\n".join(parts)
+
+
+def _rows(table: type) -> Iterator[str]:
+    for one in fields(table):
+        kind = types_of(table)[one.name]
+        default = json.dumps(default_of(one), ensure_ascii=False)
+        reload = "at once" if one.metadata["reload"] else "restart"
+        yield f"| `{one.name}` | `{default}` | {one.metadata['meaning']} | {_values(one, kind)} | {reload} |"
+
+
+def _values(one: Field[Any], kind: Any) -> str:
+    low, high, choices = (one.metadata[what] for what in ("minimum", "maximum", "choices"))
+    if choices:
+        words = ", ".join(choices)
+        return words if kind is str else f"list of: {words}"
+    if low is not None:
+        return f"{low} to {high}"
+    return {bool: "true, false", str: "text", int: "number", float: "number"}[kind]
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+def renewed(text: str) -> str:
+    """The document with its reference part written anew."""
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n{reference()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(renewed(path.read_text()))

@@ -1,0 +1,194 @@
+"""What may be set: one dataclass for each table of the configuration file, with defaults and meanings."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from tidings.broker.config_reader import setting
+from tidings.broker.limits import Limits
+from tidings.delivery.mailbox import SlowPolicy
+from tidings.model.destination import Destination
+from tidings.node.settings import Settings
+
+LEVELS = ("debug", "info", "warning", "error")
+OPERATIONS = ("publish", "subscribe", "browse", "manage")
+POLICIES = tuple(policy.value for policy in SlowPolicy)
+_LIMITS, _SETTINGS = Limits(), Settings()
+_BYTES: dict[str, Any] = {"minimum": 1 << 16, "maximum": 1 << 40}
+_COUNT: dict[str, Any] = {"minimum": 1, "maximum": 1 << 31}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTable:
+    name: str = setting("tidings", "what the broker calls itself to clients and in logs")
+    id: int = setting(
+        _SETTINGS.broker_id, "its number, part of every message id; unique in a network", minimum=1, maximum=0xFFFF_FFFF
+    )
+    data: str = setting("tidings-data", "the directory of the store and of the users file; made if it is not there")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerTable:
+    protocol: str = setting("native", "which protocol is spoken there")
+    host: str = setting("127.0.0.1", "the address to listen on; other machines reach only one that is not loopback")
+    port: int = setting(7300, "the port; 0: the system chooses", minimum=0, maximum=65535)
+    tls: bool = setting(False, "whether connections are encrypted, with the certificate of [tls]")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsTable:
+    certificate: str = setting("", "the server's certificate and the chain above it, a PEM file", reload=True)
+    key: str = setting("", "its private key, a PEM file; empty: it is in the certificate's file", reload=True)
+    client_ca: str = setting("", "who signs client certificates (PEM); the common name is then a user", reload=True)
+    require_client: bool = setting(False, "turn away clients without a certificate", reload=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UsersTable:
+    file: str = setting(
+        "", "the users file that `tidings user` edits; empty: users.toml in the data directory", reload=True
+    )
+    allow_anonymous: bool = setting(False, "without users, listen on other addresses than loopback all the same")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessTable:
+    user: str = setting("", "whom the rule is about: a user's name, or * for everybody", reload=True)
+    group: str = setting("", "or the members of a group", reload=True)
+    operations: tuple[str, ...] = setting(tuple, "what they do", choices=OPERATIONS, reload=True)
+    destination: str = setting("", "where: a topic pattern, or queue:… (wildcards too)", reload=True)
+    allow: bool = setting(True, "whether they may", reload=True)
+    selector: str = setting("", "they receive only what this selector lets through (subscribe and browse)", reload=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsTable:
+    connections_max: int = setting(_LIMITS.connections_max, "connections at a time", reload=True, **_COUNT)
+    connections_per_address_max: int = setting(
+        _LIMITS.connections_per_address_max, "of one address", reload=True, **_COUNT
+    )
+    connections_per_user_max: int = setting(_LIMITS.connections_per_user_max, "of one user", reload=True, **_COUNT)
+    login_seconds: float = setting(
+        _LIMITS.login_seconds, "how long a client may take to log in", minimum=0.1, maximum=3600, reload=True
+    )
+    login_failures_max: int = setting(
+        _LIMITS.login_failures_max,
+        "failed log-ins before user or address must wait",
+        minimum=1,
+        maximum=1000,
+        reload=True,
+    )
+    login_lock_seconds: float = setting(
+        _LIMITS.login_lock_seconds,
+        "the first wait; doubles with each further failure",
+        minimum=0.1,
+        maximum=3600,
+        reload=True,
+    )
+    login_lock_seconds_max: float = setting(
+        _LIMITS.login_lock_seconds_max, "the longest wait", minimum=0.1, maximum=86400, reload=True
+    )
+    heartbeat_ms: int = setting(
+        _LIMITS.heartbeat_ms,
+        "the longest silence; after twice of it a client is taken for dead",
+        minimum=100,
+        maximum=3_600_000,
+        reload=True,
+    )
+    frame_bytes_max: int = setting(
+        _LIMITS.frame_bytes_max, "the longest frame, so the largest message", reload=True, **_BYTES
+    )
+    output_bytes_max: int = setting(_LIMITS.output_bytes_max, "output that waits for one connection", **_BYTES)
+    memory_bytes_max: int = setting(_LIMITS.memory_bytes_max, "what the forwarding plane may hold in all", **_BYTES)
+    stall_ms: int = setting(
+        _LIMITS.stall_ms,
+        "a subscriber that takes nothing for so long no longer holds up publishers",
+        minimum=1,
+        maximum=3_600_000,
+    )
+    subscriptions_max: int = setting(_SETTINGS.subscriptions_max, "subscriptions of one connection", **_COUNT)
+    mailboxes_max: int = setting(_SETTINGS.mailboxes_max, "queues, durable and shared subscriptions", **_COUNT)
+    transactions_max: int = setting(_SETTINGS.transactions_max, "open transactions of one connection", **_COUNT)
+    transaction_bytes_max: int = setting(_SETTINGS.transaction_bytes_max, "messages in one transaction", **_BYTES)
+    sink_bytes_max: int = setting(
+        _SETTINGS.sink_bytes_max, "what waits for one subscription before its policy acts", **_BYTES
+    )
+    messages_bytes_max: int = setting(
+        _SETTINGS.messages_bytes_max, "messages in memory before stored ones leave it", **_BYTES
+    )
+    pinned_bytes_max: int = setting(
+        _SETTINGS.pinned_bytes_max, "messages that only memory has, before durable mailboxes use the disk", **_BYTES
+    )
+    journal_bytes_max: int = setting(
+        _SETTINGS.journal_bytes_max, "messages on their way to disk before publishers wait", **_BYTES
+    )
+    credit_default: int = setting(
+        _SETTINGS.credit_default, "messages under way to a consumer that names no number", **_COUNT
+    )
+    credit_max: int = setting(_SETTINGS.credit_max, "the most a consumer may ask for", **_COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTable:
+    deliveries_max: int = setting(
+        _SETTINGS.deliveries_max,
+        "so many times a message is tried, then it is a dead letter",
+        minimum=1,
+        maximum=1_000_000,
+    )
+    dead_letters: str = setting(str(_SETTINGS.dead_letters), "where dead letters go: a queue")
+    slow_policies: tuple[str, ...] = setting(
+        lambda: POLICIES, "which policies subscribers may ask for", choices=POLICIES
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingTable:
+    level: str = setting("info", "what is worth a line", choices=LEVELS, reload=True)
+    json: bool = setting(False, "one JSON object a line, for programs", reload=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsTable:
+    enabled: bool = setting(True, "whether to answer /metrics and /health")
+    host: str = setting("127.0.0.1", "the address to listen on")
+    port: int = setting(8700, "the port; 0: the system chooses", minimum=0, maximum=65535)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    broker: BrokerTable = setting(BrokerTable, "the broker itself")
+    listeners: tuple[ListenerTable, ...] = setting(
+        lambda: (ListenerTable(),), "where clients connect; one table for each"
+    )
+    tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")
+    users: UsersTable = setting(UsersTable, "who may log in")
+    access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")
+    limits: LimitsTable = setting(LimitsTable, "how much of everything")
+    delivery: DeliveryTable = setting(DeliveryTable, "what becomes of messages that nobody takes")
+    logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")
+    metrics: MetricsTable = setting(MetricsTable, "the endpoint for Prometheus and for health checks")
+
+    def limits_of(self) -> Limits:
+        """For the driver."""
+        return Limits(**_named(Limits, self.limits))
+
+    def settings(self) -> Settings:
+        """For the node."""
+        return replace(
+            Settings(**_named(Settings, self.limits)),
+            broker_id=self.broker.id,
+            deliveries_max=self.delivery.deliveries_max,
+            dead_letters=Destination.parse(self.delivery.dead_letters),
+            slow_policies=frozenset(self.delivery.slow_policies),
+        )
+
+    @property
+    def users_file(self) -> Path:
+        return Path(self.users.file) if self.users.file else Path(self.broker.data) / "users.toml"
+
+
+def _named(target: type, table: LimitsTable) -> dict[str, Any]:
+    """The keys that are fields of both."""
+    known = {one.name for one in fields(target)}
+    return {one.name: getattr(table, one.name) for one in fields(table) if one.name in known}

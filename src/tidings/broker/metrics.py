@@ -1,0 +1,166 @@
+"""What a broker tells about itself: /metrics for Prometheus (text format 0.0.4) and /health for whoever restarts it.
+
+A queue or durable subscription has series of its own as long as there are at most `MAILBOXES_MAX`; the sums over all
+are always there, so a broker with a million queues still answers quickly.
+"""
+
+import json
+import os
+import resource
+import time
+from collections.abc import Iterable, Mapping
+from heapq import nlargest
+
+from tidings.broker.http_endpoint import Page
+from tidings.broker.server import Broker
+from tidings.broker.writer import LATENCY_SECONDS, StoreStats
+from tidings.delivery.mailbox import Mailbox, MailboxKind
+
+MAILBOXES_MAX = 500
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_DROPS = ("oldest", "newest", "stalled")
+
+# What the forwarding plane counts under which name, and what it means.
+_FORWARDER = {
+    "received": ("messages_received_total", "Messages taken in from publishers."),
+    "received_bytes": ("received_bytes_total", "Bytes read from clients."),
+    "delivered": ("messages_delivered_total", "Deliveries put into the output of subscribers."),
+    "sent_bytes": ("sent_bytes_total", "Bytes handed to sockets."),
+    "unmatched": ("messages_unmatched_total", "Messages nobody subscribed to."),
+    "pushed_back": ("publishers_pushed_back_total", "Times that a publisher had to wait for a subscriber."),
+    "feeds": ("reads_total", "Reads from sockets."),
+}
+
+
+class _Text:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(
+        self, name: str, kind: str, meaning: str, samples: Iterable[tuple[Mapping[str, str], float]] | float
+    ) -> None:
+        self.lines += (f"# HELP tidings_{name} {meaning}", f"# TYPE tidings_{name} {kind}")
+        for labels, value in [({}, samples)] if isinstance(samples, (int, float)) else samples:
+            self.sample(name, labels, value)
+
+    def sample(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        self.lines.append(f"tidings_{name}{'{' + inside + '}' if inside else ''} {value}")
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+class Metrics:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._began = time.time()
+
+    def metrics(self) -> Page:
+        text = _Text()
+        self._traffic(text)
+        self._clients(text)
+        self._mailboxes(text)
+        if self._broker.writer is not None:
+            _store(text, self._broker.writer.stats)
+        self._machine(text)
+        return Page(str(text), TYPE)
+
+    def health(self) -> Page:
+        """200 while the broker serves clients, otherwise 503; a store that refuses is told, but is not the end."""
+        broker = self._broker
+        error = None if broker.writer is None else broker.writer.stats.error
+        state = {
+            "live": True,
+            "ready": broker.ready,
+            "store": "starting" if broker.writer is None else "ok" if error is None else error.code,
+            "connections": len(broker.connections),
+            "uptime_seconds": round(time.time() - self._began, 3),
+        }
+        return Page(json.dumps(state) + "\n", "application/json", 200 if broker.ready else 503)
+
+    def _traffic(self, text: _Text) -> None:
+        stats, office = self._broker.forwarder.stats(), self._broker.node.post_office
+        for key, (name, meaning) in _FORWARDER.items():
+            text.add(name, "counter", meaning, stats[key])
+        drops = [({"reason": reason}, stats[f"dropped_{reason}"]) for reason in _DROPS]
+        drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
+        text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
+        text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", office.buried)
+        text.add("messages_duplicate_total", "counter", "Sent again and known already.", office.duplicates)
+
+    def _clients(self, text: _Text) -> None:
+        broker = self._broker
+        logged_in = sum(connection.logged_in for connection in broker.connections.values())
+        states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.connections) - logged_in)]
+        text.add("connections", "gauge", "Connections of clients.", states)
+        text.add("connections_refused_total", "counter", "Turned away: too many.", broker.refused_connections)
+        for name, counts, meaning in (
+            ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
+            ("protocol_errors_total", broker.protocol_errors, "Connections ended for what they sent."),
+        ):
+            text.add(name, "counter", meaning, [({"code": code}, count) for code, count in counts.items()])
+
+    def _mailboxes(self, text: _Text) -> None:
+        mailboxes = self._broker.node.post_office.by_name.values()
+        sums = {kind: [0, 0, 0, 0] for kind in MailboxKind}
+        for mailbox in mailboxes:
+            one = sums[mailbox.kind]
+            for number, value in enumerate((1, len(mailbox.backlog), mailbox.unacknowledged, len(mailbox.consumers))):
+                one[number] += value
+        names = ("mailboxes", "mailboxes_waiting", "mailboxes_unacknowledged", "mailboxes_consumers")
+        meanings = ("Queues and kept subscriptions.", "Messages waiting.", "Delivered, not acknowledged.", "Consumers.")
+        for number, (name, meaning) in enumerate(zip(names, meanings, strict=True)):
+            by_kind = [({"kind": str(kind.value)}, values[number]) for kind, values in sums.items()]
+            text.add(name, "gauge", f"{meaning} Sums by kind.", by_kind)
+        kept = [mailbox for mailbox in mailboxes if mailbox.kind is not MailboxKind.PRIVATE]
+        shown = nlargest(MAILBOXES_MAX, kept, key=lambda mailbox: len(mailbox.backlog)) if kept else []
+        _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
+        _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
+        _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
+        _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
+
+    def _machine(self, text: _Text) -> None:
+        broker = self._broker
+        depot = broker.node.post_office.depot
+        held = [
+            ({"part": "output"}, broker.forwarder.held_bytes()),
+            ({"part": "matcher"}, broker.forwarder.matcher_bytes()),
+            ({"part": "messages"}, depot.bytes),
+        ]
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        text.add("memory_bytes", "gauge", "Memory held, by part.", held)
+        text.add("resident_bytes", "gauge", "Resident memory of the process.", _resident_bytes())
+        text.add("cpu_seconds_total", "counter", "Processor time.", usage.ru_utime + usage.ru_stime)
+        text.add("start_time_seconds", "gauge", "When the broker started.", self._began)
+        text.add("ready", "gauge", "Whether clients are served.", int(broker.ready))
+
+
+def _each(text: _Text, name: str, meaning: str, values: list[tuple[Mailbox, int]]) -> None:
+    text.add(name, "gauge", meaning, [({"mailbox": mailbox.name}, value) for mailbox, value in values])
+
+
+def _store(text: _Text, stats: StoreStats) -> None:
+    text.add("store_records_total", "counter", "Records written.", stats.records)
+    text.add("store_failures_total", "counter", "Batches the store refused.", stats.failures)
+    name = "store_append_seconds"
+    text.add(name, "histogram", "Time to write a batch, fsync included.", [])
+    below = 0
+    for bound, count in zip((*map(str, LATENCY_SECONDS), "+Inf"), stats.by_latency, strict=True):
+        below += count
+        text.sample(f"{name}_bucket", {"le": bound}, below)
+    text.sample(f"{name}_sum", {}, stats.seconds)
+    text.sample(f"{name}_count", {}, below)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except OSError:  # not Linux: the largest it ever was
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

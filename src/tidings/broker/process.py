@@ -1,0 +1,262 @@
+"""A broker as a process: start, signals, reload, shutdown.
+
+    SIGTERM, SIGINT   take nothing more, finish what is under way, end; a second one ends at once
+    SIGHUP            read configuration, users and certificates again; what is wrong with them changes nothing
+
+Ending at once is safe: whatever was confirmed as persistent is on disk by then. Exit status: 0 ended as asked,
+1 failed, 2 configured wrongly.
+"""
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import ssl
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import uvloop
+
+from tidings.broker import config, logs, users
+from tidings.broker.access import Rules
+from tidings.broker.config_changes import changes
+from tidings.broker.config_rules import exposed
+from tidings.broker.config_tables import Configuration
+from tidings.broker.guard import Guard, OpenGuard
+from tidings.broker.http_endpoint import HttpEndpoint
+from tidings.broker.listening import Listener
+from tidings.broker.logs import note
+from tidings.broker.metrics import Metrics
+from tidings.broker.server import Broker
+from tidings.broker.session import Session
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.broker.tls import server_context
+from tidings.broker.user_guard import UserGuard
+from tidings.errors import ConfigError, TidingsError
+
+log = logging.getLogger("tidings.process")
+STOP_SECONDS = 15.0
+STORE = "messages.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says; it overrides the file."""
+
+    config: Path | None = None
+    data: str | None = None
+    port: int | None = None  # of the first listener
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that can be wrong, checked and ready to be used."""
+
+    configuration: Configuration
+    rules: Rules
+    users: users.Users | None  # None: there is no users file
+    tls: ssl.SSLContext | None
+
+
+def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
+    """Read the files; a ConfigError if anything in them will not do."""
+    configuration = config.load(options.config, protocols=protocols)
+    if options.data is not None:
+        configuration = replace(configuration, broker=replace(configuration.broker, data=options.data))
+    if options.port is not None:
+        first, *others = configuration.listeners
+        configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
+    there = configuration.users_file.exists() or bool(configuration.users.file)
+    known = users.load(configuration.users_file) if there else None
+    _check_exposure(configuration, known, str(options.config or "the defaults"))
+    encrypted = any(listener.tls for listener in configuration.listeners)
+    tls = server_context(configuration.tls) if encrypted else None
+    return Prepared(configuration, Rules.of(configuration.access), known, tls)
+
+
+def _check_exposure(configuration: Configuration, known: users.Users | None, name: str) -> None:
+    """Nobody becomes reachable for everybody by accident."""
+    if known is not None:
+        return
+    problems = []
+    remedy = f"add one: tidings user add NAME --file {configuration.users_file}"
+    if configuration.access:
+        problems.append(f"{name}: access: there are rules but no users; {remedy}")
+    if configuration.tls.client_ca:
+        problems.append(f"{name}: tls.client_ca: certificates name users, and there are none; {remedy}")
+    if not configuration.users.allow_anonymous:
+        problems += [
+            f"{name}: listeners: {listener.host} can be reached from other machines and there are no users; "
+            f"{remedy}, or write allow_anonymous = true in [users]"
+            for listener in exposed(configuration)
+        ]
+    if problems:
+        raise ConfigError(problems)
+
+
+class Process:
+    def __init__(self, options: Options, sessions: Mapping[str, Callable[[], Session]]) -> None:
+        self._options = options
+        self._sessions = sessions
+        self._prepared = prepare(options, tuple(sessions))
+        self._stop = asyncio.Event()
+        self._signals = 0
+        self._reloading = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def configuration(self) -> Configuration:
+        return self._prepared.configuration
+
+    async def run(self) -> int:
+        """From start to end; returns the exit status."""
+        configuration = self.configuration
+        self._broker = Broker(
+            configuration.settings(),
+            self._open_store(),
+            guard=self._guard(),
+            limits=configuration.limits_of(),
+            name=configuration.broker.name,
+        )
+        metrics = Metrics(self._broker)
+        endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health})
+        try:
+            if configuration.metrics.enabled:
+                port = await endpoint.start(configuration.metrics.host, configuration.metrics.port)
+                note(log, logging.INFO, "metrics", host=configuration.metrics.host, port=port)
+            self._watch_signals()
+            await self._broker.start(self._listeners())
+            note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
+            await self._stop.wait()
+        finally:
+            ended = await self._end(endpoint)
+        return 0 if ended else 1
+
+    async def _end(self, endpoint: HttpEndpoint) -> bool:
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._broker.stop()
+                await endpoint.stop()
+        except TimeoutError:
+            note(log, logging.ERROR, "not stopped in time", seconds=STOP_SECONDS)
+            return False
+        note(log, logging.INFO, "stopped")
+        return True
+
+    def _open_store(self) -> SqliteStore:
+        data = Path(self.configuration.broker.data)
+        try:
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"broker.data: {data} cannot be made ({error.strerror}); name a directory that can"
+            raise ConfigError([problem]) from None
+        return SqliteStore(data / STORE)
+
+    def _guard(self) -> Guard:
+        prepared = self._prepared
+        if prepared.users is None:
+            note(log, logging.WARNING, "no users: everybody who can connect may do everything")
+            return OpenGuard()
+        file = prepared.configuration.users_file
+        if file.stat().st_mode & 0o077:
+            note(log, logging.WARNING, "others can read the users file: chmod 600 it", file=file)
+        for listener in exposed(prepared.configuration):
+            if not listener.tls:
+                where = f"{listener.host}:{listener.port}"
+                note(log, logging.WARNING, "passwords and messages can be read on their way: no TLS", listener=where)
+        return UserGuard(prepared.users, prepared.rules, prepared.configuration.limits_of())
+
+    def _listeners(self) -> list[Listener]:
+        return [
+            Listener(self._sessions[table.protocol], table.host, table.port, self._prepared.tls if table.tls else None)
+            for table in self.configuration.listeners
+        ]
+
+    # --- signals --------------------------------------------------------------------------------------------------
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._asked_to_stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._asked_to_reload)
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        self._signals += 1
+        if self._signals > 1:
+            note(log, logging.WARNING, "stopped by force", signal=number.name)
+            os._exit(1)
+        note(log, logging.INFO, "stopping", signal=number.name)
+        self._stop.set()
+
+    def _asked_to_reload(self) -> None:
+        task = asyncio.get_running_loop().create_task(self.reload())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def reload(self) -> None:
+        """All of it or, if anything is wrong, nothing."""
+        async with self._reloading:
+            try:
+                new = await asyncio.to_thread(prepare, self._options, tuple(self._sessions))
+                if new.users is None and self._prepared.users is not None:
+                    gone = self.configuration.users_file
+                    raise ConfigError([f"{gone}: the users file is gone; put it back, or restart without users"])
+            except ConfigError as error:
+                for problem in error.problems:
+                    note(log, logging.ERROR, "not reloaded", problem=problem)
+                return
+            old, self._prepared = self._prepared, new
+            await self._apply(old, new)
+
+    async def _apply(self, old: Prepared, new: Prepared) -> None:
+        configuration = new.configuration
+        for changed, at_once in changes(old.configuration, configuration):
+            if at_once:
+                note(log, logging.INFO, "changed", key=changed)
+            else:
+                note(log, logging.WARNING, "a restart is needed for this change", key=changed)
+        logs.set_up(configuration.logging.level, as_json=configuration.logging.json)
+        self._broker.limits = configuration.limits_of()
+        if new.tls is not None:
+            await self._broker.renew_tls(new.tls)
+        guard, ended = self._broker.guard, 0
+        if isinstance(guard, UserGuard) and new.users is not None:
+            guard.limit(self._broker.limits)
+            affected = guard.replace(new.users, new.rules)
+            ended = self._broker.end_connections(affected, "E_ACCESS_CHANGED", "what you may do has changed")
+        elif new.users is not None:
+            self._broker.guard = self._guard()
+            ended = self._broker.end_connections(None, "E_ACCESS_CHANGED", "log in: this broker has users now")
+        known = 0 if new.users is None else len(new.users)
+        note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
+
+
+def run(options: Options, sessions: Mapping[str, Callable[[], Session]]) -> int:
+    """Run a broker until a signal ends it."""
+    logs.set_up("info", as_json=False)
+
+    async def main() -> int:
+        process = Process(options, sessions)
+        table = process.configuration.logging
+        logs.set_up(table.level, as_json=table.json)
+        return await process.run()
+
+    _raise_file_limit()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
+    except ConfigError as error:
+        print("\n".join(error.problems), file=sys.stderr)  # noqa: T201
+        return 2
+    except TidingsError as error:
+        note(log, logging.ERROR, "the broker cannot run", code=error.code, reason=error.reason)
+        return 1
+
+
+def _raise_file_limit() -> None:
+    """Each connection takes a file descriptor; the usual soft limit of 1024 is far too low."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

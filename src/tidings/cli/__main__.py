@@ -1,0 +1,5 @@
+"""`python -m tidings.cli`."""
+
+from tidings.cli import main
+
+main()

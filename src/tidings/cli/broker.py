@@ -1,0 +1,38 @@
+"""`tidings broker`: run a broker, or check its configuration."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidings.broker import process
+from tidings.protocols.native import NativeSession
+
+SESSIONS = {"native": NativeSession}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(broker)
+
+
+def broker(
+    config: Annotated[Path | None, typer.Option(help="The configuration file; without one, the defaults.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only say whether the configuration is right.")] = False,
+    data: Annotated[str | None, typer.Option(help="The data directory, instead of the configured one.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The first listener's port, instead of the configured one.")
+    ] = None,
+) -> None:
+    """Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.
+
+    Example: tidings broker --config broker.toml
+    """
+    options = process.Options(config, data, port)
+    if not check:
+        raise typer.Exit(process.run(options, SESSIONS))
+    prepared = process.prepare(options, tuple(SESSIONS))
+    for listener in prepared.configuration.listeners:
+        kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
+        typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")
+    typer.echo("no users: open to everybody" if prepared.users is None else f"{len(prepared.users)} users")
+    typer.echo(f"{config or 'the defaults'}: ok")

@@ -1,0 +1,42 @@
+"""How a failure looks: one clear line, and for a selector the place in its text."""
+
+import sys
+
+from tidings.errors import ConfigError, SelectorError, TidingsError, UsageError
+
+FAILED, USED_WRONGLY = 1, 2
+
+
+def report(error: Exception) -> int:
+    """Tell the user; returns the exit status. What is not an error of ours is raised again."""
+    match error:
+        case ConfigError():
+            _tell(*error.problems)
+            return USED_WRONGLY
+        case TidingsError():
+            _tell(f"tidings: {error}")
+            return USED_WRONGLY if isinstance(error, UsageError) else FAILED
+        case OSError():
+            _tell(f"tidings: {error}")
+            return FAILED
+        case _:
+            raise error
+
+
+def show_selector(text: str, error: TidingsError) -> SelectorError:
+    """The same error, with the text and a mark below the place.
+
+    >>> print(show_selector("price >", SelectorError("E_SELECTOR_SYNTAX", "expected a value", position=7)).reason)
+    expected a value
+      price >
+             ^
+    """
+    assert error.position is not None
+    line = "".join(" " if character.isspace() else character for character in text)
+    reason = f"{error.reason}\n  {line}\n  {' ' * error.position}^"
+    return SelectorError(error.code, reason, position=error.position)
+
+
+def _tell(*lines: str) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)  # noqa: T201

@@ -1,0 +1,168 @@
+"""Messages as JSON lines. What `tidings sub --json` writes, `tidings pub --jsonl` reads.
+
+>>> line = to_json(Message(Destination.parse("ticks.xyz"), {"price": 50}, b"hi"), attempt=1)
+>>> line[line.index("destination") - 1 :]
+'"destination": "topic:ticks.xyz", "properties": {"price": 50}, "body": "hi", "redelivered": false}'
+>>> from_json('{"properties": {"price": 50}, "body": "hi"}', 1).body
+b'hi'
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidings.errors import UsageError
+from tidings.model.destination import Destination
+from tidings.model.message import PRIORITY_DEFAULT, Message
+from tidings.model.values import Value
+
+LINE_BYTES_MAX = 32 << 20
+CHUNK_BYTES = 64 << 10
+_BASE64 = "base64"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a line asks to be published."""
+
+    destination: Destination | None = None
+    properties: dict[str, Value] = field(default_factory=dict)
+    body: bytes = b""
+    fields: dict[str, Any] = field(default_factory=dict)  # further arguments of `Client.publish`
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "persistent": (bool,),
+    "priority": (int,),
+    "expires_in": (int, float),
+    "correlation_id": (str,),
+    "reply_to": (str,),
+    "type": (str,),
+}
+_KNOWN = {*_TYPES, "destination", "properties", "body", "body_encoding"}
+_IGNORED = {"id", "redelivered", "attempt"}  # written by `sub`, given anew when published
+
+
+def to_json(message: Message, attempt: int) -> str:
+    body, encoding = _text(message.body)
+    made: dict[str, Any] = {
+        "id": str(message.id),
+        "destination": str(message.destination),
+        "properties": {name: _json_value(value) for name, value in message.properties.items()},
+        "body": body,
+    }
+    if encoding:
+        made["body_encoding"] = encoding
+    made["redelivered"] = attempt > 1
+    if attempt > 1:
+        made["attempt"] = attempt
+    if message.persistent:
+        made["persistent"] = True
+    if message.priority != PRIORITY_DEFAULT:
+        made["priority"] = message.priority
+    for name in ("correlation_id", "reply_to", "type"):
+        if (value := getattr(message, name)) is not None:
+            made[name] = str(value)
+    return json.dumps(made, ensure_ascii=False)
+
+
+def from_json(text: str, number: int) -> Line:
+    """A line of input; a UsageError names its number."""
+    try:
+        read = json.loads(text)
+        if not isinstance(read, dict):
+            raise UsageError("E_JSONL", "not an object")
+        return _line(read)
+    except json.JSONDecodeError as error:
+        raise UsageError("E_JSONL", f"line {number}: {error.msg}", position=error.pos) from None
+    except RecursionError:
+        raise UsageError("E_JSONL", f"line {number}: nested too deeply") from None
+    except (UsageError, ValueError) as error:
+        reason = error.reason if isinstance(error, UsageError) else str(error)
+        raise UsageError("E_JSONL", f"line {number}: {reason}") from None
+
+
+async def json_lines(descriptor: int = 0) -> AsyncIterator[Line]:
+    """The lines of the input as they come; a thread waits for them, so that the connection stays alive meanwhile."""
+    loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes](maxsize=8)
+
+    def read() -> None:
+        # Not through sys.stdin: its lock could not be taken from a thread that waits when the process ends.
+        with suppress(RuntimeError, OSError, asyncio.CancelledError, CancelledError):
+            while chunk := os.read(descriptor, CHUNK_BYTES):
+                asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+            asyncio.run_coroutine_threadsafe(chunks.put(b""), loop).result()
+
+    threading.Thread(target=read, name="input", daemon=True).start()
+    rest, number = b"", 0
+    while chunk := await chunks.get():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            number += 1
+            if line.strip():
+                yield from_json(_decoded(line, number), number)
+        if len(rest) > LINE_BYTES_MAX:
+            raise UsageError("E_JSONL", f"line {number + 1}: longer than {LINE_BYTES_MAX} bytes")
+    if rest.strip():
+        yield from_json(_decoded(rest, number + 1), number + 1)
+
+
+def _decoded(line: bytes, number: int) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError("E_JSONL", f"line {number}: not UTF-8", position=error.start) from None
+
+
+def _line(read: dict[str, Any]) -> Line:
+    for name in read:
+        if name not in _KNOWN | _IGNORED:
+            raise UsageError("E_JSONL", f"{name!r} is unknown; there are: {', '.join(sorted(_KNOWN))}")
+    for name, types in _TYPES.items():
+        if name in read and type(read[name]) not in types:
+            raise UsageError("E_JSONL", f"{name} is not {types[-1].__name__}")
+    properties, destination = read.get("properties", {}), read.get("destination")
+    if not isinstance(properties, dict) or not isinstance(destination, str | None):
+        raise UsageError("E_JSONL", "properties is an object, destination is text")
+    return Line(
+        None if destination is None else Destination.parse(destination),
+        {name: _value(name, value) for name, value in properties.items()},
+        _body(read.get("body", ""), read.get("body_encoding", "")),
+        {name: read[name] for name in _TYPES if name in read},
+    )
+
+
+def _body(body: object, encoding: object) -> bytes:
+    if not isinstance(body, str) or encoding not in ("", _BASE64):
+        raise UsageError("E_JSONL", 'body is text; body_encoding, if given, is "base64"')
+    try:
+        return base64.b64decode(body, validate=True) if encoding else body.encode()
+    except binascii.Error:
+        raise UsageError("E_JSONL", "body is not base64") from None
+
+
+def _value(name: str, value: Any) -> Value:
+    if isinstance(value, dict) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
+        return base64.b64decode(value[_BASE64], validate=True)
+    if isinstance(value, bool | int | float | str):
+        return value
+    raise UsageError("E_JSONL", f'property {name!r} is neither text, number, boolean nor {{"base64": …}}')
+
+
+def _json_value(value: Value) -> object:
+    return {_BASE64: base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def _text(body: bytes) -> tuple[str, str]:
+    try:
+        return body.decode(), ""
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), _BASE64

@@ -1,0 +1,125 @@
+"""`tidings pub`: publish from the command line, one message or a stream of them."""
+
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from tidings.cli import connecting
+from tidings.cli.jsonl import Line, json_lines
+from tidings.cli.rates import Rates
+from tidings.client import Client
+from tidings.client.client import Receipt
+from tidings.errors import UsageError
+from tidings.model.destination import Destination
+from tidings.model.values import Value
+
+WINDOW = 500
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(pub)
+
+
+def pub(
+    destination: Annotated[str, typer.Argument(help="A topic, or queue:NAME; - with --jsonl: as each line says.")],
+    prop: Annotated[list[str] | None, typer.Option(help="A property, name=value; 'value' in quotes is text.")] = None,
+    body: Annotated[str, typer.Option(help="The body, as text.")] = "",
+    stdin: Annotated[bool, typer.Option("--stdin", help="The body is what comes from the input.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="A message for each line of the input, as JSON.")] = False,
+    persistent: Annotated[bool, typer.Option("--persistent", help="On the broker's disk when this returns.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="So many times.")] = 1,
+    rate: Annotated[float, typer.Option(min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
+    stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    user: connecting.User = "",
+    password_file: connecting.PasswordFile = None,
+    tls_ca: connecting.TlsCa = None,
+    tls_certificate: connecting.TlsCertificate = None,
+    tls_key: connecting.TlsKey = None,
+) -> None:
+    """Publish messages.
+
+    Example: tidings pub ticks.xyz --prop stock=XYZ --prop price=50 --body hello
+    """
+    if jsonl and (stdin or body or prop):
+        raise UsageError("E_OPTIONS", "--jsonl brings bodies and properties itself: leave --stdin, --body, --prop out")
+    if (jsonl or stdin) and user and password_file is None and tls_certificate is None:
+        raise UsageError("E_OPTIONS", "the input brings messages: give the password by --password-file")
+    if stdin and body:
+        raise UsageError("E_OPTIONS", "the body comes from --body or from --stdin, not from both")
+    where = None if jsonl and destination == "-" else Destination.parse(destination)
+    properties = dict(parse_property(text) for text in prop or ())
+    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    if jsonl:
+        lines = json_lines()
+    else:
+        lines = _one(Line(where, properties, sys.stdin.buffer.read() if stdin else body.encode()))
+    rates = Rates(stats, "published")
+    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates))
+    rates.finish()
+
+
+async def _publish(client: Client, lines: AsyncIterator[Line], persistent: bool, rate: float, rates: Rates) -> None:
+    """Every message is confirmed; up to `WINDOW` of them are under way at a time."""
+    under_way: deque[asyncio.Task[Receipt]] = deque()
+    async with client:
+        began = time.monotonic()
+        try:
+            async for line in lines:
+                if rate:
+                    await asyncio.sleep(max(0.0, began + rates.count / rate - time.monotonic()))
+                under_way.append(asyncio.create_task(_send(client, line, persistent)))
+                while len(under_way) >= WINDOW or (under_way and under_way[0].done()):
+                    await under_way.popleft()
+                rates.add(len(line.body))
+            while under_way:
+                await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+
+async def _send(client: Client, line: Line, persistent: bool) -> Receipt:
+    assert line.destination is not None
+    fields = {"persistent": persistent, **line.fields}
+    return await client.publish(line.destination, line.properties, line.body, wait=True, **fields)
+
+
+async def _one(line: Line) -> AsyncIterator[Line]:
+    yield line
+
+
+async def _addressed(lines: AsyncIterator[Line], where: Destination | None, count: int) -> AsyncIterator[Line]:
+    async for line in lines:
+        destination = where or line.destination
+        if destination is None:
+            raise UsageError("E_JSONL", "a line without destination; name one on the command line")
+        for _ in range(count):
+            yield replace(line, destination=destination)
+
+
+def parse_property(text: str) -> tuple[str, Value]:
+    """
+    >>> [parse_property(text) for text in ("a=1", "b=1.5", "c=true", "d=x=y", "e='1'")]
+    [('a', 1), ('b', 1.5), ('c', True), ('d', 'x=y'), ('e', '1')]
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError("E_PROPERTY", f"write name=value, not {text!r}")
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return name, value[1:-1]
+    if value in ("true", "false"):
+        return name, value == "true"
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value

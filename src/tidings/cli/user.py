@@ -1,0 +1,96 @@
+"""`tidings user`: who may log in. Edits the users file; a running broker reads it again on SIGHUP."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidings.broker import config, users
+from tidings.cli.connecting import ask
+from tidings.errors import UsageError
+
+group = typer.Typer(no_args_is_help=True, help="Add, remove and list users, and change passwords.")
+Name = Annotated[str, typer.Argument(help="The user's name.")]
+File = Annotated[Path | None, typer.Option("--file", help="The users file; otherwise the configured one.")]
+Config = Annotated[Path | None, typer.Option("--config", help="The broker's configuration file.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="user")
+
+
+def _place(file: Path | None, configuration: Path | None) -> Path:
+    return file or config.load(configuration).users_file
+
+
+def _load(path: Path) -> users.Users:
+    return users.load(path) if path.exists() else users.Users({})
+
+
+@group.command()
+def add(
+    name: Name,
+    member: Annotated[list[str] | None, typer.Option("--group", help="A group the user belongs to.")] = None,
+    no_password: Annotated[bool, typer.Option("--no-password", help="Logs in by certificate only.")] = False,
+    file: File = None,
+    config: Config = None,
+) -> None:
+    """Add a user; the password is asked for, or read from the input.
+
+    Example: tidings user add alice --group traders --config broker.toml
+    """
+    path = _place(file, config)
+    known = _load(path)
+    if known.get(name) is not None:
+        raise UsageError("E_USER_EXISTS", f"there is a user {name} already; see `tidings user passwd`")
+    users.check_name(name)
+    password = None if no_password else _new_password()
+    users.save(path, users.add(known, name, password, frozenset(member or ())))
+    typer.echo(f"added {name} to {path}")
+
+
+@group.command()
+def passwd(name: Name, file: File = None, config: Config = None) -> None:
+    """Change a user's password; it is asked for, or read from the input.
+
+    Example: tidings user passwd alice < secret.txt
+    """
+    path = _place(file, config)
+    known = _load(path)
+    users.known(known, name)
+    users.save(path, users.change_password(known, name, _new_password()))
+    typer.echo(f"changed the password of {name}")
+
+
+@group.command()
+def remove(name: Name, file: File = None, config: Config = None) -> None:
+    """Remove a user.
+
+    Example: tidings user remove alice
+    """
+    path = _place(file, config)
+    known = _load(path)
+    users.known(known, name)
+    users.save(path, known.without(name))
+    typer.echo(f"removed {name} from {path}")
+
+
+@group.command("list")
+def list_users(file: File = None, config: Config = None) -> None:
+    """List users and their groups.
+
+    Example: tidings user list
+    """
+    for name, user in sorted(_load(_place(file, config)).by_name.items()):
+        kind = "" if user.password else " (certificate only)"
+        typer.echo(f"{name}{kind} {' '.join(sorted(user.groups))}".rstrip())
+
+
+def _new_password() -> str:
+    password = ask("New password: ")
+    if sys.stdin.isatty() and ask("Once more: ") != password:
+        raise UsageError("E_PASSWORD", "the two passwords differ")
+    if not password:
+        raise UsageError("E_PASSWORD", "a password must not be empty")
+    return password

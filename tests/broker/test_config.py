@@ -1,0 +1,159 @@
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.broker.config import load, parse
+from tidings.broker.config_docs import renewed
+from tidings.broker.config_rules import exposed
+from tidings.broker.config_tables import Configuration, LimitsTable
+from tidings.broker.limits import Limits
+from tidings.errors import ConfigError
+from tidings.node.settings import Settings
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+WRONG = {
+    "[[listeners]]\nport = 70000": "f:2: listeners[0].port: 70000 is out of range; give a number from 0 to 65535",
+    "[[listeners]]\nport = '1'": "f:2: listeners[0].port: '1' is not a whole number; give a number from 0 to 65535",
+    "[[listeners]]\nport = true": "f:2: listeners[0].port: true is not a whole number; give a number from 0 to 65535",
+    "[listeners]\nport = 1": "f:1: listeners: {'port': 1} is not a list; write [[listeners]]",
+    "listeners = [1]": "f:1: listeners[0]: 1 is not a table; write [listeners[0]] and its keys",
+    "broker = 1": "f:1: broker: 1 is not a table; write [broker] and its keys",
+    "\n\nbrokr = {}": "f:3: brokr: there is no such key; did you mean broker?",
+    "[limits]\nxyz = 1": "f:2: limits.xyz: there is no such key; there are: connections_max",
+    "[limits]\nlogin_seconds = nan": "f:2: limits.login_seconds: nan is out of range; give a number from 0.1 to 3600",
+    "[logging]\nlevel = 'inf'": "f:2: logging.level: 'inf' is unknown; did you mean info?",
+    "[logging]\nlevel = 'loud'": "f:2: logging.level: 'loud' is unknown; give one of debug, info, warning, error",
+    "[broker]\nname = 'a\\nb'": None,
+    '[broker]\nname = "a\\nb"': "f:2: broker.name: it holds a control character; take it out",
+    "[broker]\ndata = ''": "f:2: broker.data: it is empty; name a directory",
+    "[[listeners]]\nprotocol = 'smtp'": "f:2: listeners[0].protocol: 'smtp' is not spoken here; there is: native",
+    "[[listeners]]\ntls = true": "f:2: listeners[0].tls: there is no certificate; set certificate and key in [tls]",
+    "[[listeners]]\n[[listeners]]\nhost='127.0.0.1'": "f:2: listeners[1].port: 7300 is taken by an earlier listener",
+    "listeners = []": "f:1: listeners: nobody could connect; leave it out, or add a [[listeners]] table",
+    "[tls]\nkey = 'k'": "f:2: tls.key: a key without a certificate; set certificate too",
+    "[tls]\nrequire_client = true": "f:2: tls.require_client: nothing to check certificates with; set client_ca too",
+    "[delivery]\ndead_letters = 'a'": "f:2: delivery.dead_letters: not a queue; name a queue: queue:dead-letters",
+    "[delivery]\ndead_letters = 'queue:'": "f:2: delivery.dead_letters: a level is empty",
+    "[delivery]\nslow_policies = ['drop']": "f:2: delivery.slow_policies[0]: 'drop' is unknown",
+    "[[access]]\noperations = ['publish']\ndestination = 'a'": "f:1: access[0]: a rule is about a user or a group",
+    "[[access]]\nuser = 'a'\ndestination = 'a'": "f:1: access[0]: a rule without operations says nothing",
+    "[[access]]\nuser='a'\noperations=['manage']\ndestination='a..b'": "f:4: access[0].destination: a level is empty",
+    "[[access]]\nuser='a'\noperations=['publish']\ndestination='a'\nselector='b=1'": "f:5: access[0].selector: only",
+    "[[access]]\nuser='a'\noperations=['subscribe']\ndestination='a'\nselector='b='": "f:5: access[0].selector: E_",
+    "a = ": "f:1: not valid TOML: Invalid value",
+    "\na = 1\na = 2": "f:3: not valid TOML: Cannot overwrite a value",
+    "a = 2020-99-99": "f:1: not valid TOML",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_wrong_is_said_with_line_key_and_remedy(text: str) -> None:
+    expected = WRONG[text]
+    if expected is None:
+        assert parse(text, "f").broker.name == "a\\nb"
+        return
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "f")
+    assert caught.value.code == "E_CONFIG"
+    assert caught.value.problems[0].startswith(expected)
+    assert "; " in caught.value.problems[0]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse("[[listeners]]\nport = -1\nhots = 'x'\n[metrics]\nport = 'a'\n[nothing]\n", "f")
+    assert [problem.split(": ")[0] for problem in caught.value.problems] == ["f:6", "f:3", "f:2", "f:5"]
+
+
+def read_or_refused(text: str) -> bool:
+    """Whether it is read, or refused with nothing but problems of this file."""
+    try:
+        return isinstance(parse(text, "f"), Configuration)
+    except ConfigError as error:
+        return bool(error.problems) and all(problem.startswith("f:") for problem in error.problems)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    assert read_or_refused(text)
+
+
+NAMES = st.sampled_from([one.name for one in fields(Configuration)])
+SCALARS = st.sampled_from(
+    ["1", "-1", "1.5", "true", "''", "'a'", "'*'", "[]", "['publish']", "{}", "[{}]", "1979-05-27"]
+)
+KEYS = st.sampled_from(
+    ["port", "host", "user", "group", "operations", "destination", "selector", "tls", "level", "certificate", "id"]
+)
+
+
+@given(st.lists(st.tuples(NAMES, st.booleans(), st.dictionaries(KEYS, SCALARS, max_size=4)), max_size=4))
+def test_any_toml_is_read_or_refused(tables: list[tuple[str, bool, dict[str, str]]]) -> None:
+    text = ""
+    for name, many, keys in tables:
+        text += f"[[{name}]]\n" if many else f"[{name}]\n"
+        text += "".join(f"{key} = {value}\n" for key, value in keys.items())
+    assert read_or_refused(text)
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        parse("a = " + "[" * 20_000 + "]" * 20_000, "f")
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    bad, long = tmp_path / "bad.toml", tmp_path / "long.toml"
+    bad.write_bytes(b"\n\xff")
+    long.write_bytes(b"#" * (2 << 20))
+    for path, reason in ((bad, "bad.toml:2: not UTF-8"), (long, "longer than"), (tmp_path / "no", "cannot be read")):
+        with pytest.raises(ConfigError, match=reason):
+            load(path)
+
+
+def test_without_a_file_the_defaults_are_safe() -> None:
+    configuration = load(None)
+    assert [(one.host, one.port) for one in configuration.listeners] == [("127.0.0.1", 7300)]
+    assert (configuration.metrics.host, configuration.metrics.port) == ("127.0.0.1", 8700)
+    assert exposed(configuration) == []
+    assert configuration.limits_of() == Limits()
+    assert configuration.settings() == Settings()
+
+
+def test_every_limit_and_setting_can_be_configured() -> None:
+    keys = {one.name for one in fields(LimitsTable)}
+    elsewhere = {"broker_id", "deliveries_max", "dead_letters", "slow_policies"}
+    assert {one.name for one in fields(Limits)} | {one.name for one in fields(Settings)} == keys | elsewhere
+
+
+def test_what_is_configured_reaches_the_broker(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(
+        "[broker]\nid = 9\ndata = 'd'\n[limits]\nconnections_max = 3\ncredit_max = 5\nlogin_seconds = 2\n"
+        "[delivery]\ndead_letters = 'queue:dead'\ndeliveries_max = 2\nslow_policies = ['disconnect']\n"
+    )
+    configuration = load(path)
+    assert configuration.limits_of() == Limits(connections_max=3, login_seconds=2.0)
+    settings = configuration.settings()
+    assert (settings.broker_id, settings.credit_max, settings.deliveries_max) == (9, 5, 2)
+    assert (str(settings.dead_letters), settings.slow_policies) == ("queue:dead", frozenset({"disconnect"}))
+    assert configuration.users_file == tmp_path / "d" / "users.toml"
+
+
+def test_the_reference_is_up_to_date() -> None:
+    text = (DOCS / "configuration.md").read_text()
+    assert renewed(text) == text, "run: python -m tidings.broker.config_docs docs/configuration.md"
+
+
+def test_the_example_loads_with_and_without_its_comments() -> None:
+    text = (DOCS / "broker.toml").read_text()
+    assert parse(text, "broker.toml").broker.id == 7
+    shown = "\n".join(
+        line.removeprefix("# ") if " = " in line or line.startswith("# [") else line for line in text.splitlines()
+    )
+    full = parse(shown.replace("\n#\n", "\n"), "broker.toml")
+    assert [rule.user or rule.group for rule in full.access] == ["*", "traders", "alice"]
+    assert full.tls.certificate == "server.pem"

@@ -1,0 +1,64 @@
+import asyncio
+
+import pytest
+
+from tidings.broker import http_endpoint
+from tidings.broker.http_endpoint import HttpEndpoint, Page
+from tidings.errors import UsageError
+from tidings.testing.broker_here import run
+
+PAGES = {"/a": lambda: Page("hello\n"), "/b": lambda: Page("no\n", status=503)}
+
+
+async def exchange(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "body"),
+    [
+        (b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", b"200 OK", b"hello\n"),
+        (b"GET /a?x=1 HTTP/1.0\r\n\r\n", b"200 OK", b"hello\n"),
+        (b"GET /b HTTP/1.1\r\n\r\n", b"503 Service Unavailable", b"no\n"),
+        (b"GET /c HTTP/1.1\r\n\r\n", b"404 Not Found", b"no such page; there are: /a /b\n"),
+        (b"POST /a HTTP/1.1\r\n\r\n", b"405 Method Not Allowed", b"only GET is answered\n"),
+        (b"hello\r\n\r\n", b"400 Bad Request", b"this is not HTTP/1.1\n"),
+        (b"GET /\xff HTTP/1.1\r\n\r\n", b"404 Not Found", b"no such page; there are: /a /b\n"),
+        (b"GET /a HTTP/1.1\r\nx: " + b"y" * 20_000, b"400 Bad Request", b"this is not HTTP/1.1\n"),
+    ],
+)
+def test_answers(request_bytes: bytes, status: bytes, body: bytes) -> None:
+    async def check() -> bytes:
+        endpoint = HttpEndpoint(PAGES)
+        answer = await exchange(await endpoint.start("127.0.0.1", 0), request_bytes)
+        await endpoint.stop()
+        return answer
+
+    answer = run(check())
+    assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
+    assert answer.endswith(b"\r\n\r\n" + body)
+    assert b"Content-Length: %d\r\n" % len(body) in answer
+
+
+def test_who_is_slow_or_one_too_many_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_endpoint, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(http_endpoint, "CLIENTS_MAX", 2)
+
+    async def check() -> None:
+        endpoint = HttpEndpoint(PAGES)
+        port = await endpoint.start("127.0.0.1", 0)
+        answers = await asyncio.gather(*(exchange(port, b"GET /a HT") for _ in range(4)))
+        assert answers == [b""] * 4
+        assert (await exchange(port, b"GET /a HTTP/1.1\r\n\r\n")).endswith(b"hello\n")
+        with pytest.raises(UsageError, match="E_LISTEN"):
+            await HttpEndpoint(PAGES).start("127.0.0.1", port)
+        await endpoint.stop()
+
+    run(check())

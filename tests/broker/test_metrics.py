@@ -1,0 +1,61 @@
+import json
+import re
+
+from tidings.broker.metrics import MAILBOXES_MAX, Metrics
+from tidings.client import connect
+from tidings.errors import StoreError
+from tidings.testing.broker_here import broker_here, run
+
+SAMPLE = re.compile(r'tidings_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.e+-]+')
+
+
+def test_the_text_is_what_prometheus_reads() -> None:
+    async def check() -> None:
+        async with broker_here() as here, connect(here.url) as client:
+            await client.subscribe('queue:a "quoted" \\ name')
+            await client.subscribe("t", ack="client")
+            page = Metrics(here.broker).metrics()
+            assert page.type.startswith("text/plain; version=0.0.4")
+            kinds: dict[str, str] = {}
+            for line in page.body.splitlines():
+                if line.startswith("# TYPE "):
+                    _, _, name, kind = line.split(" ")
+                    assert name not in kinds, f"{name} twice"
+                    kinds[name] = kind
+                elif not line.startswith("# HELP "):
+                    assert SAMPLE.fullmatch(line), line
+                    name = re.sub(r"_(bucket|sum|count)$", "", line.split("{")[0].split(" ")[0])
+                    assert name in kinds
+            assert set(kinds.values()) == {"counter", "gauge", "histogram"}
+            assert 'mailbox="queue:a \\"quoted\\" \\\\ name"' in page.body
+            assert 'tidings_mailboxes{kind="private"} 1' in page.body
+
+    run(check())
+
+
+def test_many_mailboxes_do_not_make_a_long_page() -> None:
+    async def check() -> None:
+        async with broker_here() as here, connect(here.url) as client:
+            for number in range(MAILBOXES_MAX + 20):
+                await client.publish(f"queue:q{number}", wait=number == MAILBOXES_MAX + 19)
+            body = Metrics(here.broker).metrics().body
+            assert body.count("tidings_mailbox_waiting{") == MAILBOXES_MAX
+            assert f'tidings_mailboxes_waiting{{kind="queue"}} {MAILBOXES_MAX + 20}' in body
+
+    run(check())
+
+
+def test_health_tells_the_state_of_the_store() -> None:
+    async def check() -> None:
+        async with broker_here() as here:
+            metrics = Metrics(here.broker)
+            page = metrics.health()
+            assert (page.status, json.loads(page.body)["store"]) == (200, "ok")
+            assert here.broker.writer is not None
+            here.broker.writer.stats.error = StoreError("E_STORE_FULL", "no space")
+            page = metrics.health()
+            assert (page.status, json.loads(page.body)["store"]) == (200, "E_STORE_FULL")
+            here.broker.ready = False
+            assert metrics.health().status == 503
+
+    run(check())

@@ -1,0 +1,281 @@
+"""Log-in, access and limits over real sockets."""
+
+import asyncio
+import time
+
+import pytest
+
+from tidings.broker import users
+from tidings.broker.access import Rule, Rules
+from tidings.broker.limits import Limits
+from tidings.broker.passwords import Cost
+from tidings.broker.user_guard import UserGuard
+from tidings.broker.users import Users
+from tidings.client import Client, connect
+from tidings.errors import RemoteError, SecurityError, TidingsError
+from tidings.model.destination import DestinationPattern
+from tidings.node.settings import Settings
+from tidings.protocols.frames import FrameSplitter, FrameType, RawFrame, control, decode_fields
+from tidings.testing.broker_here import Here, broker_here, run
+
+CHEAP = Cost(n=2, r=1, p=1)
+
+
+def rule(user: str, operations: str, pattern: str, *, allow: bool = True, selector: str = "") -> Rule:
+    return Rule(user, DestinationPattern.parse(pattern), frozenset(operations.split()), allow, selector)
+
+
+RULES = Rules(
+    (
+        rule("*", "publish subscribe", "secret.>", allow=False),
+        rule("reader", "subscribe", "news.>", selector="region = 'EU'"),
+        rule("reader", "subscribe", "queue:work", selector="region = 'EU'"),
+        rule("writer", "publish", ">"),
+        rule("writer", "publish", "queue:>"),
+        rule("other", "subscribe", ">"),
+    )
+)
+
+
+def guard(limits: Limits | None = None) -> UserGuard:
+    known = Users({})
+    for name in ("reader", "writer", "other"):
+        known = users.add(known, name, f"{name}'s password", frozenset(), CHEAP)
+    return UserGuard(known, RULES, limits or Limits())
+
+
+def client(here: Here, user: str, **options: object) -> Client:
+    return connect(here.url, user=user, password=f"{user}'s password", reconnect=False, **options)
+
+
+def test_nobody_comes_in_without_the_password() -> None:
+    async def check() -> None:
+        async with broker_here(guard=guard()) as here:
+            for user, password in (("", ""), ("reader", ""), ("reader", "x"), ("nobody", "x")):
+                with pytest.raises(SecurityError, match="E_LOGIN:"):
+                    await connect(here.url, user=user, password=password, reconnect=False)
+            async with client(here, "reader") as reader:
+                assert reader.connected
+            assert here.broker.refused_logins == {"E_LOGIN": 4}
+
+    run(check())
+
+
+def test_too_many_failures_are_throttled() -> None:
+    async def check() -> None:
+        async with broker_here(guard=guard(Limits(login_failures_max=2, login_lock_seconds=60))) as here:
+            for _ in range(2):
+                with pytest.raises(SecurityError, match="E_LOGIN:"):
+                    await connect(here.url, user="reader", password="x", reconnect=False)
+            with pytest.raises(SecurityError, match="E_LOGIN_THROTTLED"):
+                await client(here, "reader")
+            assert here.broker.refused_logins["E_LOGIN_THROTTLED"] == 1
+
+    run(check())
+
+
+def test_what_no_rule_allows_is_refused() -> None:
+    async def check() -> None:
+        async with (
+            broker_here(guard=guard()) as here,
+            client(here, "reader") as reader,
+            client(here, "writer") as writer,
+        ):
+            for destination in ("secret.plans", "weather", ">", "*.plans", "queue:other"):
+                with pytest.raises(SecurityError, match="E_FORBIDDEN: reader may not subscribe"):
+                    await reader.subscribe(destination)
+            for destination in ("news.sport", "queue:work"):
+                with pytest.raises(SecurityError, match="E_FORBIDDEN: reader may not publish"):
+                    await reader.publish(destination, wait=True)
+            with pytest.raises(SecurityError, match="E_FORBIDDEN"):
+                await writer.publish("secret.plans", wait=True)
+            with pytest.raises(SecurityError, match="E_FORBIDDEN"):
+                await writer.publish("secret.plans", persistent=True)
+            await writer.publish("news.sport", wait=True)  # the connection goes on
+
+    run(check())
+
+
+def test_a_refused_message_reaches_nobody_by_any_way() -> None:
+    async def check() -> None:
+        async with (
+            broker_here(guard=guard()) as here,
+            client(here, "reader") as reader,
+            client(here, "writer") as writer,
+            client(here, "other") as other,
+        ):
+            seen = await other.subscribe("news.>")
+            await reader.publish("news.a", {"n": 1})  # no receipt: silently refused
+            async with reader.transaction() as work:
+                with pytest.raises(SecurityError):
+                    await work.publish("news.a", {"n": 2}, wait=True)
+            await writer.publish("news.a", {"n": 3}, wait=True)
+            got = await seen.receive(5)
+            assert got is not None
+            assert got.properties == {"n": 3}
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"destination": "news.>"},
+        {"destination": "news.>", "selector": "n > 0 OR n < 0"},
+        {"destination": "news.*", "durable": "d"},
+        {"destination": "news.>", "shared": "s", "selector": "n IS NOT NULL"},
+        {"destination": "news.a", "ack": "client"},
+        {"destination": "queue:work"},
+        {"destination": "queue:work", "selector": "n < 100 OR region = 'US'"},
+    ],
+)
+def test_a_rules_selector_is_added_to_every_subscription(options: dict[str, str]) -> None:
+    async def check() -> list[object]:
+        async with (
+            broker_here(guard=guard()) as here,
+            client(here, "reader") as reader,
+            client(here, "writer") as writer,
+        ):
+            seen = await reader.subscribe(**options)  # type: ignore[arg-type]
+            to = "queue:work" if options["destination"].startswith("queue") else "news.a"
+            for number, region in enumerate(("US", "EU", "", "EU"), 1):
+                properties: dict[str, object] = {"n": number, "region": region} if region else {"n": number}
+                await writer.publish(to, properties, wait=True)  # type: ignore[arg-type]
+            got: list[object] = []
+            while len(got) < 2 and (delivery := await seen.receive(5)) is not None:
+                got.append(delivery.properties["n"])
+            assert seen.receive_nowait() is None
+            return got
+
+    assert run(check()) == [2, 4]
+
+
+def test_durable_subscriptions_belong_to_their_user() -> None:
+    async def check() -> None:
+        async with broker_here(guard=guard()) as here:
+            async with client(here, "other", client_id="desk") as other:
+                await other.subscribe("news.>", durable="mine")
+            async with client(here, "reader", client_id="desk") as reader:
+                with pytest.raises(RemoteError, match="E_DURABLE_UNKNOWN"):
+                    await reader.forget("mine")
+            async with client(here, "other", client_id="desk") as other:
+                await other.forget("mine")
+
+    run(check())
+
+
+def test_a_shared_subscription_is_replaced_only_by_who_may_manage_it() -> None:
+    async def check() -> None:
+        async with broker_here(guard=guard()) as here:
+            async with client(here, "other") as other:
+                await other.subscribe("news.>", shared="team", durable=True)
+            async with client(here, "reader") as reader:
+                with pytest.raises(SecurityError, match="E_FORBIDDEN"):
+                    await reader.subscribe("news.>", shared="team", durable=True)
+            async with client(here, "other") as other:
+                await other.subscribe("news.>", shared="team", durable=True)
+
+    run(check())
+
+
+def test_policies_that_are_not_offered_are_refused() -> None:
+    async def check() -> None:
+        settings = Settings(slow_policies=frozenset({"drop-newest"}))
+        async with broker_here(settings=settings) as here, connect(here.url) as someone:
+            with pytest.raises(RemoteError, match="E_POLICY"):
+                await someone.subscribe("a")
+            await someone.subscribe("a", policy="drop-newest")
+
+    run(check())
+
+
+def test_when_rights_change_only_those_concerned_must_connect_again() -> None:
+    async def check() -> None:
+        async with (
+            broker_here(guard=guard()) as here,
+            client(here, "reader") as reader,
+            client(here, "writer") as writer,
+        ):
+            assert here.broker.end_connections(frozenset({"reader"}), "E_ACCESS_CHANGED", "changed") == 1
+            for _ in range(500):
+                if not reader.connected:
+                    break
+                await asyncio.sleep(0.01)
+            assert (reader.connected, writer.connected) == (False, True)
+            await writer.publish("news.a", wait=True)
+
+    run(check())
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "guarded"),
+    [
+        (Limits(connections_max=2), False),
+        (Limits(connections_per_address_max=2), False),
+        (Limits(connections_per_user_max=2), True),
+    ],
+)
+def test_too_many_connections_are_turned_away_until_one_leaves(limits: Limits, guarded: bool) -> None:
+    async def check() -> None:
+        async with broker_here(guard=guard() if guarded else None, limits=limits) as here:
+            first, second = await client(here, "writer"), await client(here, "writer")
+            with pytest.raises(RemoteError, match="E_CONNECTIONS"):
+                await client(here, "writer")
+            assert here.broker.refused_connections == 1
+            await second.publish("news.a", wait=True)
+            await first.close()
+            await gone(here, 1)
+            third = await client(here, "writer")
+            await third.close()
+            await second.close()
+
+    run(check())
+
+
+async def gone(here: Here, left: int) -> None:
+    """Wait until so few connections are left."""
+    deadline = time.monotonic() + 3  # less than the silence after which a closing connection is cut off
+    while len(here.broker.connections) > left:
+        assert time.monotonic() < deadline, "the broker keeps a connection that said good-bye"
+        await asyncio.sleep(0.005)
+
+
+async def frames_until_end(reader: asyncio.StreamReader) -> list[RawFrame]:
+    splitter, frames = FrameSplitter(1 << 20), list[RawFrame]()
+    while data := await asyncio.wait_for(reader.read(65536), 10):
+        frames += splitter.feed(data)
+    return frames
+
+
+@pytest.mark.parametrize("sent", [b"", control(FrameType.HELLO, {"version": 1})[:-3]])
+def test_who_does_not_log_in_is_cut_off(sent: bytes) -> None:
+    async def check() -> None:
+        async with broker_here(limits=Limits(login_seconds=0.1)) as here:
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            writer.write(sent)
+            (frame,) = await frames_until_end(reader)
+            fields = decode_fields(frame.payload)
+            assert (frame.type, fields["code"], fields["fatal"]) == (FrameType.ERROR, "E_LOGIN_TIMEOUT", True)
+            writer.close()
+            await gone(here, 0)
+
+    run(check())
+
+
+def test_a_password_never_reaches_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        async with broker_here(guard=guard()) as here:
+            async with client(here, "writer") as writer:
+                await writer.publish("news.a", wait=True)
+            with pytest.raises(TidingsError):
+                await connect(here.url, user="writer", password="hunter2", reconnect=False)
+
+    caplog.set_level("DEBUG")
+    run(check())
+    logged = " ".join(str(record.__dict__) for record in caplog.records)
+    assert "log-in refused" in logged
+    assert "hunter2" not in logged
+    assert "password" not in logged

@@ -1,0 +1,127 @@
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tidings.broker import users
+from tidings.broker.access import Rule, Rules
+from tidings.broker.config_tables import TlsTable
+from tidings.broker.limits import Limits
+from tidings.broker.tls import server_context
+from tidings.broker.user_guard import UserGuard
+from tidings.broker.users import Users
+from tidings.client import connect
+from tidings.errors import ConfigError, ConnectionLostError, SecurityError
+from tidings.model.destination import DestinationPattern
+from tidings.testing.broker_here import broker_here, run
+from tidings.testing.certificates import Authority
+
+
+def context(certificate: Path, **options: object) -> ssl.SSLContext:
+    return server_context(TlsTable(certificate=str(certificate), **options))  # type: ignore[arg-type]
+
+
+def test_messages_flow_encrypted(authority: Authority) -> None:
+    async def check() -> None:
+        async with broker_here(tls=context(authority.sign("broker", "server.pem"))) as here:
+            url = here.url.replace("tidings:", "tidings+tls:")
+            async with connect(url, tls=authority.client_context()) as client:
+                seen = await client.subscribe("a")
+                body = bytes(range(256)) * 4000  # more than one TLS record
+                await client.publish("a", {"n": 1}, body, wait=True)
+                got = await seen.receive(10)
+                assert got is not None
+                assert (got.properties, got.body) == ({"n": 1}, body)
+            with pytest.raises(ConnectionLostError, match="CERTIFICATE_VERIFY_FAILED"):
+                await connect(url, reconnect=False)
+            with pytest.raises(ConnectionLostError):
+                await connect(here.url, reconnect=False)
+
+    run(check())
+
+
+def test_old_versions_are_refused(authority: Authority) -> None:
+    made = context(authority.sign("broker", "server.pem"))
+    assert made.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert made.verify_mode is ssl.CERT_NONE
+
+
+@pytest.mark.parametrize("require", [True, False])
+def test_a_certificates_common_name_is_a_user(authority: Authority, tmp_path: Path, require: bool) -> None:
+    everything = Rule("robot", DestinationPattern.parse(">"), frozenset({"publish"}))
+    known = users.add(Users({}), "robot", None, frozenset())
+
+    async def check() -> None:
+        tls = context(authority.sign("broker", "server.pem"), client_ca=str(authority.path), require_client=require)
+        async with broker_here(tls=tls, guard=UserGuard(known, Rules((everything,)), Limits())) as here:
+            url = here.url.replace("tidings:", "tidings+tls:")
+            mine = authority.client_context(authority.sign("robot", "robot.pem"))
+            async with connect(url, tls=mine) as robot:
+                await robot.publish("a", wait=True)
+                assert [one.user for one in here.broker.connections.values()] == ["robot"]
+            stranger = authority.client_context(authority.sign("stranger", "stranger.pem"))
+            with pytest.raises(SecurityError, match="E_LOGIN:"):
+                await connect(url, tls=stranger, reconnect=False)
+            with pytest.raises(SecurityError, match="E_LOGIN:"):
+                await connect(url, tls=stranger, user="robot", reconnect=False)
+            with pytest.raises(ConnectionLostError if require else SecurityError):
+                await connect(url, tls=authority.client_context(), reconnect=False)
+            forged = type(authority)(tmp_path, "forger").sign("robot", "forged.pem")
+            with pytest.raises(ConnectionLostError):
+                await connect(url, tls=authority.client_context(forged), reconnect=False)
+
+    run(check())
+
+
+def test_a_new_certificate_is_shown_while_old_connections_stay(authority: Authority) -> None:
+    async def serial(port: int) -> int:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=authority.client_context())
+        certificate = writer.get_extra_info("peercert")
+        writer.close()
+        return int(certificate["serialNumber"], 16)
+
+    async def check() -> None:
+        first, second = authority.sign("broker", "one.pem"), authority.sign("broker", "two.pem")
+        async with (
+            broker_here(tls=context(first)) as here,
+            connect(here.url.replace("tidings:", "tidings+tls:"), tls=authority.client_context()) as client,
+        ):
+            seen = await client.subscribe("a")
+            before = await serial(here.port)
+            await here.broker.renew_tls(context(second))
+            assert await serial(here.port) == before + 1
+            await client.publish("a", wait=True)
+            assert await seen.receive(10) is not None
+            assert client.generation == 1  # still the first connection
+
+    run(check())
+
+
+def test_who_never_finishes_the_handshake_is_cut_off(authority: Authority) -> None:
+    async def check() -> None:
+        tls = context(authority.sign("broker", "server.pem"))
+        async with broker_here(tls=tls, limits=Limits(login_seconds=0.2)) as here:
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            writer.write(b"\x16\x03\x01")
+            try:
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+            except ConnectionResetError:
+                assert here.broker.connections == {}
+            writer.close()
+
+    run(check())
+
+
+def test_unusable_files_are_named(authority: Authority, tmp_path: Path) -> None:
+    good, other, junk = authority.sign("a", "a.pem"), authority.sign("b", "b.pem"), tmp_path / "junk.pem"
+    junk.write_text("junk")
+    for table, problem in (
+        (TlsTable(certificate=str(tmp_path / "none.pem")), "none.pem cannot be read"),
+        (TlsTable(certificate=str(junk)), "junk.pem is not usable"),
+        (TlsTable(certificate=str(good), key=str(other)), "is not usable (KEY_VALUES_MISMATCH)"),
+        (TlsTable(certificate=str(good), client_ca=str(junk)), "tls.client_ca: "),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            server_context(table)
+        assert problem in str(caught.value)

@@ -1,0 +1,208 @@
+"""The command line as a person or a script uses it: by processes where it matters, otherwise by `main`."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidings import __version__
+from tidings.broker import logs, users
+from tidings.broker.passwords import verify
+from tidings.cli import COMMANDS, main
+from tidings.testing.broker_process import BrokerProcess
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def tidings(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    monkeypatch.setattr(logs, "set_up", lambda *_, **__: None)  # the tests' own logging stays as it is
+
+    def command(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
+        """Exit status, output, error output."""
+        monkeypatch.setattr(sys, "argv", ["tidings", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        try:
+            main()
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 0
+        else:
+            status = 0
+        return status, *capfd.readouterr()
+
+    return command
+
+
+def spawn(*arguments: object, **options: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "tidings.cli", *map(str, arguments)],
+        stdin=options.get("stdin", subprocess.DEVNULL),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def subscribed(process: "subprocess.Popen[str]") -> None:
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("subscribed to ")
+
+
+def test_pub_and_sub_through_real_processes(tmp_path: Path, tidings: Command) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        at = ("--url", broker.url)
+        sub = spawn(
+            "sub", "ticks.>", "--selector", "price > 20", "--json", "--count", 3, "--timeout", 30, "--stats", *at
+        )
+        subscribed(sub)
+        lines = [{"properties": {"price": 21}, "body": "/w==", "body_encoding": "base64"}, {"properties": {"price": 1}}]
+        pub = spawn("pub", "ticks.b", "--jsonl", *at, stdin=subprocess.PIPE)
+        assert pub.communicate("\n".join(map(json.dumps, lines)), 30) == ("", "")
+        assert tidings("pub", "ticks.xyz", "--prop", "price=50", "--prop", "stock='7'", "--body", "hallo", *at)[0] == 0
+        assert tidings("pub", "ticks.c", "--prop", "price=30", "--persistent", *at)[0] == 0
+        output, errors = sub.communicate(timeout=30)
+        assert sub.returncode == 0
+        first, second, third = map(json.loads, output.splitlines())
+        assert len(first.pop("id")) == 32
+        assert first == {
+            "destination": "topic:ticks.b",
+            "properties": {"price": 21},
+            "body": "/w==",
+            "body_encoding": "base64",
+            "redelivered": False,
+        }
+        assert (second["properties"], second["body"]) == ({"price": 50, "stock": "7"}, "hallo")
+        assert third["persistent"] is True
+        assert "received 3 in" in errors
+        # A queue keeps what nobody takes; the rate is held, and a receiver that waits in vain says so.
+        status, _, stats = tidings("pub", "queue:work", "--count", 5, "--rate", 1000, "--stats", *at)
+        assert (status, "published 5 in" in stats) == (0, True)
+        status, output, _ = tidings("sub", "queue:work", "--count", 5, "--timeout", 20, *at)
+        assert (status, output.splitlines()) == (0, ["queue:work"] * 5)
+        status, output, _ = tidings("sub", "queue:work", "--count", 1, "--timeout", 0.05, *at)
+        assert (status, output) == (1, "")
+        # What one writes the other reads.
+        tidings("pub", "queue:work", "--body", "moved", "--prop", "n=1", *at)
+        _, line, _ = tidings("sub", "queue:work", "--count", 1, "--timeout", 20, "--json", *at)
+        move = spawn("pub", "queue:other", "--jsonl", *at, stdin=subprocess.PIPE)
+        move.communicate(line, 30)
+        _, output, _ = tidings("sub", "queue:other", "--count", 1, "--timeout", 20, *at)
+        assert output == "queue:other n=1 moved\n"
+
+
+def test_users_and_rules_by_the_command_line(tmp_path: Path, tidings: Command) -> None:
+    rule = '[[access]]\nuser = "alice"\noperations = ["publish"]\ndestination = "a"\n'
+    config, secret = tmp_path / "broker.toml", tmp_path / "password"
+    secret.write_text("wonderland\n")
+    config.write_text(rule)
+    status, output, _ = tidings("user", "add", "alice", "--group", "g", "--config", config, stdin="wonderland\n")
+    file = tmp_path / "tidings-data" / "users.toml"
+    assert (status, output) == (0, f"added alice to {file}\n")
+    with BrokerProcess(tmp_path, rule) as broker:
+        log_in = ("--url", broker.url, "--user", "alice", "--password-file", secret)
+        assert tidings("pub", "a", *log_in) == (0, "", "")
+        status, _, errors = tidings("pub", "b", *log_in)
+        assert (status, errors) == (1, "tidings: E_FORBIDDEN: alice may not publish to topic:b\n")
+        status, _, errors = tidings("sub", "a", *log_in)
+        assert (status, errors) == (1, "tidings: E_FORBIDDEN: alice may not subscribe to topic:a\n")
+        status, _, errors = tidings("pub", "a", "--url", broker.url, "--user", "alice", stdin="guess\n")
+        assert (status, errors) == (1, "tidings: E_LOGIN: user and password do not fit, or are missing\n")
+        assert "wonderland" not in broker.text() + file.read_text()
+
+
+def test_editing_users(tmp_path: Path, tidings: Command) -> None:
+    file = ("--file", tmp_path / "users.toml")
+    assert tidings("user", "add", "bob", "--no-password", "--group", "x", "--group", "y", *file)[0] == 0
+    assert tidings("user", "add", "al", *file, stdin="one\n")[0] == 0
+    assert tidings("user", "passwd", "al", *file, stdin="two\n")[0] == 0
+    assert verify("two", users.load(tmp_path / "users.toml").by_name["al"].password)
+    assert tidings("user", "list", *file)[1] == "al\nbob (certificate only) x y\n"
+    assert tidings("user", "remove", "bob", *file)[0] == 0
+    for arguments, stdin, problem in (
+        (("add", "al"), "x\n", "E_USER_EXISTS"),
+        (("add", "a b"), "x\n", "E_USER_NAME"),
+        (("add", "new"), "\n", "E_PASSWORD"),
+        (("passwd", "bob"), "x\n", "E_USER_UNKNOWN"),
+        (("remove", "bob"), "", "E_USER_UNKNOWN"),
+    ):
+        status, _, errors = tidings("user", *arguments, *file, stdin=stdin)
+        assert (status, problem in errors) == (2, True)
+    assert tidings("user", "list", *file)[1] == "al\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "error"),
+    [
+        (("sub", "a", "--selector", "price >"), 2,
+         "tidings: E_SELECTOR_SYNTAX at 7: expected a value, found the end\n  price >\n         ^\n"),
+        (("sub", "a..b"), 2, "tidings: E_DESTINATION_EMPTY at 2: a level is empty, in 'a..b'\n"),
+        (("pub", "a.*"), 2, "tidings: E_DESTINATION_WILDCARD at 2: '*' is a wildcard, in 'a.*'\n"),
+        (("pub", "a", "--prop", "x"), 2, "tidings: E_PROPERTY: write name=value, not 'x'\n"),
+        (("pub", "a", "--stdin", "--jsonl"), 2, "tidings: E_OPTIONS: "),
+        (("pub", "a", "--stdin", "--user", "u"), 2, "tidings: E_OPTIONS: the input brings messages"),
+        (("pub", "a", "--url", "http://x"), 2, "tidings: E_URL: "),
+        (("pub", "a", "--tls-ca", "x.pem"), 2, "tidings: E_URL: TLS options need"),
+        (("pub", "a", "--url", "tidings+tls://127.0.0.1:1", "--tls-ca", "/none.pem"), 2, "tidings: E_TLS: cannot use"),
+        (("pub", "a", "--user", "u", "--password-file", "/none"), 2, "tidings: E_PASSWORD_FILE: "),
+        (("pub", "a", "--url", "tidings://127.0.0.1:1"), 1, "tidings: E_CONNECT: cannot connect to 127.0.0.1:1: "),
+        (("broker", "--config", "/none.toml"), 2, "/none.toml: cannot be read"),
+        (("broker", "--check", "--config", "/none.toml"), 2, "/none.toml: cannot be read"),
+        (("pub", "a", "--count", "0"), 2, "Usage: tidings pub"),
+        (("nonsense",), 2, "Usage: tidings"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_clear_line(tidings: Command, arguments: tuple[str, ...], status: int, error: str) -> None:
+    found, output, errors = tidings(*arguments)
+    assert (found, output) == (status, "")
+    assert errors.startswith(error)
+    assert "Traceback" not in errors
+
+
+def test_check_tells_every_problem_or_what_will_run(tidings: Command, tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text("[[listeners]]\nport = 99999\n[metrics]\nprot = 1\n")
+    status, _, errors = tidings("broker", "--check", "--config", config)
+    assert status == 2
+    assert errors.splitlines() == [
+        f"{config}:2: listeners[0].port: 99999 is out of range; give a number from 0 to 65535",
+        f"{config}:4: metrics.prot: there is no such key; did you mean port?",
+    ]
+    config.write_text("")
+    status, output, _ = tidings("broker", "--check", "--config", config, "--port", 7777)
+    assert (status, output.splitlines()[0]) == (0, "listens on 127.0.0.1 port 7777 (native)")
+    assert list(tmp_path.iterdir()) == [config]  # a check leaves nothing behind
+
+
+@pytest.mark.parametrize("command", [[], ["broker"], ["pub"], ["sub"], ["user", "add"], ["user", "list"]])
+def test_help_has_an_example(tidings: Command, command: list[str]) -> None:
+    status, output, _ = tidings(*command, "--help")
+    assert status == 0
+    assert not command or f"Example: tidings {' '.join(command)}" in " ".join(output.split())
+
+
+def test_all_commands_are_listed_and_one_is_loaded(tidings: Command) -> None:
+    _, output, _ = tidings("--help")
+    assert all(f"\n  {name} " in output for name in COMMANDS)
+    loaded = "import sys; from tidings.cli import main; sys.argv[1:] = ['pub', '--help']\ntry: main()\n"
+    loaded += "except SystemExit: sys.exit('tidings.broker.server' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, tidings: Command) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        sub = spawn("sub", "a", "--timeout", 30, "--url", broker.url)
+        subscribed(sub)
+        assert sub.stdout is not None
+        assert sub.stderr is not None
+        sub.stdout.close()
+        assert tidings("pub", "a", "--url", broker.url)[0] == 0
+        assert (sub.wait(30), sub.stderr.read()) == (0, "")
+        sub.stderr.close()
+
+
+def test_version(tidings: Command) -> None:
+    assert tidings("--version") == (0, f"tidings {__version__}\n", "")
