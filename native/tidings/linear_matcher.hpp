@@ -17,6 +17,7 @@ public:
         conjunctions_ += subscriber->predicate.conjunctions.size();
         bytes_ += subscriber->bytes();
         subscribers_.emplace(id, std::move(subscriber));
+        dirty_ = true;
     }
 
     void remove(uint32_t id) {
@@ -25,16 +26,16 @@ public:
         conjunctions_ -= found->second->predicate.conjunctions.size();
         bytes_ -= found->second->bytes();
         subscribers_.erase(found);
+        dirty_ = true;
     }
 
     void match(const MessageBatch& batch, Matches& matches) {
+        if (dirty_) lay_out();
         matches.offsets.clear();
         matches.offsets.push_back(0);
         matches.ids.clear();
         for (const Entry& entry : batch) {
-            if (entry.status == Entry::Status::Message)
-                for (const auto& [id, subscriber] : subscribers_)
-                    if (subscriber->wants(entry.message)) matches.ids.push_back(id);
+            if (entry.status == Entry::Status::Message) match_one(entry.message, matches.ids);
             matches.offsets.push_back(matches.ids.size());
         }
     }
@@ -53,30 +54,10 @@ private:
     struct Subscriber {
         std::string blob;  // what the predicate points into
         Predicate predicate;
-        std::vector<uint64_t> name_hashes;  // of all constraints, in order
         std::unique_ptr<Program> program;
 
         explicit Subscriber(std::string_view bytes) : blob(bytes), predicate(read_predicate(blob)) {
             if (!predicate.program.empty()) program = std::make_unique<Program>(predicate.program);
-            for (const Conjunction& conjunction : predicate.conjunctions)
-                for (const Constraint& constraint : conjunction.constraints) name_hashes.push_back(hash_name(constraint.name));
-        }
-
-        bool wants(const MessageView& message) const {
-            const uint64_t* hashes = name_hashes.data();
-            for (const Conjunction& conjunction : predicate.conjunctions) {
-                if (satisfied(conjunction, hashes, message)) return !program || program->evaluate(message) == Truth::True;
-                hashes += conjunction.constraints.size();
-            }
-            return false;
-        }
-
-        static bool satisfied(const Conjunction& conjunction, const uint64_t* hashes, const MessageView& message) {
-            for (const Constraint& constraint : conjunction.constraints) {
-                const Attribute* const attribute = message.find(constraint.name, *hashes++);
-                if (!holds(constraint, attribute ? &attribute->value : nullptr)) return false;
-            }
-            return true;
         }
 
         uint8_t derived() const {
@@ -87,14 +68,58 @@ private:
         }
 
         size_t bytes() const {
-            size_t sum = sizeof *this + blob.capacity() + name_hashes.capacity() * 8;
-            for (const Conjunction& one : predicate.conjunctions) sum += sizeof one + one.constraints.capacity() * sizeof(Constraint);
+            size_t sum = sizeof *this + blob.capacity();
+            for (const Conjunction& one : predicate.conjunctions)
+                sum += sizeof one + one.constraints.capacity() * (sizeof(Constraint) + sizeof(Step));
             return sum;
         }
     };
 
+    struct Step {
+        uint64_t name_hash;
+        const Constraint* constraint;
+    };
+    struct Row {  // a conjunction
+        uint32_t first, count, id;
+        const Subscriber* subscriber;
+    };
+
+    // All conjunctions one after the other, those of a subscriber together.
+    void lay_out() {
+        steps_.clear();
+        rows_.clear();
+        for (const auto& [id, subscriber] : subscribers_)
+            for (const Conjunction& conjunction : subscriber->predicate.conjunctions) {
+                rows_.push_back({static_cast<uint32_t>(steps_.size()), static_cast<uint32_t>(conjunction.constraints.size()), id,
+                                 subscriber.get()});
+                for (const Constraint& constraint : conjunction.constraints)
+                    steps_.push_back({hash_name(constraint.name), &constraint});
+            }
+        dirty_ = false;
+    }
+
+    void match_one(const MessageView& message, Column<uint32_t>& ids) const {
+        const Subscriber* last = nullptr;  // matched by an earlier conjunction of its own
+        for (const Row& row : rows_) {
+            if (row.subscriber == last || !satisfied(row, message)) continue;
+            last = row.subscriber;
+            if (!last->program || last->program->evaluate(message) == Truth::True) ids.push_back(row.id);
+        }
+    }
+
+    bool satisfied(const Row& row, const MessageView& message) const {
+        for (const Step* step = steps_.data() + row.first; step != steps_.data() + row.first + row.count; ++step) {
+            const Attribute* const attribute = message.find(step->constraint->name, step->name_hash);
+            if (!holds(*step->constraint, attribute ? &attribute->value : nullptr)) return false;
+        }
+        return true;
+    }
+
     std::map<uint32_t, std::unique_ptr<Subscriber>> subscribers_;
+    std::vector<Step> steps_;
+    std::vector<Row> rows_;
     size_t conjunctions_ = 0, bytes_ = 0;
+    bool dirty_ = false;
 };
 
 }  // namespace tidings
