@@ -244,6 +244,8 @@ class Broker:
             connection.close()  # it had no output, so the flush did not come by
 
     def _end(self, connection: ClientConnection, code: str, reason: str) -> None:
+        if connection.closing:
+            return
         self.forwarder.send(connection.number, connection.session.close(code, reason))
         self._close(connection)
 

@@ -13,7 +13,8 @@ from tidings.errors import RemoteError
 from tidings.model.values import Value
 
 if TYPE_CHECKING:
-    from tidings.client.client import Client, Receipt
+    from tidings.client.answers import Receipt
+    from tidings.client.client import Client
 
 
 class Transaction:

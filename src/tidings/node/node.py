@@ -33,6 +33,7 @@ class Node:
         self.post_office = PostOffice(plane, self._journal, self._brakes, settings)
         self._desk = Desk(plane, self.post_office, self._journal, self._outbox, settings)
         self._loading: set[int] = set()
+        self._absent: set[int] = set()  # the store could not bring them: to be asked again at the next tick
 
     def recover(self, recovered: Recovered) -> None:
         self.post_office.recover(recovered)
@@ -121,8 +122,9 @@ class Node:
         self, now_ms: int, asked: Iterable[int], messages: dict[int, bytes], damaged: Iterable[int] = ()
     ) -> list[Effect]:
         """What was asked for and what was found; the rest is asked for again later, but for what is damaged."""
-        self._loading.difference_update(asked)
         lost = tuple(damaged)
+        self._loading.difference_update(asked)
+        self._absent.update(seq for seq in asked if seq not in messages and seq not in lost)
         if lost:
             self._outbox.add(Log("ERROR", "messages in the store are damaged and were given up", {"seqs": lost}))
             self.post_office.lost(lost)
@@ -137,6 +139,7 @@ class Node:
 
     def tick(self, now_ms: int) -> list[Effect]:
         """About once a second: look for what has expired, and try again what could not be written."""
+        self._absent.clear()
         self.post_office.touch_all()
         return [*self.turn(now_ms), *self._journal.flush(retry=True)]
 
@@ -154,7 +157,7 @@ class Node:
         for mailbox in self.post_office.take_touched():
             self._dispatch_mailbox(now_ms, mailbox)
             wanted += mailbox.wanted
-        missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._loading)
+        missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._loading and seq not in self._absent)
         if missing:
             self._loading.update(missing)
             self._outbox.add(Load(missing))
