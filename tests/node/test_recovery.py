@@ -172,4 +172,4 @@ class Recovery(RuleBasedStateMachine):
 
 
 TestRecovery = Recovery.TestCase
-TestRecovery.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRecovery.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

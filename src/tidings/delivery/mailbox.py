@@ -82,6 +82,7 @@ class Mailbox:
         self.policy = SlowPolicy.PUSH_BACK
         self.dropped = 0
         self.tried: list[tuple[int, int]] = []
+        self.unsure_seq = 0  # up to here a crash has left it open whether messages were seen
         self._depot = depot
         self._deliveries: dict[int, int] = {}  # only of messages given out at least once before
         self._next_tag = 1
@@ -160,6 +161,12 @@ class Mailbox:
             else:
                 self.put_back(place)
         return dead
+
+    @property
+    def unsure(self) -> bool:
+        """Some message waits that may have been seen before a crash, which only memory knows of each."""
+        oldest = self.backlog.oldest()
+        return oldest is not None and oldest <= self.unsure_seq
 
     def take_tried(self) -> list[tuple[int, int]]:
         """Numbers and counts of what came back since the last call: a crash must not make it look new."""

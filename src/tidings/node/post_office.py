@@ -62,6 +62,7 @@ class PostOffice:
             mailbox = self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
             waiting = recovered.waiting[box.mailbox]
             perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
+            mailbox.unsure_seq = recovered.last_seq if perhaps else 0
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
                 counted = recovered.counted.get((box.mailbox, seq), 0)
                 mailbox.offer(Place(seq, priority), deliveries=max(counted, perhaps))
@@ -121,10 +122,10 @@ class PostOffice:
         if mailbox.consumers:
             return
         self._attended.pop(mailbox, None)
-        if mailbox.durable:
-            self._journal.change(Detached(mailbox.number))
-        else:
+        if not mailbox.durable:
             self.remove(mailbox)
+        elif not mailbox.unsure:  # otherwise the store had better go on taking all that waits for seen
+            self._journal.change(Detached(mailbox.number))
 
     def returned(self, mailbox: Mailbox, dead: list[Place]) -> None:
         """Messages came back to the mailbox: note how often they were tried, and bury those that were too often."""
