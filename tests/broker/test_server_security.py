@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def guard(limits: Limits | None = None) -> UserGuard:
     return UserGuard(known, RULES, limits or Limits())
 
 
-def client(here: Here, user: str, **options: object) -> Client:
+def client(here: Here, user: str, **options: Any) -> Client:
     return connect(here.url, user=user, password=f"{user}'s password", reconnect=False, **options)
 
 

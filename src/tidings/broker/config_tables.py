@@ -110,6 +110,7 @@ class LimitsTable:
     mailboxes_max: int = setting(_SETTINGS.mailboxes_max, "queues, durable and shared subscriptions", **_COUNT)
     transactions_max: int = setting(_SETTINGS.transactions_max, "open transactions of one connection", **_COUNT)
     transaction_bytes_max: int = setting(_SETTINGS.transaction_bytes_max, "messages in one transaction", **_BYTES)
+    transactions_bytes_max: int = setting(_SETTINGS.transactions_bytes_max, "messages in all open ones", **_BYTES)
     sink_bytes_max: int = setting(
         _SETTINGS.sink_bytes_max, "what waits for one subscription before its policy acts", **_BYTES
     )

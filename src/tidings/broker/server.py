@@ -11,7 +11,7 @@ import logging
 import ssl
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
@@ -120,11 +120,11 @@ class Broker:
             listening.close()
         for connection in self.connections.values():
             connection.pause_reading()
-        if self.writer is not None:
-            await self._settled(self.writer)
+        await self._settled()
         for connection in list(self.connections.values()):
             self._end(connection, "E_SHUTDOWN", "the broker is shutting down")
         await self._drained(2.0)
+        await self._settled()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -133,10 +133,10 @@ class Broker:
             await self.writer.close()
         await self._loop.run_in_executor(None, self._store.close)
 
-    async def _settled(self, writer: StoreWriter) -> None:
+    async def _settled(self) -> None:
         """Receipts for what is on its way to disk go out before the good-byes."""
         deadline = self._loop.time() + SETTLE_SECONDS
-        while writer.busy and self._loop.time() < deadline:
+        while not self.node.idle and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
 
     async def _drained(self, seconds: float) -> None:
@@ -193,6 +193,7 @@ class Broker:
         number = connection.number
         if number not in self.connections:
             return
+        self._handle_events()  # what it published before it left counts
         del self.connections[number]
         connection.number = -1
         left = self._per_address[connection.address] - 1
@@ -237,7 +238,7 @@ class Broker:
         self._after()
 
     def flush_soon(self) -> None:
-        if self.forwarder.held_bytes() > FLUSH_BYTES:
+        if self.forwarder.fresh_bytes() > FLUSH_BYTES:
             self._flush()
         elif not self._flushing:
             self._flushing = True
@@ -274,6 +275,8 @@ class Broker:
             connection.close()  # it had no output, so the flush did not come by
 
     def _end(self, connection: ClientConnection, code: str, reason: str) -> None:
+        if connection.closing:
+            return
         self.forwarder.send(connection.number, connection.session.close(code, reason))
         self._close(connection)
 
@@ -293,7 +296,11 @@ class Broker:
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
                 else:
-                    self._handle_event(kind, connection, event)
+                    try:
+                        self._handle_event(kind, connection, event)
+                    except Exception:  # a fault of ours must cost one connection, not all of them
+                        log.exception("internal error while serving %s", connection.address)
+                        self._fail(connection, RemoteProtocolError("E_INTERNAL", "an error inside the broker"))
             self._carry_out(node.turn(self.now_ms()))
 
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
@@ -309,7 +316,8 @@ class Broker:
                 _, _, code, reason, position = event
                 self._fail(connection, RemoteProtocolError(code, reason, position=position))
             case Kind.SLOW:
-                self._end(connection, "E_SLOW_CONSUMER", f"subscription {event[2]} did not keep up")
+                what = f"subscription {event[2]}" if event[2] else "memory is short, and this connection"
+                self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
             case Kind.ROOM:
                 self._carry_out(self.node.room(self.now_ms(), number))
 
@@ -334,7 +342,12 @@ class Broker:
                 pass
             case request:
                 self._carry_out(self.node.request(self.now_ms(), connection.number, request))
-        self.forwarder.handled(connection.number, self.now_ms())
+        self._go_on(connection)
+
+    def _go_on(self, connection: ClientConnection) -> None:
+        """What parsing stopped at is dealt with."""
+        if not self.forwarder.handled(connection.number, self.now_ms()) & BLOCKED:
+            connection.resume_reading()
 
     def _ask(self, connection: ClientConnection, receipt: int, queue: bool, name: str) -> None:
         """May this client publish there? Asked once for each destination."""
@@ -347,7 +360,7 @@ class Broker:
             error = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
             self.forwarder.skip(number)
-        self.forwarder.handled(number, self.now_ms())
+        self._go_on(connection)
 
     def _fail(self, connection: ClientConnection, error: TidingsError) -> None:
         """The stream is broken: say why, and close."""
@@ -445,8 +458,8 @@ class Broker:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
         self._after()
 
-    def _read(self, messages: dict[int, bytes]) -> None:
-        self._carry_out(self.node.loaded(self.now_ms(), messages))
+    def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
+        self._carry_out(self.node.loaded(self.now_ms(), asked, messages, damaged))
         self._after()
 
     # --- time -----------------------------------------------------------------------------------------------------
@@ -465,6 +478,8 @@ class Broker:
 
     def _check_silence(self, now_ms: int) -> None:
         for connection in list(self.connections.values()):
+            if connection.deaf and not connection.closing and connection.logged_in:
+                connection.heard_ms = now_ms  # it is we who do not listen
             silent_ms = now_ms - connection.heard_ms
             if connection.closing:
                 if silent_ms > CLOSING_MS:

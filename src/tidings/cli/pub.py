@@ -14,7 +14,7 @@ from tidings.cli import connecting
 from tidings.cli.jsonl import Line, json_lines
 from tidings.cli.rates import Rates
 from tidings.client import Client
-from tidings.client.client import Receipt
+from tidings.client.answers import Receipt
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.values import Value
