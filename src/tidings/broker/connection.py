@@ -25,6 +25,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.heartbeat_ms = 0
         self.address = ""
         self.closing = False  # once its output is written
+        self.closing_ms = 0
+        self._lingers = False
+        self._finished = False  # nothing more is written
         self.writable = True
         self._paused = False
         self._transport: asyncio.Transport | None = None
@@ -80,10 +83,13 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None
-        self._transport.write(data)
+        if not self._finished:
+            self._transport.write(data)
 
     def pause_reading(self) -> None:
-        if not self._paused and self._transport is not None and not self._transport.is_closing():
+        if self._lingers or self._paused or self._transport is None:
+            return
+        if not self._transport.is_closing():
             self._paused = True
             self._transport.pause_reading()
 
@@ -93,14 +99,33 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._paused and self.writable
 
     def resume_reading(self) -> None:
-        if self._paused and not self.closing and self._transport is not None and not self._transport.is_closing():
+        if (
+            self._paused
+            and (not self.closing or self._lingers)
+            and self._transport is not None
+            and not self._transport.is_closing()
+        ):
             self._paused = False
             self._transport.resume_reading()
 
-    def close(self) -> None:
-        """Close once what was written is sent."""
+    def begin_closing(self, *, linger: bool) -> None:
         self.closing = True
-        if self._transport is not None:
+        self.closing_ms = self.broker.now_ms()
+        if linger:
+            self._lingers = self._transport is not None and self._transport.can_write_eof()
+        if self._lingers:
+            self.resume_reading()
+        else:
+            self.pause_reading()
+
+    def close(self) -> None:
+        """Close once what was written is sent; who lingers is closed when the client has heard us, or by time."""
+        if self._transport is None or self._transport.is_closing() or self._finished:
+            return
+        self._finished = True
+        if self._lingers:
+            self._transport.write_eof()
+        else:
             self._transport.close()
 
     def abort(self) -> None:

@@ -41,7 +41,7 @@ WRITE_BYTES = 1 << 20  # of one write to one socket
 LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
-CLOSING_MS = 5_000  # a client that does not read its farewell is cut off after this silence
+CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
 
 
 class Broker:
@@ -266,10 +266,13 @@ class Broker:
         if forwarder.has_events():
             self._loop.call_soon(self._handle_events_later)
 
-    def _close(self, connection: ClientConnection) -> None:
-        """Close after what is in its output."""
-        connection.closing = True
-        connection.pause_reading()
+    def _close(self, connection: ClientConnection, *, linger: bool = False) -> None:
+        """Close after what is in its output.
+
+        `linger`: go on reading, and throw away what comes, or the system would answer it with a reset, which overtakes
+        our last words.
+        """
+        connection.begin_closing(linger=linger)
         self._flush()
         if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
             connection.close()  # it had no output, so the flush did not come by
@@ -369,7 +372,7 @@ class Broker:
             self.protocol_errors[error.code] += 1
             note(log, logging.INFO, "protocol error", address=connection.address, error=error)
         self.forwarder.send(connection.number, connection.session.error(fatal))
-        self._close(connection)
+        self._close(connection, linger=True)
 
     def _answer(self, connection: ClientConnection, answer: Failed | Refused) -> None:
         self.forwarder.send(connection.number, connection.session.answer(answer))
@@ -482,7 +485,7 @@ class Broker:
                 connection.heard_ms = now_ms  # it is we who do not listen
             silent_ms = now_ms - connection.heard_ms
             if connection.closing:
-                if silent_ms > CLOSING_MS:
+                if now_ms - connection.closing_ms > CLOSING_MS:
                     connection.abort()
                 continue
             if not connection.logged_in:

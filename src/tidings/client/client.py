@@ -53,8 +53,7 @@ def connect(
 ) -> "Client":
     """A client for `tidings://host:port` (`tidings+tls://` for TLS). Use it with `async with`, or `await` it.
 
-    Options: user, password, client_id (names the owner of durable subscriptions; give one if you make any), tls (an
-    SSLContext), reconnect, give_up_seconds, heartbeat_ms.
+    `client_id` names the owner of durable subscriptions; give one if you make any.
     """
     host, port, url_user, url_password, encrypted = parse_url(url)
     return Client(
