@@ -12,6 +12,7 @@ from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
+from tidings.model.values import Value
 from tidings.node.settings import Settings
 from tidings.protocols.frames import FrameType, control, decode_fields, encode_credit
 from tidings.testing.local_broker import RawConnection, local_broker, run
@@ -202,7 +203,7 @@ def test_one_that_never_reads_beside_ten_that_do() -> None:
                         held = max(held, broker.forwarder.held_bytes())
                 await publisher.publish("t", {"n": -1}, wait=True)
             for tick in ticks:
-                assert [(await tick.receive(10)).properties["n"] for _ in range(20_000)] == list(range(20_000))  # type: ignore[union-attr]
+                assert [(await tick.receive(10)).properties["n"] for _ in range(20_000)] == list(range(20_000))
             assert held <= 16 << 20
             assert broker.forwarder.stats()["dropped_stalled"] > 0
             never.writer.close()
@@ -219,7 +220,7 @@ def test_a_pushed_back_publisher_goes_on_after_a_control_frame() -> None:
             slow, fast = await RawConnection.open(url), await RawConnection.open(url)
             await slow.greet()
             await fast.greet()
-            fields = {"receipt": 1, "subscription": 1, "destination": "t", "credit": 10}
+            fields: dict[str, Value] = {"receipt": 1, "subscription": 1, "destination": "t", "credit": 10}
             await slow.send(control(FrameType.SUBSCRIBE, fields))
             await slow.frame()
             mixed = (publish(BODY) * 3 + encode_frame(FrameType.PING, b"")) * 50 + publish(BODY, receipt=9)
