@@ -1,6 +1,8 @@
 """A broker in a process of its own, in memory, for measurements of the process as a whole."""
 
 import asyncio
+import importlib
+import importlib.util
 import multiprocessing
 import os
 import resource
@@ -33,12 +35,8 @@ def _serve(ready: Connection, limits: Limits, settings: Settings) -> None:
             await asyncio.to_thread(ready.recv)
             ready.send({"held_bytes": broker.forwarder.held_bytes(), **broker.forwarder.stats()})
 
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(main())
-    else:
-        uvloop.run(main())
+    fast = importlib.util.find_spec("uvloop") is not None  # as the broker's own process runs it
+    (importlib.import_module("uvloop").run if fast else asyncio.run)(main())
 
 
 class BrokerChild:
