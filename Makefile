@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench fuzz sanitize docs stub clean
+.PHONY: help setup demo test check bench fuzz sanitize crash docs stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -48,6 +48,9 @@ sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in th
 
 docs: setup  ## check that the documentation is true: its code runs, its links lead somewhere
 	$(BIN)/python -m pytest tests/test_docs.py
+
+crash: setup  ## kill -9 a broker under load, again and again (KILLS=500)
+	$(BIN)/python -c 'from tidings.testing.crash import main; main()' $(or $(KILLS),500)
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi
