@@ -116,7 +116,9 @@ class ActiveMqServer(Server):
 
     @property
     def version(self) -> str:
-        done = subprocess.run(["dpkg-query", "-W", "-f=${Version}", "activemq"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["dpkg-query", "-W", "-f=${Version}", "activemq"], capture_output=True, text=True, check=False
+        )
         return done.stdout or "unknown"
 
     def start(self) -> None:
@@ -128,11 +130,9 @@ class ActiveMqServer(Server):
         (self.directory / "log4j.properties").write_text(_LOGGING)
         here = self.directory
         options = [f"-Dactivemq.{name}={here}" for name in ("base", "conf", "data")]
-        self._spawn(
-            ["java", f"-Xms{HEAP}", f"-Xmx{HEAP}", "-Dorg.apache.activemq.UseDedicatedTaskRunner=true"]
-            + ["-Dactivemq.home=/usr/share/activemq", f"-Dlog4j.configuration=file:{here}/log4j.properties", *options]
-            + ["-jar", str(ACTIVEMQ_JAR), "start", f"xbean:file:{configuration}"]
-        )
+        options += [f"-Xms{HEAP}", f"-Xmx{HEAP}", "-Dorg.apache.activemq.UseDedicatedTaskRunner=true"]
+        options += ["-Dactivemq.home=/usr/share/activemq", f"-Dlog4j.configuration=file:{here}/log4j.properties"]
+        self._spawn(["java", *options, "-jar", str(ACTIVEMQ_JAR), "start", f"xbean:file:{configuration}"])
         self._wait_for_port()
 
     def _wait_for_port(self) -> None:

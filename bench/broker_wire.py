@@ -14,6 +14,7 @@ from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.model.values import Value
 from tidings.protocols.frames import ACK_CUMULATIVE, FrameType, control, encode_ack, encode_credit
 
 CREDIT = 2000  # of a durable subscriber: as many messages may be with it without acknowledgement
@@ -67,8 +68,9 @@ class Native:
         return control(FrameType.HELLO, {"version": 1, "client": client})
 
     def subscribe(self, number: int, topic: str, selector: str, durable: str = "") -> bytes:
-        fields = {"receipt": number, "subscription": number, "destination": topic, "selector": selector}
-        return control(FrameType.SUBSCRIBE, {**fields, "durable": durable, "credit": CREDIT if durable else 0})
+        fields: dict[str, Value] = {"receipt": number, "subscription": number, "destination": topic}
+        fields |= {"selector": selector, "durable": durable, "credit": CREDIT if durable else 0}
+        return control(FrameType.SUBSCRIBE, fields)
 
     def replies(self, data: bytes) -> int:
         count = position = 0
@@ -144,7 +146,9 @@ class Stomp:
     name = "STOMP 1.2"
 
     def hello(self, client: str) -> bytes:
-        return _frame("CONNECT", {"accept-version": "1.2", "host": "localhost", "heart-beat": "0,0", "client-id": client})
+        return _frame(
+            "CONNECT", {"accept-version": "1.2", "host": "localhost", "heart-beat": "0,0", "client-id": client}
+        )
 
     def subscribe(self, number: int, topic: str, selector: str, durable: str = "") -> bytes:
         headers = {"id": str(number), "destination": f"/topic/{topic}", "selector": selector, "receipt": f"s{number}"}
@@ -182,7 +186,9 @@ class _Frames:
         self._last = b""
 
     def feed(self, data: bytearray, size: int) -> int:
-        self._last = bytes(data[size - TAIL_BYTES : size]) if size >= TAIL_BYTES else (self._last + data[:size])[-TAIL_BYTES:]
+        self._last = (
+            bytes(data[size - TAIL_BYTES : size]) if size >= TAIL_BYTES else (self._last + data[:size])[-TAIL_BYTES:]
+        )
         return data.count(b"\0", 0, size)
 
     def acknowledgement(self, messages: int) -> bytes:
