@@ -30,6 +30,8 @@ Results = dict[str, dict[str, Any]]  # server -> point -> {"runs": [...]}
 class Run:
     def __init__(self, names: list[str], runs: int, results: dict[str, Any]) -> None:
         self.names, self.runs, self.results = names, runs, results
+        for name in names:
+            results["servers"].setdefault(name, {})
         self._topics = 0
 
     def measure(self, wanted: list[Point]) -> None:
@@ -46,7 +48,7 @@ class Run:
                     self._point(server, point, f"{number}/{len(missing)}")
 
     def _missing(self, name: str, point: Point) -> int:
-        kept = self.results["servers"].setdefault(name, {}).get(point.name, {"runs": []})
+        kept = self.results["servers"][name].get(point.name, {"runs": []})
         return max(0, self.runs - len(kept["runs"]))
 
     def _point(self, server: Server, point: Point, progress: str) -> None:

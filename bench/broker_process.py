@@ -1,4 +1,4 @@
-"""A Tidings broker as a process of its own, all settings at their defaults: prints its port, serves until told to end."""
+"""A Tidings broker as a process of its own, with default settings: prints its port, serves until told to end."""
 
 import argparse
 import asyncio
