@@ -35,6 +35,7 @@ class Load:
     """What one point asks of a server."""
 
     plan: Plan
+    publishers: int = 1  # more than one: each sends its next message when it has the receipt of the last
     matching: int = 1
     others: int = 0
     durable: bool = False
@@ -72,16 +73,22 @@ class Stream:
 class Bench:
     """All connections of one point."""
 
-    publisher: Stream
+    publishers: list[Stream]
     subscribers: list[Stream]
     idle: list[socket.socket] = field(default_factory=list)
+
+    @property
+    def publisher(self) -> Stream:
+        return self.publishers[0]
 
 
 def run(server: Server, load: Load) -> dict[str, Any]:
     """Measure one point."""
     os.sched_setaffinity(0, {LOAD_CORE})
     with connected(server, load) as bench:
-        return _paced(server, load, bench) if load.rate else _saturated(server, load, bench)
+        if load.rate:
+            return _paced(server, load, bench)
+        return _saturated(server, load, bench) if load.publishers == 1 else _in_turn(server, load, bench)
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -109,7 +116,7 @@ def connected(server: Server, load: Load) -> Iterator[Bench]:
             Stream(connect(matching, name, name and "kept"), wire.deliveries(load.plan), load.durable)
             for _ in range(load.matching)
         ]
-        yield Bench(Stream(connect([]), wire.receipts()), subscribers, idle)
+        yield Bench([Stream(connect([]), wire.receipts()) for _ in range(load.publishers)], subscribers, idle)
     finally:
         for one in sockets:
             one.close()
@@ -184,7 +191,7 @@ class _Marks:
             self._server.cpu_seconds(),
             time.process_time(),
             received,
-            bench.publisher.count,
+            sum(one.count for one in bench.publishers),
         )
 
 
@@ -244,6 +251,30 @@ def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
             if event & ~select.EPOLLOUT:
                 streams[number].read(buffer)
         done = slowest()
+    poller.close()
+    return marks.result()
+
+
+def _in_turn(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
+    """Many publishers, each with one message without receipt."""
+    message = server.wire.block(load.plan, 1)
+    poller = select.epoll()
+    publishers = {one.socket.fileno(): one for one in bench.publishers}
+    subscribers = {one.socket.fileno(): one for one in bench.subscribers}
+    for number in [*publishers, *subscribers]:
+        poller.register(number, select.EPOLLIN)
+    buffer = bytearray(BUFFER_BYTES)
+    marks, done = _Marks(server, load, bench), 0
+    for one in bench.publishers:
+        one.socket.send(message)
+    while not marks.over(done):
+        for number, _ in poller.poll(0.5):
+            publisher = publishers.get(number)
+            if publisher is None:
+                subscribers[number].read(buffer)
+            elif publisher.read(buffer):
+                publisher.socket.send(message)
+                done += 1
     poller.close()
     return marks.result()
 

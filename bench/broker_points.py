@@ -17,6 +17,7 @@ QUICK_MATCHING, QUICK_OTHERS = (1, 10, 40), (0, 1000, 5000)
 BODIES = (0, 1000)
 PACES = (5000, 30_000)
 UNCONFIRMED = 1000
+PUBLISHERS = 50
 SENDS_PER_S_MAX = 10_000  # of the load generator, at half load
 
 Rates = Mapping[str, Mapping[str, Any]]  # the results of one server so far, by name
@@ -59,6 +60,7 @@ def _unbatched() -> Iterator[Point]:
     yield from (_paced_point(rate) for rate in PACES)
     asked = Plan("", receipts=True)
     yield Point("receipts one at a time", lambda plan, _, __: Load(plan, window=1, block=1), asked)
+    yield Point("receipts of 50 publishers", lambda plan, _, __: Load(plan, publishers=PUBLISHERS), asked)
     yield Point("receipts one a send", lambda plan, _, __: Load(plan, block=1), asked)
     yield Point("receipts in blocks", lambda plan, _, __: Load(plan), asked)
 

@@ -27,7 +27,20 @@ from tidings.model.values import INT_MAX, INT_MIN, Value
 
 NAMES = ("a", "b", "c", "d", "e")
 SMALL = (0, 1, 2, 3, 1.0, 2.5, -1, True, False)
-NUMBERS: tuple[Value, ...] = (2**53, 2**53 + 1, 2.0**53, 0.1, 0.1 + 1e-12, -0.1, -0.1 - 1e-12, -0.0, 1e300, INT_MAX, INT_MIN, 2.0**63)
+NUMBERS: tuple[Value, ...] = (
+    2**53,
+    2**53 + 1,
+    2.0**53,
+    0.1,
+    0.1 + 1e-12,
+    -0.1,
+    -0.1 - 1e-12,
+    -0.0,
+    1e300,
+    INT_MAX,
+    INT_MIN,
+    2.0**63,
+)
 NUMBERS += (-(2.0**63), float("inf"), float("-inf"), 1_700_000_000_001, 1_700_000_000_002, -1_700_000_000_001)
 LONG = "abcdefghijklmnopqrstuvwxyz0123456789"
 TEXTS = (
