@@ -73,7 +73,7 @@ public:
 
     nb::list events() {
         nb::list all;
-        for (const Event& event : forwarder.outlets().events.take()) all.append(tuple_of(event));
+        for (const Event& event : forwarder.outlets().take_events()) all.append(tuple_of(event));
         return all;
     }
 
@@ -206,6 +206,7 @@ void bind_forwarder(nb::module_& m) {
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
+        .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);

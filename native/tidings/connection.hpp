@@ -19,13 +19,19 @@ struct Connection {
     bool broken = false;        // its stream cannot be read any further
     bool waiting = false;       // Python has something of it to handle before parsing goes on
     bool held = false;          // Python wants its publishers to wait
+    bool choked = false;        // it does not read the answers to what it sends
+    bool leaving = false;       // Python was told to disconnect it
     bool writable = true;
     bool dirty = false;         // in the list of connections with output
+    uint32_t number = 0;
     bool wants_room = false;    // Python has deliveries for it and waits for room in the output
     bool checks_destinations = false;
     uint32_t pushed_back = 0;   // by so many sinks, memory counted as one
     size_t frame_bytes_max = 0;
-    std::string tail;           // input not parsed yet
+    size_t taken_bytes = 0;     // by the last `take`
+    size_t parked_bytes = 0;    // taken, and still with a socket that takes no more
+    int64_t moved_ms = 0;       // when output was last taken, or was last seen to be empty
+    Output tail;                // input not parsed yet
     Output output;
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed
     std::vector<uint16_t> transacted;     // sessions in a transaction: few
@@ -34,7 +40,7 @@ struct Connection {
     std::unordered_set<std::string> allowed;
     std::string last_allowed;             // most publishers send to one destination
 
-    bool reading() const { return open && !broken && !waiting && !held && pushed_back == 0; }
+    bool reading() const { return open && !broken && !waiting && !held && !choked && pushed_back == 0; }
     bool in_transaction(uint16_t session) const { return std::ranges::find(transacted, session) != transacted.end(); }
 };
 

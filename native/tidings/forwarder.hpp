@@ -37,6 +37,7 @@ public:
 
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
+        if (!connection.logged_in) out_.free_login_bytes(connection.tail.size());
         connection.logged_in = true;
         connection.frame_bytes_max = frame_bytes_max;
         connection.checks_destinations = checks_destinations;
@@ -61,7 +62,7 @@ public:
         Connection& connection = out_.at(number);
         if (!connection.held) return;
         connection.held = false;
-        out_.maybe_resumable(number, connection);
+        out_.maybe_resumable(connection);
     }
 
     // ---- input
@@ -73,9 +74,9 @@ public:
         if (connection.broken) return flags(connection);
         if (connection.tail.empty() && connection.reading()) {
             const size_t used = parse(number, connection, data, now_ms);
-            if (!connection.broken) keep(connection, data.substr(used));
+            if (!connection.broken) keep(number, connection, data.substr(used));
         } else {
-            keep(connection, data);
+            keep(number, connection, data);
             if (connection.reading()) parse_tail(number, connection, now_ms);
         }
         return flags(connection);
@@ -97,10 +98,11 @@ public:
     // The message that Ask was about is refused: skip its frame.
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
-        uint32_t size;
-        if (connection.tail.size() < frame_header_bytes) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
-        std::memcpy(&size, connection.tail.data(), 4);
-        cut_tail(connection, frame_header_bytes + size);
+        const std::string_view tail = connection.tail.front();
+        uint32_t size = 0;
+        if (tail.size() >= frame_header_bytes) std::memcpy(&size, tail.data(), 4);
+        if (tail.size() < frame_header_bytes + size_t{size}) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+        cut_tail(connection, frame_header_bytes + size_t{size});
     }
 
     // ---- sinks
@@ -148,10 +150,16 @@ public:
 
     void publish(std::string_view message, int64_t now_ms, uint32_t publisher) {
         decode_one(message);
-        if (expired(single_[0].message, now_ms)) return;
-        matcher_.match(single_[0].message, matched_);
+        const MessageView& view = single_[0].message;
+        if (expired(view, now_ms)) {
+            ++out_.stats.expired;
+            return;
+        }
+        if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
+        const Outlets::Publication publication{publisher, 1, expiration(view), message};
+        matcher_.match(view, matched_);
         for (const uint32_t index : matched_)
-            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publisher, 1, message, now_ms);
+            if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
     }
 
 private:
@@ -162,19 +170,24 @@ private:
 
     // ---- parsing
 
-    void keep(Connection& connection, std::string_view rest) {
+    void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
+        if (!connection.logged_in && !out_.hold_login_bytes(rest.size())) {
+            fail(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
+            cut_tail(connection, connection.tail.size());
+        }
     }
 
     void cut_tail(Connection& connection, size_t bytes) {
-        connection.tail.erase(0, bytes);
+        connection.tail.drop(bytes);
         out_.free_bytes(bytes);
-        if (connection.tail.empty()) connection.tail.shrink_to_fit();
+        if (!connection.logged_in) out_.free_login_bytes(bytes);
+        if (connection.tail.empty()) connection.tail.release();
     }
 
     void parse_tail(uint32_t number, Connection& connection, int64_t now_ms) {
-        const size_t used = parse(number, connection, connection.tail, now_ms);
+        const size_t used = parse(number, connection, connection.tail.front(), now_ms);
         cut_tail(connection, connection.broken ? connection.tail.size() : used);
     }
 
@@ -195,7 +208,7 @@ private:
             used += done;
             if (done == 0 || (all && batch_.size() == 0)) break;
         }
-        out_.answer_receipts(number, connection);
+        out_.answer_receipts(connection);
         return used;
     }
 
@@ -237,7 +250,8 @@ private:
             return false;
         }
         ++out_.stats.received;
-        if (!connection.transacted.empty() && connection.in_transaction(entry.session)) {
+        // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
+        if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session))) {
             out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
                             .receipt = receipt_of(entry), .bytes = std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
@@ -251,19 +265,19 @@ private:
     }
 
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        const uint32_t attempt = 1 + (entry.frame_flags & PerhapsSent);
+        const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
         matcher_.match(entry.message, matched_);
         mailboxes_.clear();
         for (const uint32_t index : matched_) {
             Sink& sink = out_.sink_at(index);
             if (sink.kind == Sink::Kind::Direct)
-                out_.deliver_direct(sink, number, attempt, entry.payload, now_ms);
+                out_.deliver_direct(sink, publication, now_ms);
             else
                 mailboxes_.push_back(index);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
             out_.events.add(Event{.kind = Event::Kind::Message, .connection = number, .flags = entry.frame_flags, .session = entry.session,
-                            .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                            .receipt = receipt_of(entry), .expires_ms = publication.expires_ms,
                             .bytes = std::string(entry.payload), .sinks = mailboxes_});
         } else {
             out_.stats.unmatched += matched_.empty();

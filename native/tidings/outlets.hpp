@@ -33,23 +33,27 @@ struct ForwarderStats {
 class Outlets {
 public:
     static constexpr uint32_t nobody = UINT32_MAX;
+    static constexpr size_t answers_bytes_max = 64 << 10;  // of output above its limit before its client must read first
 
     explicit Outlets(const ForwarderOptions& options) : options(options) {}
 
     // ---- connections
 
+    // A number is a place and how often it was taken before, and the place that has been free for longest is next: an
+    // answer that comes late must not reach whoever is there now.
     uint32_t open() {
-        uint32_t number;
         if (free_connections_.empty()) {
-            number = static_cast<uint32_t>(connections_.size());
+            if (connections_.size() == place_mask) throw UsageError{"E_CONNECTIONS", "too many connections"};
+            free_connections_.push_back(static_cast<uint32_t>(connections_.size()));
             connections_.emplace_back();
-        } else {
-            number = free_connections_.back();
-            free_connections_.pop_back();
         }
-        connections_[number] = std::make_unique<Connection>();
-        connections_[number]->open = true;
-        connections_[number]->frame_bytes_max = options.login_frame_bytes_max;
+        const uint32_t number = free_connections_.front();
+        free_connections_.pop_front();
+        auto connection = std::make_unique<Connection>();
+        connection->open = true;
+        connection->number = number;
+        connection->frame_bytes_max = options.login_frame_bytes_max;
+        connections_[number & place_mask] = std::move(connection);
         return number;
     }
 
@@ -57,20 +61,28 @@ public:
     void close(uint32_t number) {
         Connection& connection = at(number);
         if (!connection.direct.empty()) throw UsageError{"E_CONNECTION_SINKS", "the connection still has sinks"};
-        held_bytes_ -= connection.output.size() + connection.tail.size();
+        held_bytes_ -= connection.output.size() + connection.tail.size() + connection.parked_bytes;
         std::erase(dirty_, number);
         std::erase(resumable_, number);
         std::erase(memory_waiters_, number);
         if (connection.pushed_back)
             for (Sink& sink : sinks_) std::erase(sink.waiters, number);
-        connections_[number].reset();
-        free_connections_.push_back(number);
+        if (!connection.logged_in) login_bytes_ -= connection.tail.size();
+        connections_[number & place_mask].reset();
+        free_connections_.push_back(number + place_mask + 1);
         relieve_memory();
     }
 
+    Connection* find(uint32_t number) {
+        const uint32_t place = number & place_mask;
+        if (place >= connections_.size() || !connections_[place] || connections_[place]->number != number) return nullptr;
+        return connections_[place].get();
+    }
+
     Connection& at(uint32_t number) {
-        if (number >= connections_.size() || !connections_[number]) throw UsageError{"E_NO_CONNECTION", "no such connection"};
-        return *connections_[number];
+        Connection* const connection = find(number);
+        if (connection == nullptr) throw UsageError{"E_NO_CONNECTION", "no such connection"};
+        return *connection;
     }
 
     Sink& sink_at(uint32_t index) {
@@ -103,8 +115,17 @@ public:
             release_waiters(sink);
         }
         sink = Sink{};
-        free_sinks_.push_back(index);
+        retired_sinks_.push_back(index);
         relieve_memory();
+    }
+
+    // All events handed out before have been handled: none of them names a sink that is gone.
+    std::vector<Event> take_events() {
+        free_sinks_.insert(free_sinks_.end(), retired_sinks_.begin(), retired_sinks_.end());
+        retired_sinks_.clear();
+        std::vector<Event> taken = events.take();
+        relieve_memory();
+        return taken;
     }
 
     void credit(uint32_t index, uint32_t more, int64_t now_ms) {
@@ -115,31 +136,36 @@ public:
 
     // ---- deliveries
 
-    void deliver_direct(Sink& sink, uint32_t publisher, uint32_t attempt, std::string_view message, int64_t now_ms) {
-        if (sink.no_local && sink.connection == publisher) return;
-        Connection& connection = *connections_[sink.connection];
+    struct Publication {
+        uint32_t publisher;  // its connection, or nobody
+        uint32_t attempt;
+        int64_t expires_ms;
+        std::string_view message;
+    };
+
+    void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
+        if (sink.no_local && sink.connection == one.publisher) return;
+        Connection& connection = *connections_[sink.connection & place_mask];
         if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < options.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
-            const size_t bytes = delivery_bytes(message);
-            write_delivery(connection.output.grow(bytes), sink.number, attempt, 0, message);
-            held_bytes_ += bytes;
+            const size_t bytes = delivery_bytes(one.message);
+            write_delivery(connection.output.grow(bytes), sink.number, one.attempt, 0, one.message);
             ++sink.delivered;
             ++stats.delivered;
-            mark_dirty(sink.connection, connection);
+            added(connection, bytes);
         } else {
-            wait_in_backlog(sink, connection, publisher, attempt, message, now_ms);
+            wait_in_backlog(sink, connection, one, now_ms);
         }
     }
 
     void deliver(uint32_t number, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
         Connection& connection = at(number);
         write_delivery(connection.output.grow(delivery_bytes(message)), subscription, attempt, tag, message);
-        held_bytes_ += delivery_bytes(message);
         ++stats.delivered;
-        mark_dirty(number, connection);
+        added(connection, delivery_bytes(message));
     }
 
-    void answer_receipts(uint32_t number, Connection& connection) {
+    void answer_receipts(Connection& connection) {
         if (connection.receipts.empty()) return;
         const auto count = static_cast<uint32_t>(connection.receipts.size());
         const size_t payload = 4 + 4 * size_t{count};
@@ -147,9 +173,9 @@ public:
         place = write_frame_header(place, static_cast<uint32_t>(payload), FrameReceipts);
         std::memcpy(place, &count, 4);
         std::memcpy(place + 4, connection.receipts.data(), 4 * size_t{count});
-        held_bytes_ += frame_header_bytes + payload;
         connection.receipts.clear();
-        mark_dirty(number, connection);
+        added(connection, frame_header_bytes + payload);
+        maybe_choke(connection);
     }
 
     // ---- output
@@ -157,8 +183,8 @@ public:
     void send(uint32_t number, std::string_view bytes) {
         Connection& connection = at(number);
         connection.output.append(bytes);
-        held_bytes_ += bytes.size();
-        mark_dirty(number, connection);
+        added(connection, bytes.size());
+        maybe_choke(connection);
     }
 
     // How much more a mailbox may put into this output; if nothing, an event Room follows when there is some again.
@@ -172,6 +198,7 @@ public:
 
     std::vector<uint32_t> take_dirty() {
         std::vector<uint32_t> ready;
+        fresh_bytes_ = 0;
         for (const uint32_t number : std::exchange(dirty_, {})) {
             Connection& connection = at(number);
             connection.dirty = false;
@@ -186,6 +213,8 @@ public:
     void drop(uint32_t number, size_t bytes, int64_t now_ms) {
         Connection& connection = at(number);
         connection.output.drop(bytes);
+        connection.taken_bytes = bytes;
+        connection.moved_ms = now_ms;
         held_bytes_ -= bytes;
         stats.sent_bytes += bytes;
         for (size_t i = 0; i < connection.backlogged.size();) {
@@ -197,13 +226,25 @@ public:
             connection.wants_room = false;
             events.add(Event{.kind = Event::Kind::Room, .connection = number});
         }
+        if (connection.choked && connection.output.size() <= options.output_bytes_max) {
+            connection.choked = false;
+            maybe_resumable(connection);
+        }
         relieve_memory();
     }
 
+    // What was taken last may be stuck in the driver until its socket is writable again: it counts as held.
     void set_writable(uint32_t number, bool writable) {
         Connection& connection = at(number);
+        if (connection.writable && !writable) {
+            connection.parked_bytes = connection.taken_bytes;
+            held_bytes_ += connection.parked_bytes;
+        } else if (writable) {
+            held_bytes_ -= std::exchange(connection.parked_bytes, 0);
+            relieve_memory();
+        }
         connection.writable = writable;
-        if (writable && !connection.output.empty()) mark_dirty(number, connection);
+        if (writable && !connection.output.empty()) mark_dirty(connection);
     }
 
     bool has_resumable() const { return !resumable_.empty(); }
@@ -217,6 +258,12 @@ public:
             sink.stalled = true;
             release_waiters(sink);
         }
+        for (const auto& connection : connections_) {
+            if (!connection) continue;
+            connection->output.rest();
+            if (connection->output.empty() && connection->writable) connection->moved_ms = now_ms;
+        }
+        if (!memory_waiters_.empty()) make_room(now_ms);
     }
 
     // ---- memory
@@ -224,6 +271,14 @@ public:
     void hold_bytes(size_t bytes) { held_bytes_ += bytes; }
     void free_bytes(size_t bytes) { held_bytes_ -= bytes; }
     size_t held_bytes() const { return held_bytes_ + events.bytes(); }
+    size_t fresh_bytes() const { return fresh_bytes_; }  // output since the last `take_dirty`
+
+    // Strangers may not fill the memory: false if together they sent too much before their log-in.
+    bool hold_login_bytes(size_t bytes) {
+        login_bytes_ += bytes;
+        return login_bytes_ <= options.memory_bytes_max / 8;
+    }
+    void free_login_bytes(size_t bytes) { login_bytes_ -= bytes; }
 
     void maybe_push_back(uint32_t number, Connection& connection) {
         if (held_bytes() <= options.memory_bytes_max) return;
@@ -238,8 +293,8 @@ public:
         for (const uint32_t number : std::exchange(memory_waiters_, {})) unblock(number);
     }
 
-    void maybe_resumable(uint32_t number, const Connection& connection) {
-        if (connection.pushed_back == 0 && !connection.held) resumable_.push_back(number);
+    void maybe_resumable(const Connection& connection) {
+        if (connection.pushed_back == 0 && !connection.held && !connection.choked) resumable_.push_back(connection.number);
     }
 
     bool has_output() const { return !dirty_.empty(); }
@@ -267,19 +322,18 @@ private:
         std::memcpy(place + 16, message.data(), message.size());
     }
 
-    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, uint32_t attempt, std::string_view message,
-                         int64_t now_ms) {
-        if (sink.full() && !make_way(sink, publisher)) return;
+    void wait_in_backlog(Sink& sink, Connection& connection, const Publication& one, int64_t now_ms) {
+        if (sink.full() && !make_way(sink, one.publisher)) return;
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
         if (!sink.queued) {
             sink.queued = true;
             connection.backlogged.push_back(connection.direct.at(sink.number));
         }
-        std::string& frame = sink.backlog.emplace_back(delivery_bytes(message), '\0');
-        write_delivery(frame.data(), sink.number, attempt, 0, message);
-        sink.backlog_bytes += frame.size();
-        held_bytes_ += frame.size();
-        if (sink.full() && sink.policy == Policy::PushBack && publisher != nobody) push_back(sink, publisher);
+        Sink::Waiting& waiting = sink.backlog.emplace_back(std::string(delivery_bytes(one.message), '\0'), one.expires_ms);
+        write_delivery(waiting.frame.data(), sink.number, one.attempt, 0, one.message);
+        sink.backlog_bytes += waiting.bytes();
+        held_bytes_ += waiting.bytes();
+        if (sink.full() && sink.policy == Policy::PushBack && one.publisher != nobody) push_back(sink, one.publisher);
     }
 
     // The sink's backlog is full: what its policy says. False: the new message is not taken.
@@ -310,37 +364,55 @@ private:
     }
 
     void forget_oldest(Sink& sink) {
-        sink.backlog_bytes -= sink.backlog.front().size();
-        held_bytes_ -= sink.backlog.front().size();
+        sink.backlog_bytes -= sink.backlog.front().bytes();
+        held_bytes_ -= sink.backlog.front().bytes();
         sink.backlog.pop_front();
     }
 
     // Move what waits into the output, as far as credit and room go.
     void pump(Sink& sink, Connection& connection, int64_t now_ms) {
         while (!sink.backlog.empty() && sink.credit > 0 && connection.output.size() < options.output_bytes_max) {
-            sink.credit -= sink.credit != Sink::unlimited;
-            connection.output.append(sink.backlog.front());
-            held_bytes_ += sink.backlog.front().size();
-            forget_oldest(sink);
             sink.moved_ms = now_ms;
-            ++sink.delivered;
-            ++stats.delivered;
-            mark_dirty(sink.connection, connection);
+            const Sink::Waiting& first = sink.backlog.front();
+            if (first.expires_ms != 0 && first.expires_ms <= now_ms) {
+                ++stats.expired;
+            } else {
+                sink.credit -= sink.credit != Sink::unlimited;
+                connection.output.append(first.frame);
+                ++sink.delivered;
+                ++stats.delivered;
+                added(connection, first.frame.size());
+            }
+            forget_oldest(sink);
         }
-        if (sink.backlog.empty() && sink.queued) {
-            sink.queued = false;
-            std::erase(connection.backlogged, connection.direct.at(sink.number));
-        }
+        leave_if_empty(sink, connection);
         if (sink.relaxed()) {
             sink.stalled = false;
             release_waiters(sink);
         }
     }
 
-    void mark_dirty(uint32_t number, Connection& connection) {
+    void leave_if_empty(Sink& sink, Connection& connection) {
+        if (!sink.backlog.empty() || !sink.queued) return;
+        sink.queued = false;
+        std::erase(connection.backlogged, connection.direct.at(sink.number));
+    }
+
+    void added(Connection& connection, size_t bytes) {
+        held_bytes_ += bytes;
+        fresh_bytes_ += bytes;
+        mark_dirty(connection);
+    }
+
+    void mark_dirty(Connection& connection) {
         if (connection.dirty) return;
         connection.dirty = true;
-        dirty_.push_back(number);
+        dirty_.push_back(connection.number);
+    }
+
+    // Who asks and does not read the answers must read first.
+    void maybe_choke(Connection& connection) {
+        if (connection.output.size() > options.output_bytes_max + answers_bytes_max) connection.choked = true;
     }
 
     // ---- back-pressure
@@ -359,13 +431,39 @@ private:
     void unblock(uint32_t number) {
         Connection& connection = at(number);
         --connection.pushed_back;
-        maybe_resumable(number, connection);
+        maybe_resumable(connection);
     }
 
-    std::vector<std::unique_ptr<Connection>> connections_;
+    // Publishers wait for memory that those hold who take nothing: these lose what waits for them, or their connection.
+    void make_room(int64_t now_ms) {
+        for (Sink& sink : sinks_) {
+            if (sink.backlog.empty() || now_ms - sink.moved_ms < options.stall_ms) continue;
+            sink.stalled = true;
+            sink.dropped += sink.backlog.size();
+            stats.dropped_stalled += sink.backlog.size();
+            while (!sink.backlog.empty()) forget_oldest(sink);
+            leave_if_empty(sink, at(sink.connection));
+            release_waiters(sink);
+        }
+        relieve_memory();
+        if (memory_waiters_.empty()) return;
+        for (const auto& connection : connections_) {
+            if (!connection || connection->leaving || now_ms - connection->moved_ms < options.stall_ms) continue;
+            if (connection->output.empty() && connection->writable) continue;
+            connection->leaving = true;
+            events.add(Event{.kind = Event::Kind::Slow, .connection = connection->number});
+        }
+    }
+
+    static constexpr uint32_t place_mask = (1 << 20) - 1;
+
+    std::vector<std::unique_ptr<Connection>> connections_;  // by place
+    std::deque<uint32_t> free_connections_;                 // the numbers of those to come
     std::deque<Sink> sinks_;
-    std::vector<uint32_t> free_connections_, free_sinks_, dirty_, resumable_, memory_waiters_;
-    size_t held_bytes_ = 0;  // of output, backlogs and input
+    std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
+    size_t held_bytes_ = 0;   // of output, backlogs and input
+    size_t fresh_bytes_ = 0;
+    size_t login_bytes_ = 0;  // of input from connections that are not logged in
 };
 
 }  // namespace tidings

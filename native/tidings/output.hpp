@@ -1,6 +1,7 @@
-// Bytes on their way to a socket: appended at the end, taken from the front, one block that is reused.
+// Bytes on their way to or from a socket: appended at the end, taken from the front, one block that is reused.
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -15,26 +16,36 @@ public:
 
     // Room for `bytes` more at the end; the caller fills it.
     char* grow(size_t bytes) {
+        used_ = true;
         if (end_ + bytes > capacity_) make_room(bytes);
         char* const place = block_.get() + end_;
         end_ += bytes;
         return place;
     }
 
-    void append(std::string_view bytes) { std::memcpy(grow(bytes.size()), bytes.data(), bytes.size()); }
+    void append(std::string_view bytes) {
+        if (!bytes.empty()) std::memcpy(grow(bytes.size()), bytes.data(), bytes.size());
+    }
 
-    std::string_view front(size_t bytes_max) const { return {block_.get() + start_, std::min(bytes_max, size())}; }
+    std::string_view front(size_t bytes_max = SIZE_MAX) const { return {block_.get() + start_, std::min(bytes_max, size())}; }
 
     void drop(size_t bytes) {
         start_ += bytes;
-        if (start_ == end_) {
-            start_ = end_ = 0;
-            if (capacity_ > idle_bytes_max) release();  // ten thousand quiet connections must not keep what one burst needed
-        }
+        if (start_ == end_) start_ = end_ = 0;
+    }
+
+    // To be called every now and then: ten thousand quiet connections must not keep what one burst needed.
+    void rest() {
+        if (empty() && !used_ && capacity_) release();
+        used_ = false;
+    }
+
+    void release() {
+        block_.reset();
+        start_ = end_ = capacity_ = 0;
     }
 
 private:
-    static constexpr size_t idle_bytes_max = 256 * 1024;
 
     void make_room(size_t bytes) {
         const size_t held = size();
@@ -51,13 +62,9 @@ private:
         end_ = held;
     }
 
-    void release() {
-        block_.reset();
-        capacity_ = 0;
-    }
-
     std::unique_ptr<char[]> block_;
     size_t start_ = 0, end_ = 0, capacity_ = 0;
+    bool used_ = false;  // since the last `rest`
 };
 
 }  // namespace tidings

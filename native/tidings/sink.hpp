@@ -13,6 +13,13 @@ struct Sink {
     enum class Kind : uint8_t { Free, Direct, Mailbox };
 
     static constexpr int64_t unlimited = INT64_MAX;
+    static constexpr size_t waiting_bytes = 64;  // what one message costs in a backlog besides its frame
+
+    struct Waiting {
+        std::string frame;
+        int64_t expires_ms;
+        size_t bytes() const { return frame.size() + waiting_bytes; }
+    };
 
     Kind kind = Kind::Free;
     Policy policy = Policy::PushBack;
@@ -26,7 +33,7 @@ struct Sink {
     size_t backlog_bytes = 0, backlog_bytes_max = 0;
     int64_t moved_ms = 0;      // when something last left the backlog, or began to wait in it
     uint64_t delivered = 0, dropped = 0;
-    std::deque<std::string> backlog;   // whole frames that wait for credit or for room in the output
+    std::deque<Waiting> backlog;       // for credit, or for room in the output
     std::vector<uint32_t> waiters;     // publishing connections that are pushed back because of this sink
 
     bool full() const { return backlog_bytes > backlog_bytes_max; }

@@ -66,6 +66,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.writable = True
+        self.heard_ms = self.broker.now_ms()  # it has taken something: a sign of life
         if self.number >= 0:
             self.broker.forwarder.set_writable(self.number, True)
             self.broker.flush_soon()
@@ -93,8 +94,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._paused = True
             self._transport.pause_reading()
 
+    @property
+    def deaf(self) -> bool:
+        """We read nothing from it, while it takes what we send."""
+        return self._paused and self.writable
+
     def resume_reading(self) -> None:
-        if self._paused and self._transport is not None and not self._transport.is_closing():
+        if self._paused and not self.closing and self._transport is not None and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()
 

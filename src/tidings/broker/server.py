@@ -10,7 +10,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -122,12 +122,19 @@ class Broker:
         for connection in list(self.connections.values()):
             self._end(connection, "E_SHUTDOWN", "the broker is shutting down")
         await self._drained(2.0)
+        await self._settled(5.0)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._writer is not None:
             await self._writer.close()
         await self._loop.run_in_executor(None, self._store.close)
+
+    async def _settled(self, seconds: float) -> None:
+        """Until all that waits to be written is on disk."""
+        deadline = self._loop.time() + seconds
+        while not self.node.idle and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
 
     async def _drained(self, seconds: float) -> None:
         deadline = self._loop.time() + seconds
@@ -159,6 +166,7 @@ class Broker:
         number = connection.number
         if number not in self.connections:
             return
+        self._handle_events()  # what it published before it left counts
         del self.connections[number]
         connection.number = -1
         left = self._per_address[connection.address] - 1
@@ -199,7 +207,7 @@ class Broker:
         self._after()
 
     def flush_soon(self) -> None:
-        if self.forwarder.held_bytes() > FLUSH_BYTES:
+        if self.forwarder.fresh_bytes() > FLUSH_BYTES:
             self._flush()
         elif not self._flushing:
             self._flushing = True
@@ -233,8 +241,12 @@ class Broker:
         connection.closing = True
         connection.pause_reading()
         self._flush()
+        if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
+            connection.close()  # it had no output, so the flush did not come by
 
     def _end(self, connection: ClientConnection, code: str, reason: str) -> None:
+        if connection.closing:
+            return
         self.forwarder.send(connection.number, connection.session.close(code, reason))
         self._close(connection)
 
@@ -254,7 +266,11 @@ class Broker:
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
                 else:
-                    self._handle_event(kind, connection, event)
+                    try:
+                        self._handle_event(kind, connection, event)
+                    except Exception:  # a fault of ours must cost one connection, not all of them
+                        log.exception("internal error while serving %s", connection.address)
+                        self._fail(connection, RemoteProtocolError("E_INTERNAL", "an error inside the broker"))
             self._carry_out(node.turn(self.now_ms()))
 
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
@@ -270,7 +286,8 @@ class Broker:
                 _, _, code, reason, position = event
                 self._fail(connection, RemoteProtocolError(code, reason, position=position))
             case Kind.SLOW:
-                self._end(connection, "E_SLOW_CONSUMER", f"subscription {event[2]} did not keep up")
+                what = f"subscription {event[2]}" if event[2] else "memory is short, and this connection"
+                self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
             case Kind.ROOM:
                 self._carry_out(self.node.room(self.now_ms(), number))
 
@@ -295,7 +312,12 @@ class Broker:
                 pass
             case request:
                 self._carry_out(self.node.request(self.now_ms(), connection.number, request))
-        self.forwarder.handled(connection.number, self.now_ms())
+        self._go_on(connection)
+
+    def _go_on(self, connection: ClientConnection) -> None:
+        """What parsing stopped at is dealt with."""
+        if not self.forwarder.handled(connection.number, self.now_ms()) & BLOCKED:
+            connection.resume_reading()
 
     def _ask(self, connection: ClientConnection, receipt: int, queue: bool, name: str) -> None:
         """May this client publish there? Asked once for each destination."""
@@ -308,7 +330,7 @@ class Broker:
             error = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
             self.forwarder.skip(number)
-        self.forwarder.handled(number, self.now_ms())
+        self._go_on(connection)
 
     def _fail(self, connection: ClientConnection, error: TidingsError) -> None:
         """The stream is broken: say why, and close."""
@@ -390,8 +412,8 @@ class Broker:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
         self._after()
 
-    def _read(self, messages: dict[int, bytes]) -> None:
-        self._carry_out(self.node.loaded(self.now_ms(), messages))
+    def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
+        self._carry_out(self.node.loaded(self.now_ms(), asked, messages, damaged))
         self._after()
 
     # --- time -----------------------------------------------------------------------------------------------------
@@ -410,6 +432,8 @@ class Broker:
 
     def _check_silence(self, now_ms: int) -> None:
         for connection in list(self.connections.values()):
+            if connection.deaf and not connection.closing and connection.logged_in:
+                connection.heard_ms = now_ms  # it is we who do not listen
             silent_ms = now_ms - connection.heard_ms
             if connection.closing:
                 if silent_ms > CLOSING_MS:

@@ -1,7 +1,7 @@
 """The store's thread: writes batches and reads messages while the event loop goes on.
 
-Group commit: what arrives while one batch is being written is written together as the next, with one fsync. Batches
-reach the store in the order in which they were given, and are answered in that order.
+What is given while one batch is being written is written together as the next, with one fsync. Batches reach the store
+in the order in which they were given, and are answered in that order.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class StoreWriter:
         loop: asyncio.AbstractEventLoop,
         *,
         on_written: Callable[[list[int], TidingsError | None], None],
-        on_read: Callable[[dict[int, bytes]], None],
+        on_read: Callable[[Sequence[int], dict[int, bytes], Sequence[int]], None],
     ) -> None:
         self._store = store
         self._loop = loop
@@ -115,13 +115,18 @@ class StoreWriter:
         self._tell(self._on_written, [write.ticket for write in writes], error)
 
     def _read(self, seqs: Sequence[int]) -> None:
+        """What was asked for, what was found of it, and what will never be."""
         messages: dict[int, bytes] = {}
+        damaged: list[int] = []
         for seq in seqs:  # one by one: what was acknowledged meanwhile is gone, the others are wanted all the same
             try:
                 messages[seq] = self._store.read([seq])[0]
+            except StoreError as error:
+                if error.code == "E_STORE_DAMAGED":
+                    damaged.append(seq)
             except TidingsError:
                 continue
-        self._tell(self._on_read, messages)
+        self._tell(self._on_read, seqs, messages, damaged)
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         try:

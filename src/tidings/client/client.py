@@ -16,54 +16,28 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
+from tidings.client.answers import PASSING_CODES, Receipt, error_of
 from tidings.client.link import Link
+from tidings.client.options import Options, parse_url
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
-from tidings.errors import ConnectionLostError, RemoteError, SecurityError, TidingsError, UsageError
+from tidings.errors import ConnectionLostError, LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.model.values import Value
-from tidings.protocols.frames import VERSION, FrameType, RawFrame, control, decode_fields, decode_receipts
+from tidings.protocols.frames import VERSION, FrameType, RawFrame, control, decode_fields, decode_receipts, unsigned
 
-DEFAULT_PORT = 7300
 PERHAPS_SENT = 1  # flag of a PUBLISH frame
 UNCONFIRMED_MAX = 1000  # publications under way before `publish` waits
 WINDOW = 1000
+RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY_BYTES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A publication's id, and whether it is safe yet."""
-
-    message_id: MessageId
-    confirmation: "asyncio.Future[None]" = field(repr=False)
-
-    async def confirmed(self) -> "Receipt":
-        """Return when the broker has accepted it (persistent: has it on disk); raise if it refused."""
-        await asyncio.shield(self.confirmation)
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    host: str
-    port: int
-    user: str = ""
-    password: str = field(default="", repr=False)
-    client_id: str = ""
-    tls: ssl.SSLContext | None = None
-    reconnect: bool = True
-    give_up_seconds: float = 60.0
-    connect_seconds: float = 10.0
-    heartbeat_ms: int = 10_000
 
 
 def connect(
@@ -81,23 +55,15 @@ def connect(
 
     `client_id` names the owner of durable subscriptions; give one if you make any.
     """
-    parts = urlsplit(url if "://" in url else f"tidings://{url}")
-    if parts.scheme not in ("tidings", "tidings+tls"):
-        raise UsageError("E_URL", f"the address {url!r} does not begin with tidings:// or tidings+tls://")
-    if parts.scheme == "tidings+tls" and tls is None:
-        tls = ssl.create_default_context()
-    try:
-        port = parts.port or DEFAULT_PORT
-    except ValueError:
-        raise UsageError("E_URL", f"the address {url!r} has no valid port") from None
+    host, port, url_user, url_password, encrypted = parse_url(url)
     return Client(
         Options(
-            host=parts.hostname or "127.0.0.1",
+            host=host,
             port=port,
-            user=user or unquote(parts.username or ""),
-            password=password or unquote(parts.password or ""),
+            user=user or url_user,
+            password=password or url_password,
             client_id=client_id,
-            tls=tls,
+            tls=ssl.create_default_context() if encrypted and tls is None else tls,
             reconnect=reconnect,
             give_up_seconds=give_up_seconds,
             heartbeat_ms=heartbeat_ms,
@@ -131,11 +97,14 @@ class Client:
         self._sessions = itertools.count(1)
         self._closed: TidingsError | None = None
         self._reconnecting: asyncio.Task[None] | None = None
+        self._refused: TidingsError | None = None  # why the broker will not have us: no use in coming back
+        self._frame_bytes_max = 1 << 20
         self._room.set()
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> "Client":
+        self._closed = self._refused = None
         await self._connect()
         return self
 
@@ -156,6 +125,8 @@ class Client:
         waiting = [future for _, _, future in self._unconfirmed.values()]
         if waiting and self.connected:
             await asyncio.wait(waiting, timeout=5)
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
         self._give_up(ConnectionLostError("E_CLOSED", "the client is closed"))
         link, self._link = self._link, None
         if link is not None:
@@ -163,7 +134,6 @@ class Client:
             await link.close()
 
     async def _connect(self) -> None:
-        self._closed = None
         options = self._options
         link = await Link.open(options.host, options.port, options.tls, options.connect_seconds)
         hello: dict[str, Value] = {
@@ -177,21 +147,23 @@ class Client:
             frame = await link.greet(control(FrameType.HELLO, hello), options.connect_seconds)
             fields = decode_fields(frame.payload)
             if frame.type != FrameType.WELCOME:
-                raise _error(fields)
+                raise error_of(fields)
+            time_ms, publisher = unsigned(fields, "time_ms", 48), unsigned(fields, "publisher")
+            self._ids = MessageIdSource(publisher, unsigned(fields, "broker"), time_ms - _now_ms())
+            self._frame_bytes_max = unsigned(fields, "frame_max") or 1 << 20
+            self._welcome(link, unsigned(fields, "heartbeat_ms"))
         except BaseException:
             await link.close()
             raise
-        self._welcome(link, fields)
 
-    def _welcome(self, link: Link, fields: dict[str, Value]) -> None:
-        link.payload_bytes_max = max(int(fields.get("frame_max", 0)), 1 << 20)
-        delta_ms = int(fields["time_ms"]) - _now_ms()
-        self._ids = MessageIdSource(int(fields["publisher"]), int(fields["broker"]), delta_ms)
+    def _welcome(self, link: Link, heartbeat_ms: int) -> None:
+        link.payload_bytes_max = self._frame_bytes_max + _DELIVERY_BYTES
         self.generation += 1
         self._link = link
-        link.start(self._received, self._lost, int(fields.get("heartbeat_ms", 0)))
+        link.start(self._received, self._lost, heartbeat_ms)
         for subscription in self._subscriptions.values():
-            self._repeat_subscription(subscription)
+            if subscription.active:  # the others are among the requests below
+                self._repeat_subscription(subscription)
         for receipt, request in self._requests.items():
             if request.repeatable:
                 link.write(request.make(receipt))
@@ -201,12 +173,29 @@ class Client:
         self._ready.set()
 
     def _repeat_subscription(self, subscription: Subscription) -> None:
-        assert self._link is not None
-        receipt = self._next_receipt()
+        if self._link is None or subscription.closed:
+            return
+        receipt, generation = self._next_receipt(), self.generation
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: _end_if_refused(subscription, done))
+        future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
         self._requests[receipt] = _Request(subscription.request, future, repeatable=False)
         self._link.write(subscription.request(receipt))
+
+    def _repeated(self, subscription: Subscription, generation: int, done: "asyncio.Future[Any]") -> None:
+        """A subscription that could not be made anew is over, unless the connection was merely lost again."""
+        error = None if done.cancelled() else done.exception()
+        if not isinstance(error, TidingsError) or isinstance(error, ConnectionLostError):
+            return
+        if error.code in PASSING_CODES:  # the broker may not have noticed yet that our last connection is gone
+
+            def again() -> None:
+                if self.generation == generation:
+                    self._repeat_subscription(subscription)
+
+            asyncio.get_running_loop().call_later(RESUBSCRIBE_SECONDS, again)
+        else:
+            self._subscriptions.pop(subscription.number, None)
+            subscription.end(error)
 
     # --- publishing -----------------------------------------------------------------------------------------------
 
@@ -254,13 +243,16 @@ class Client:
         return receipt
 
     async def _send_message(self, message: bytes, message_id: MessageId, session: int, confirm: bool) -> Receipt:
+        if len(message) + 4 > self._frame_bytes_max:
+            limit = self._frame_bytes_max
+            raise LimitError("E_MESSAGE_SIZE", f"a message of {len(message)} bytes: the broker takes at most {limit}")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         number = 0
         if confirm:
             while len(self._unconfirmed) >= UNCONFIRMED_MAX:
                 self._room.clear()
                 await self._room.wait()
-            self._check_open()
+                self._check_open()
             number = self._next_receipt()
             self._unconfirmed[number] = (message, session, future)
             future.add_done_callback(_retrieved)
@@ -319,10 +311,11 @@ class Client:
         subscription = Subscription(self, number, fields, window=window, session=session)
         self._subscriptions[number] = subscription
         try:
-            await self._request(subscription.request, repeatable=False)
+            await self._request(subscription.request, repeatable=session == 0)
         except BaseException:
             self._subscriptions.pop(number, None)
             raise
+        subscription.active = True
         return subscription
 
     async def unsubscribe(self, number: int) -> None:
@@ -404,13 +397,13 @@ class Client:
                 if request is not None and not request.future.done():
                     request.future.set_result(fields)
             case FrameType.REFUSED:
-                self._confirm(receipt, _error(fields))
+                self._confirm(receipt, error_of(fields))
             case FrameType.ERROR:
                 request = self._requests.pop(receipt, None)
                 if request is not None and not request.future.done():
-                    request.future.set_exception(_error(fields))
+                    request.future.set_exception(error_of(fields))
                 elif fields.get("fatal"):
-                    self._refused = _error(fields)
+                    self._refused = error_of(fields)
             case FrameType.CLOCK:
                 if self._ids is not None:
                     self._ids.adjust(int(fields.get("delta_ms", 0)))
@@ -436,7 +429,8 @@ class Client:
         if self._link is None:
             return
         self._link = None
-        error = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
+        lost = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
+        error: TidingsError = self._refused or lost
         for subscription in self._subscriptions.values():
             subscription.disconnected()
         for receipt, (_, session, future) in list(self._unconfirmed.items()):
@@ -447,7 +441,7 @@ class Client:
             if not request.repeatable and not request.future.done():
                 request.future.set_exception(error)
         self._requests = {number: one for number, one in self._requests.items() if one.repeatable}
-        if self._options.reconnect and self._closed is None:
+        if self._options.reconnect and self._closed is None and self._refused is None:
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect(error))
         else:
             self._give_up(error)
@@ -494,23 +488,6 @@ def _publish_frame(receipt: int, message: bytes, session: int, flags: int) -> by
 
 def _destination(text: str | Destination) -> Destination:
     return text if isinstance(text, Destination) else Destination.parse(text)
-
-
-def _error(fields: Mapping[str, Value]) -> TidingsError:
-    code, reason = str(fields.get("code", "E_UNKNOWN")), str(fields.get("reason", "the broker gave no reason"))
-    position = int(fields["position"]) - 1 if "position" in fields else None
-    kind = SecurityError if code in SECURITY_CODES else RemoteError
-    return kind(code, reason, position=position, fatal=bool(fields.get("fatal")))
-
-
-SECURITY_CODES = frozenset({"E_LOGIN", "E_FORBIDDEN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT"})
-
-
-def _end_if_refused(subscription: Subscription, done: "asyncio.Future[Any]") -> None:
-    """A subscription that could not be made anew is over, unless the connection was merely lost again."""
-    error = None if done.cancelled() else done.exception()
-    if isinstance(error, TidingsError) and not isinstance(error, ConnectionLostError):
-        subscription.end(error)
 
 
 def _retrieved(done: "asyncio.Future[None]") -> None:

@@ -34,6 +34,7 @@ class Subscription:
         self._done: list[int] = []
         self._error: TidingsError | None = None
         self._closed = False
+        self.active = False  # the broker has confirmed it once
 
     @property
     def destination(self) -> str:

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from tidings.client import client as aio
+from tidings.client.answers import Receipt
 from tidings.client.delivery import Delivery as AsyncDelivery
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
@@ -90,7 +91,7 @@ class Transaction:
     def __init__(self, transaction: AsyncTransaction) -> None:
         self._transaction = transaction
 
-    def publish(self, destination: str, *arguments: Any, **fields: Any) -> aio.Receipt:
+    def publish(self, destination: str, *arguments: Any, **fields: Any) -> Receipt:
         """As `Client.publish`; nobody sees the message before `commit`."""
         return _wait(self._transaction.publish(destination, *arguments, **fields))
 
@@ -123,7 +124,7 @@ class Client:
 
         self._client = _wait(make())
 
-    def publish(self, destination: str, *arguments: Any, **fields: Any) -> aio.Receipt:
+    def publish(self, destination: str, *arguments: Any, **fields: Any) -> Receipt:
         """Send a message; a persistent one is on the broker's disk when this returns."""
         return _wait(self._client.publish(destination, *arguments, **fields))
 

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidings.client.subscription import Subscription
+from tidings.errors import RemoteError
 from tidings.model.values import Value
 
 if TYPE_CHECKING:
-    from tidings.client.client import Client, Receipt
+    from tidings.client.answers import Receipt
+    from tidings.client.client import Client
 
 
 class Transaction:
@@ -46,7 +48,11 @@ class Transaction:
     async def rollback(self) -> None:
         """Nothing of it happened; acknowledged messages are delivered again."""
         self.open = False
-        await self._client.rollback(self.session)
+        try:
+            await self._client.rollback(self.session)
+        except RemoteError as error:
+            if error.code != "E_TRANSACTION_NONE":  # it ended with an earlier connection: just as well
+                raise
         await self.begin()
 
     async def __aenter__(self) -> "Transaction":

@@ -114,6 +114,11 @@ class Backlog:
                 return Place(seq, priority)
         return None
 
+    def oldest(self) -> int | None:
+        """The smallest number that waits."""
+        firsts = (lane.first() for lane in self._lanes if lane is not None)
+        return min((seq for seq in firsts if seq is not None), default=None)
+
     def take(self) -> Place | None:
         place = self.first()
         if place is not None:

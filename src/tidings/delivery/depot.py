@@ -27,24 +27,25 @@ class Depot:
         self.bytes_max = bytes_max
         self.bytes = 0
         self.pinned_bytes = 0
-        self._held: dict[int, Held] = {}
+        self._pinned: dict[int, Held] = {}
+        self._stored: dict[int, Held] = {}
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._pinned) + len(self._stored)
 
     def get(self, seq: int) -> Held | None:
-        return self._held.get(seq)
+        return self._stored.get(seq) or self._pinned.get(seq)
 
     def add(self, seq: int, message: bytes, *, holders: int, stored: bool, expires_ms: int = 0) -> None:
-        assert seq not in self._held
-        self._held[seq] = Held(message, expires_ms, holders, stored)
+        assert self.get(seq) is None
+        (self._stored if stored else self._pinned)[seq] = Held(message, expires_ms, holders, stored)
         self.bytes += len(message)
         if not stored:
             self.pinned_bytes += len(message)
 
     def release(self, seq: int) -> None:
         """One mailbox is done with it; with the last one it is forgotten."""
-        held = self._held.get(seq)
+        held = self.get(seq)
         if held is not None:
             held.holders -= 1
             if held.holders == 0:
@@ -53,16 +54,15 @@ class Depot:
     def shrink(self) -> int:
         """Let stored messages go until the limit holds, the newest first: they are needed last."""
         before = self.bytes
-        if self.bytes > self.bytes_max:
-            stored = (seq for seq in reversed(self._held) if self._held[seq].stored)
-            for seq in list(stored):
-                self._drop(seq, self._held[seq])
-                if self.bytes <= self.bytes_max:
-                    break
+        while self.bytes > self.bytes_max and self._stored:
+            seq = next(reversed(self._stored))
+            self._drop(seq, self._stored[seq])
         return before - self.bytes
 
     def _drop(self, seq: int, held: Held) -> None:
-        del self._held[seq]
         self.bytes -= len(held.message)
-        if not held.stored:
+        if held.stored:
+            del self._stored[seq]
+        else:
+            del self._pinned[seq]
             self.pinned_bytes -= len(held.message)

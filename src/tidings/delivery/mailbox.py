@@ -20,7 +20,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from tidings.delivery.backlog import PRIORITIES, Backlog, Place
-from tidings.delivery.depot import Depot
+from tidings.delivery.depot import Depot, Held
+from tidings.delivery.store import SEQ_MAX
 
 PAGE_MESSAGES = 256  # how many to fetch from the store at a time
 
@@ -49,12 +50,13 @@ class Consumer:
     credit: int
     room_bytes: int = 1 << 20  # what its connection can take now; the node keeps it up to date
     accepts: Callable[[bytes], bool] | None = None  # a selector, on queues
+    active: bool = True  # False: it must first be on disk that somebody may see these messages
     unacknowledged: dict[int, Place] = field(default_factory=dict)  # by tag, in delivery order
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
 
     @property
     def ready(self) -> bool:
-        return self.credit > 0 and self.room_bytes > 0
+        return self.active and self.credit > 0 and self.room_bytes > 0
 
 
 class Delivery(NamedTuple):
@@ -79,6 +81,8 @@ class Mailbox:
         self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
         self.policy = SlowPolicy.PUSH_BACK
         self.dropped = 0
+        self.tried: list[tuple[int, int]] = []
+        self.unsure_seq = 0  # up to here a crash has left it open whether messages were seen
         self._depot = depot
         self._deliveries: dict[int, int] = {}  # only of messages given out at least once before
         self._next_tag = 1
@@ -151,11 +155,23 @@ class Mailbox:
         dead = []
         for place in places:
             self._deliveries[place.seq] = self._deliveries.get(place.seq, 0) + 1
+            self.tried.append((place.seq, self._deliveries[place.seq]))
             if self._deliveries[place.seq] >= self.deliveries_max:
                 dead.append(place)
             else:
                 self.put_back(place)
         return dead
+
+    @property
+    def unsure(self) -> bool:
+        """Some message waits that may have been seen before a crash, which only memory knows of each."""
+        oldest = self.backlog.oldest()
+        return oldest is not None and oldest <= self.unsure_seq
+
+    def take_tried(self) -> list[tuple[int, int]]:
+        """Numbers and counts of what came back since the last call: a crash must not make it look new."""
+        tried, self.tried = self.tried, []
+        return tried
 
     def reject(self, consumer: Consumer, tags: list[int]) -> list[Place]:
         """Take these from the consumer: with nobody now, until they are finished, retried or put back."""
@@ -193,20 +209,27 @@ class Mailbox:
     def _dispatch_selective(self, now_ms: int, ready: list[Consumer]) -> list[Delivery]:
         given = []
         start = [min(looked) for looked in zip(*(consumer.looked for consumer in ready), strict=True)]
-        for place in list(self.backlog.scan(start)):
-            message = self._load(place, now_ms)
-            if message is None:
-                if self.wanted:
-                    break
+        leaving: list[Place] = []  # only once the scan is over
+        late: list[Place] = []
+        for place in self.backlog.scan(start):
+            held = self._held(place)
+            if held is None:
+                break
+            if 0 < held.expires_ms <= now_ms:
+                late.append(place)
                 continue
-            taker = self._taker(place, message, ready)
+            taker = self._taker(place, held.message, ready)
             if taker is not None:
-                self.backlog.remove(place)
-                given.append(self._give(taker, place, message))
+                leaving.append(place)
+                given.append(self._give(taker, place, held.message))
                 if not taker.ready:
                     ready.remove(taker)
                     if not ready:
                         break
+        for place in leaving:
+            self.backlog.remove(place)
+        for place in late:
+            self._expire(place)
         return given
 
     def _taker(self, place: Place, message: bytes, ready: list[Consumer]) -> Consumer | None:
@@ -222,17 +245,28 @@ class Mailbox:
         return None
 
     def _load(self, place: Place, now_ms: int) -> bytes | None:
-        held = self._depot.get(place.seq)
+        held = self._held(place)
         if held is None:
-            waiting = islice(self.backlog.scan(), PAGE_MESSAGES)
-            self.wanted = [one.seq for one in waiting if self._depot.get(one.seq) is None] or [place.seq]
             return None
         if 0 < held.expires_ms <= now_ms:
-            self.backlog.remove(place)
-            self.finish(place.seq)
-            self.expired.append(place.seq)
+            self._expire(place)
             return None
         return held.message
+
+    def _held(self, place: Place) -> Held | None:
+        """The message, if memory has it; otherwise it and those behind it are wanted."""
+        held = self._depot.get(place.seq)
+        if held is None:
+            after = [place.seq - 1 if p == place.priority else 0 for p in range(PRIORITIES)]
+            after[place.priority + 1 :] = [SEQ_MAX] * (PRIORITIES - place.priority - 1)
+            waiting = islice(self.backlog.scan(after), PAGE_MESSAGES)
+            self.wanted = [one.seq for one in waiting if self._depot.get(one.seq) is None]
+        return held
+
+    def _expire(self, place: Place) -> None:
+        self.backlog.remove(place)
+        self.finish(place.seq)
+        self.expired.append(place.seq)
 
     def _give(self, consumer: Consumer, place: Place, message: bytes) -> Delivery:
         tag = self._next_tag

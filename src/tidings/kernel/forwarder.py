@@ -19,10 +19,10 @@ class Kind(IntEnum):
 
     CONTROL = 1  # connection, type, flags, session, payload; parsing waits for `handled`
     MESSAGE = 2  # connection, frame flags, receipt, expires_ms, message, mailbox sinks
-    TRANSACTED = 3  # connection, session, receipt, message
+    TRANSACTED = 3  # connection, session, receipt, message: of any session but 0, or one in a transaction
     ASK = 4  # connection, receipt, queue?, destination; parsing waits for `allow` or `skip`, then `handled`
     ERROR = 5  # connection, code, reason, position; nothing more of this connection is parsed
-    SLOW = 6  # connection, subscription: its policy is to be disconnected
+    SLOW = 6  # connection, subscription: its policy is to be disconnected; subscription 0: memory is short
     ROOM = 7  # connection: there is room in its output again
 
 
@@ -70,6 +70,7 @@ class Forwarder:
         self.stats = plane.stats
         self.has_events = plane.has_events
         self.held_bytes = plane.held_bytes
+        self.fresh_bytes = plane.fresh_bytes
         self.matcher_bytes = plane.matcher_bytes
         self._plane = plane
 

@@ -35,13 +35,14 @@ class Desk:
         self._journal = journal
         self._outbox = outbox
         self._settings = settings
+        self.transacted_bytes = 0  # of messages in open transactions
 
     def carry_out(self, now_ms: int, client: Connection, request: Request) -> None:
         match request:
             case Subscribe():
                 self._subscribe(now_ms, client, request)
             case Unsubscribe():
-                self.end(client.subscription(request.subscription))
+                self._end(client.subscription(request.subscription))
                 del client.subscriptions[request.subscription]
                 self._done_when_written(client, request.receipt)
             case Forget():
@@ -55,12 +56,20 @@ class Desk:
             case Commit():
                 self._commit(now_ms, client, request)
             case Rollback():
-                self._rollback(client, request.session)
+                self._roll_back(self._end_transaction(client, request.session))
                 self._outbox.answer(client.number, Done(request.receipt))
             case _:
                 assert_never(request)
 
-    def end(self, subscription: Subscription) -> None:
+    def lost(self, client: Connection) -> None:
+        """The connection is gone: so are its transactions and subscriptions."""
+        for transaction in client.transactions.values():
+            self.transacted_bytes -= transaction.bytes
+            self._roll_back(transaction)
+        for subscription in client.subscriptions.values():
+            self._end(subscription)
+
+    def _end(self, subscription: Subscription) -> None:
         match subscription:
             case DirectSubscription(sink):
                 self._plane.unsubscribe(sink)
@@ -91,14 +100,34 @@ class Desk:
             client.subscriptions[request.subscription] = DirectSubscription(sink)
             self._outbox.answer(client.number, Done(request.receipt))
         else:
-            mailbox = self._mailbox(request, wanted, wanted.kind)
-            credit = min(request.credit or self._settings.credit_default, self._settings.credit_max)
-            consumer = Consumer(client.number, request.subscription, credit, accepts=wanted.accepts)
-            mailbox.policy = request.policy
-            mailbox.taken_ms = now_ms
-            self._office.attach(mailbox, consumer)
-            client.subscriptions[request.subscription] = MailboxSubscription(mailbox, consumer)
-            self._done_when_written(client, request.receipt)
+            self._subscribe_mailbox(now_ms, client, request, wanted, wanted.kind)
+
+    def _subscribe_mailbox(
+        self, now_ms: int, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind
+    ) -> None:
+        new = wanted.name not in self._office.by_name
+        mailbox = self._mailbox(request, wanted, kind)
+        credit = min(request.credit or self._settings.credit_default, self._settings.credit_max)
+        consumer = Consumer(client.number, request.subscription, credit, accepts=wanted.accepts)
+        subscription = MailboxSubscription(mailbox, consumer)
+        mailbox.policy = request.policy
+        mailbox.taken_ms = now_ms
+        self._office.attach(mailbox, consumer)
+        client.subscriptions[request.subscription] = subscription
+
+        def active() -> None:
+            self._office.activate(mailbox, consumer)
+            self._outbox.answer(client.number, Done(request.receipt))
+
+        def undo(error: TidingsError) -> None:
+            if client.subscriptions.get(request.subscription) is subscription:
+                del client.subscriptions[request.subscription]
+            self._office.detach(mailbox, consumer)
+            if new and kind is not MailboxKind.QUEUE and self._office.is_open(mailbox) and not mailbox.consumers:
+                self._office.remove(mailbox)
+            self._outbox.answer(client.number, Failed(request.receipt, error))
+
+        self._journal.then(active, undo)
 
     def _mailbox(self, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
@@ -137,17 +166,17 @@ class Desk:
     def _ack(self, now_ms: int, client: Connection, request: Ack) -> None:
         mailbox, consumer, tags = self._resolve(client, request)
         mailbox.taken_ms = now_ms
-        if request.session in client.transactions:
-            client.transactions[request.session].acks.append((mailbox, consumer, tags))
-        else:
-            match request.verdict:
-                case Verdict.DONE:
-                    self._office.finished(mailbox, mailbox.acknowledge(consumer, tags))
-                case Verdict.RETRY:
-                    self._office.bury(mailbox, mailbox.refuse(consumer, tags), "delivered too often")
-                case Verdict.DEAD:
-                    self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
-            self._office.touch(mailbox)
+        match request.verdict:
+            case Verdict.DONE if request.session:
+                transaction = client.transaction(request.session)
+                transaction.acks.append((mailbox, mailbox.reject(consumer, tags)))
+            case Verdict.DONE:
+                self._office.finished(mailbox, mailbox.acknowledge(consumer, tags))
+            case Verdict.RETRY:
+                self._office.returned(mailbox, mailbox.refuse(consumer, tags))
+            case Verdict.DEAD:
+                self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
+        self._office.touch(mailbox)
         if request.receipt:
             self._done_when_written(client, request.receipt)
 
@@ -175,18 +204,24 @@ class Desk:
         self._outbox.answer(client.number, Done(request.receipt))
 
     def _commit(self, now_ms: int, client: Connection, request: Commit) -> None:
-        transaction = client.transaction(request.session)
-        if transaction.failure is not None:
-            self._rollback(client, request.session)
-            raise transaction.failure
-        self._end_transaction(client, request.session)
-        offers = [self._prepare(now_ms, client.number, message) for message in transaction.messages]
-        acked = [(mailbox, mailbox.reject(consumer, tags)) for mailbox, consumer, tags in transaction.acks]
-        for mailbox, places in acked:
+        transaction = self._end_transaction(client, request.session)
+        try:
+            if transaction.failure is not None:
+                raise transaction.failure
+            # All that can go wrong comes first: what is in the journal can no longer be taken back.
+            targets = [self._office.mailboxes_for(one, self._plane.match(one)) for one in transaction.messages]
+        except TidingsError:
+            self._roll_back(transaction)
+            raise
+        offers = [
+            self._prepare(now_ms, client.number, message, mailboxes)
+            for message, mailboxes in zip(transaction.messages, targets, strict=True)
+        ]
+        for mailbox, places in transaction.acks:
             self._office.finished_if_written(mailbox, [place.seq for place in places])
 
         def apply() -> None:
-            for mailbox, places in acked:
+            for mailbox, places in transaction.acks:
                 for place in places:
                     mailbox.finish(place.seq)
             for offer in offers:
@@ -194,16 +229,13 @@ class Desk:
             self._outbox.answer(client.number, Done(request.receipt))
 
         def undo(error: TidingsError) -> None:
-            for mailbox, places in acked:
-                self._office.bury(mailbox, mailbox.retry(places), "delivered too often")
-                self._office.touch(mailbox)
+            self._roll_back(transaction)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
         self._journal.then(apply, undo)
 
-    def _prepare(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None]:
+    def _prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
         """Journal the message if need be; returns what publishes it once the transaction is safe."""
-        mailboxes = self._office.mailboxes_for(message, self._plane.match(message))
         _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
 
         def publish() -> None:
@@ -212,16 +244,16 @@ class Desk:
 
         return publish
 
-    def _rollback(self, client: Connection, session: int) -> None:
-        transaction = client.transaction(session)
-        self._end_transaction(client, session)
-        for mailbox, consumer, tags in transaction.acks:
-            self._office.bury(mailbox, mailbox.refuse(consumer, tags), "delivered too often")
-            self._office.touch(mailbox)
+    def _roll_back(self, transaction: Transaction) -> None:
+        for mailbox, places in transaction.acks:
+            self._office.retry(mailbox, places)
 
-    def _end_transaction(self, client: Connection, session: int) -> None:
+    def _end_transaction(self, client: Connection, session: int) -> Transaction:
+        transaction = client.transaction(session)
         del client.transactions[session]
+        self.transacted_bytes -= transaction.bytes
         self._plane.transacted(client.number, session, False)
+        return transaction
 
     def _done_when_written(self, client: Connection, receipt: int) -> None:
         self._journal.then(

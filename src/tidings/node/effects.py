@@ -17,7 +17,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Write these records durably, all or none, then call `persisted` with the ticket."""
+    """Write these records durably, all or none, then call `persisted` with the ticket. There is one at a time."""
 
     ticket: int
     records: tuple[Record, ...]

@@ -1,8 +1,12 @@
 """What waits to be on disk, and what happens once it is.
 
-Work done in one turn of the node is gathered and leaves as one `Persist`. There are two sorts of records. A message
-is refused when it cannot be written: its publisher is told and may try again. A change of state (a mailbox made, a
-message acknowledged) has happened all the same, so its record stays at the head of the line until it is written.
+What is gathered leaves as one `Persist`, and while that one is under way the next is gathered: group commit. Never two
+at a time, because a record may rest on one before it (a message on the mailbox made for it): were the first refused
+and the second written, the store would drop what was promised to be kept.
+
+There are two sorts of records. A message is refused when it cannot be written: its publisher is told and may try again.
+A change of state (a mailbox made, a message acknowledged) has happened all the same, so its record stays at the head of
+the line until it is written.
 """
 
 from collections.abc import Callable
@@ -26,9 +30,14 @@ class Journal:
     def __init__(self) -> None:
         self.pending_bytes = 0  # of messages that are neither refused nor durable yet
         self._gathering = _Batch()
-        self._unwritten: list[Record] = []  # changes of batches that failed
-        self._under_way: dict[int, _Batch] = {}
-        self._next_ticket = 1
+        self._unwritten: list[Record] = []  # changes of a batch that failed
+        self._under_way: _Batch | None = None
+        self._ticket = 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way, or waits to be."""
+        return self._under_way is None and not self._unwritten and not self._gathering.changes
 
     def change(self, record: Record) -> None:
         """Something is so from now on; the record is written as soon as that is possible."""
@@ -55,21 +64,24 @@ class Journal:
                 for done in batch.on_done:
                     done()
             return []
+        if self._under_way is not None:
+            return []
         batch.changes[:0] = self._unwritten
         self._unwritten = []
-        self._gathering = _Batch()
-        ticket = self._next_ticket
-        self._next_ticket += 1
-        self._under_way[ticket] = batch
-        return [Persist(ticket, (*batch.changes, *batch.messages))]
+        self._gathering, self._under_way = _Batch(), batch
+        self._ticket += 1
+        return [Persist(self._ticket, (*batch.changes, *batch.messages))]
 
     def finished(self, ticket: int, error: TidingsError | None) -> None:
-        batch = self._under_way.pop(ticket)
+        batch = self._under_way
+        assert batch is not None
+        assert ticket == self._ticket
+        self._under_way = None
         self.pending_bytes -= batch.bytes
         if error is None:
             for done in batch.on_done:
                 done()
         else:
-            self._unwritten += batch.changes
+            self._unwritten = batch.changes
             for failed in batch.on_failed:
                 failed(error)

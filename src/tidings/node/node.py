@@ -12,7 +12,7 @@ from tidings.delivery.store import Recovered
 from tidings.errors import LimitError, TidingsError
 from tidings.node.brakes import CROWD, Brakes
 from tidings.node.desk import Desk
-from tidings.node.effects import Close, Effect, Load
+from tidings.node.effects import Close, Effect, Load, Log
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
@@ -33,6 +33,7 @@ class Node:
         self.post_office = PostOffice(plane, self._journal, self._brakes, settings)
         self._desk = Desk(plane, self.post_office, self._journal, self._outbox, settings)
         self._loading: set[int] = set()
+        self._absent: set[int] = set()  # the store could not bring them: to be asked again at the next tick
 
     def recover(self, recovered: Recovered) -> None:
         self.post_office.recover(recovered)
@@ -47,8 +48,7 @@ class Node:
         if gone is not None:
             self._outbox.connected.discard(connection)
             self._brakes.forget(connection)
-            for subscription in gone.subscriptions.values():
-                self._desk.end(subscription)
+            self._desk.lost(gone)
         return self.turn(now_ms)
 
     def request(self, now_ms: int, connection: int, request: Request) -> list[Effect]:
@@ -86,20 +86,30 @@ class Node:
 
     def transacted(self, connection: int, session: int, receipt: int, message: bytes) -> None:
         """A message of a session in a transaction: it waits for the commit."""
-        transaction = self.connections[connection].transaction(session)
-        transaction.bytes += len(message)
-        if transaction.bytes > self.settings.transaction_bytes_max:
-            limit = self.settings.transaction_bytes_max
-            transaction.failure = LimitError("E_TRANSACTION_SIZE", f"a transaction holds at most {limit} bytes")
+        try:
+            transaction = self.connections[connection].transaction(session)
+        except TidingsError as error:
+            self._outbox.refused(connection, receipt, error)
+            return
+        all_bytes, own_bytes = self._desk.transacted_bytes + len(message), transaction.bytes + len(message)
+        if transaction.failure is None and (
+            own_bytes > self.settings.transaction_bytes_max or all_bytes > self.settings.transactions_bytes_max
+        ):
+            self._desk.transacted_bytes -= transaction.bytes
             transaction.messages.clear()
+            transaction.bytes = 0
+            transaction.failure = LimitError("E_TRANSACTION_SIZE", "more bytes than open transactions may hold")
+        if transaction.failure is not None:
             self._outbox.refused(connection, receipt, transaction.failure)
         else:
+            self._desk.transacted_bytes, transaction.bytes = all_bytes, own_bytes
             transaction.messages.append(message)
             self._outbox.accepted(connection, receipt)
 
     def room(self, now_ms: int, connection: int) -> list[Effect]:
         """The connection can take more again."""
-        for subscription in self.connections[connection].subscriptions.values():
+        client = self.connections.get(connection)
+        for subscription in () if client is None else client.subscriptions.values():
             if isinstance(subscription, MailboxSubscription):
                 self.post_office.touch(subscription.mailbox)
         return self.turn(now_ms)
@@ -108,13 +118,28 @@ class Node:
         self._journal.finished(ticket, error)
         return self.turn(now_ms)
 
-    def loaded(self, now_ms: int, messages: dict[int, bytes]) -> list[Effect]:
-        self._loading.difference_update(messages)
-        self.post_office.loaded(messages)
+    def loaded(
+        self, now_ms: int, asked: Iterable[int], messages: dict[int, bytes], damaged: Iterable[int] = ()
+    ) -> list[Effect]:
+        """What was asked for and what was found; the rest is asked for again later, but for what is damaged."""
+        lost = tuple(damaged)
+        self._loading.difference_update(asked)
+        self._absent.update(seq for seq in asked if seq not in messages and seq not in lost)
+        if lost:
+            self._outbox.add(Log("ERROR", "messages in the store are damaged and were given up", {"seqs": lost}))
+            self.post_office.lost(lost)
+        if messages:
+            self.post_office.loaded(messages)
         return self.turn(now_ms)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits to be written."""
+        return self._journal.idle
 
     def tick(self, now_ms: int) -> list[Effect]:
         """About once a second: look for what has expired, and try again what could not be written."""
+        self._absent.clear()
         self.post_office.touch_all()
         return [*self.turn(now_ms), *self._journal.flush(retry=True)]
 
@@ -132,7 +157,7 @@ class Node:
         for mailbox in self.post_office.take_touched():
             self._dispatch_mailbox(now_ms, mailbox)
             wanted += mailbox.wanted
-        missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._loading)
+        missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._loading and seq not in self._absent)
         if missing:
             self._loading.update(missing)
             self._outbox.add(Load(missing))
@@ -153,8 +178,12 @@ class Node:
         self.post_office.late(mailbox, mailbox.expired)
 
     def _relieve(self, now_ms: int) -> None:
-        if self._brakes.holding(CROWD) and not self._crowded(0.5):
-            self._brakes.release(CROWD)
+        if self._brakes.holding(CROWD):
+            if self._crowded(0.75):
+                excess = self.post_office.depot.pinned_bytes - self.settings.messages_bytes_max * 3 // 4
+                self.post_office.clear_stalled(now_ms, excess)
+            else:
+                self._brakes.release(CROWD)
         self.post_office.relieve(now_ms)
         for connection in self.post_office.slow & self.connections.keys():
             self._outbox.add(Close(connection, "E_SLOW_CONSUMER", "a subscription did not keep up"))

@@ -16,7 +16,7 @@ from typing import assert_never
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
-from tidings.delivery.store import Acked, Attached, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
+from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
 from tidings.errors import LimitError, TidingsError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
@@ -50,7 +50,9 @@ class PostOffice:
         self._next_mailbox = 1
         self._open_sinks: dict[Mailbox, tuple[int, bytes]] = {}
         self._touched: dict[Mailbox, None] = {}
-        self._unread: dict[int, tuple[Mailbox, Place, str]] = {}  # dead letters whose bytes are being fetched
+        self._attended: dict[Mailbox, None] = {}  # those with consumers
+        self._full_since_ms: dict[Mailbox, int] = {}  # those that publishers wait for
+        self._unread: dict[int, list[tuple[Mailbox, Place, str]]] = {}  # dead letters whose bytes are being fetched
 
     # --- mailboxes ------------------------------------------------------------------------------------------------
 
@@ -60,8 +62,10 @@ class PostOffice:
             mailbox = self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
             waiting = recovered.waiting[box.mailbox]
             perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
+            mailbox.unsure_seq = recovered.last_seq if perhaps else 0
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
-                mailbox.offer(Place(seq, priority), deliveries=perhaps)
+                counted = recovered.counted.get((box.mailbox, seq), 0)
+                mailbox.offer(Place(seq, priority), deliveries=max(counted, perhaps))
         self._next_seq = recovered.last_seq + 1
         self._next_mailbox = recovered.last_mailbox + 1
 
@@ -88,33 +92,65 @@ class PostOffice:
         del self.by_sink[sink]
         del self.by_name[mailbox.name]
         self._touched.pop(mailbox, None)
+        self._attended.pop(mailbox, None)
         if mailbox.durable:
             self._journal.change(MailboxRemoved(mailbox.number))
+
+    def is_open(self, mailbox: Mailbox) -> bool:
+        return mailbox in self._open_sinks
 
     def predicate(self, mailbox: Mailbox) -> bytes:
         return self._open_sinks[mailbox][1]
 
     def attach(self, mailbox: Mailbox, consumer: Consumer) -> None:
-        if mailbox.durable and not mailbox.consumers:
+        """Of a durable mailbox the consumer gets nothing before it is on disk that somebody may have seen it."""
+        if mailbox.durable:
+            consumer.active = False
             self._journal.change(Attached(mailbox.number))
         mailbox.attach(consumer)
+        self._attended[mailbox] = None
+        self.touch(mailbox)
+
+    def activate(self, mailbox: Mailbox, consumer: Consumer) -> None:
+        consumer.active = True
         self.touch(mailbox)
 
     def detach(self, mailbox: Mailbox, consumer: Consumer) -> None:
-        self.bury(mailbox, mailbox.detach(consumer), "delivered too often")
+        if consumer not in mailbox.consumers:
+            return
+        self.returned(mailbox, mailbox.detach(consumer))
         if mailbox.consumers:
-            self.touch(mailbox)
-        elif not mailbox.durable:
+            return
+        self._attended.pop(mailbox, None)
+        if not mailbox.durable:
             self.remove(mailbox)
-        else:
+        elif not mailbox.unsure:  # otherwise the store had better go on taking all that waits for seen
             self._journal.change(Detached(mailbox.number))
+
+    def returned(self, mailbox: Mailbox, dead: list[Place]) -> None:
+        """Messages came back to the mailbox: note how often they were tried, and bury those that were too often."""
+        tried = mailbox.take_tried()
+        if mailbox.durable:
+            for seq, deliveries in tried:
+                self._journal.change(Counted(mailbox.number, seq, deliveries))
+        self.bury(mailbox, dead, "delivered too often")
+        if self.is_open(mailbox):
+            self.touch(mailbox)
+
+    def retry(self, mailbox: Mailbox, places: list[Place]) -> None:
+        """What a transaction had acknowledged is not done after all."""
+        if self.is_open(mailbox):
+            self.returned(mailbox, mailbox.retry(places))
+        else:
+            for place in places:
+                mailbox.finish(place.seq)
 
     def touch(self, mailbox: Mailbox) -> None:
         """Something may be given out: look at it at the end of this turn."""
         self._touched[mailbox] = None
 
     def touch_all(self) -> None:
-        self._touched.update(dict.fromkeys(self._open_sinks))
+        self._touched.update(self._attended)
 
     def take_touched(self) -> list[Mailbox]:
         touched, self._touched = list(self._touched), {}
@@ -167,11 +203,16 @@ class PostOffice:
         stored = bool(durable) and bool(message[1] & PERSISTENT or crowded)
         if stored:
             self._journal.message(Stored(seq, message, durable), len(message))
+            if deliveries:
+                for number in durable:
+                    self._journal.message(Counted(number, seq, deliveries), 0)
 
         def offer() -> None:
             there = [mailbox for mailbox in mailboxes if mailbox in self._open_sinks]  # not removed meanwhile
             if there:
-                self.depot.add(seq, message, holders=len(there), stored=stored, expires_ms=expires_ms)
+                # The store forgets a message when the durable mailboxes are done with it; the others need it longer.
+                can_leave = stored and all(mailbox.durable for mailbox in there)
+                self.depot.add(seq, message, holders=len(there), stored=can_leave, expires_ms=expires_ms)
             place = Place(seq, message[2])
             for mailbox in there:
                 if mailbox.durable or self._has_room(mailbox, len(message), publisher):
@@ -188,6 +229,8 @@ class PostOffice:
     def _has_room(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
         """Whether a mailbox without a disk takes one more; if it is full, its policy acts."""
         if mailbox.bytes + size <= self._settings.sink_bytes_max:
+            if mailbox.bytes <= self._settings.sink_bytes_max // 2:
+                mailbox.stalled = False
             return True
         match mailbox.policy:
             case SlowPolicy.PUSH_BACK:
@@ -211,10 +254,21 @@ class PostOffice:
     def relieve(self, now_ms: int) -> None:
         """Let publishers go whose mailbox has room again, or whose consumers take nothing at all."""
         for mailbox in self._brakes.mailboxes():
+            since_ms = max(mailbox.taken_ms, self._full_since_ms.setdefault(mailbox, now_ms))
             roomy = mailbox.bytes <= self._settings.sink_bytes_max // 2
-            if roomy or now_ms - mailbox.taken_ms >= self._settings.stall_ms or mailbox not in self._open_sinks:
+            if roomy or now_ms - since_ms >= self._settings.stall_ms or mailbox not in self._open_sinks:
                 mailbox.stalled = not roomy
+                del self._full_since_ms[mailbox]
                 self._brakes.release(mailbox)
+
+    def clear_stalled(self, now_ms: int, excess_bytes: int) -> None:
+        """Memory is short, and those hold much of it who take nothing: their connections end, the greatest first."""
+        idle = [m for m in self._attended if not m.durable and now_ms - m.taken_ms >= self._settings.stall_ms]
+        for mailbox in sorted(idle, key=lambda one: one.bytes, reverse=True):
+            if excess_bytes <= 0 or not mailbox.bytes:
+                break
+            excess_bytes -= mailbox.bytes
+            self.slow.update(consumer.connection for consumer in mailbox.consumers)
 
     def _remember(self, message_id: bytes) -> None:
         """So that a message sent again after a broken connection is known."""
@@ -251,38 +305,58 @@ class PostOffice:
     def loaded(self, messages: dict[int, bytes]) -> None:
         """The store has brought the bytes of these messages."""
         for seq, message in messages.items():
-            if seq in self._unread:
-                mailbox, place, cause = self._unread.pop(seq)
+            for mailbox, place, cause in self._unread.pop(seq, ()):
                 self._bury(mailbox, place, message, cause)
-            elif self.depot.get(seq) is None:
+            if self.depot.get(seq) is None:
                 self.depot.add(seq, message, holders=1, stored=True, expires_ms=expires_ms_of(message))
-        self._touched.update((mailbox, None) for mailbox in self._open_sinks if mailbox.wanted)
+        self._touched.update((mailbox, None) for mailbox in self._attended if mailbox.wanted)
+
+    def lost(self, seqs: Iterable[int]) -> None:
+        """The store cannot bring these back, now or later: what is behind them must not wait for them."""
+        lost = set(seqs)
+        for mailbox in list(self._attended):
+            for place in [one for one in mailbox.backlog.scan() if one.seq in lost]:
+                mailbox.backlog.remove(place)
+                mailbox.finish(place.seq)
+                self.finished(mailbox, [place.seq])
+            self.touch(mailbox)
+        for seq in lost:
+            for mailbox, _, _ in self._unread.pop(seq, ()):
+                mailbox.finish(seq)
+                self.finished(mailbox, [seq])
 
     def bury(self, mailbox: Mailbox, places: Iterable[Place], cause: str) -> None:
         """Move dead letters to the dead-letter queue, in one batch with their end here."""
         for place in places:
             held = self.depot.get(place.seq)
             if held is None:
-                self._unread[place.seq] = (mailbox, place, cause)
+                self._unread.setdefault(place.seq, []).append((mailbox, place, cause))
             else:
                 self._bury(mailbox, place, held.message, cause)
 
     def _bury(self, mailbox: Mailbox, place: Place, message: bytes, cause: str) -> None:
-        self.buried += 1
         letter = decode_message(message)
         grave = self._settings.dead_letters
         if letter.destination == grave:  # a dead letter that dies is gone: there is no second graveyard
+            self.buried += 1
             self.finished(mailbox, [place.seq])
             mailbox.finish(place.seq)
             return
-        self.finished_if_written(mailbox, [place.seq])
         marks = {ORIGIN: str(letter.destination), CAUSE: cause}
-        moved = replace(letter, destination=grave, properties={**letter.properties, **marks})
+        try:
+            moved = encode_message(replace(letter, destination=grave, properties={**letter.properties, **marks}))
+            graveyard = self.queue(grave)
+        except TidingsError:  # no more mailboxes, or too large with the marks: better delivered too often than lost
+            mailbox.put_back(place)
+            return
+        self.buried += 1
+        self.finished_if_written(mailbox, [place.seq])
         self.accept(
-            encode_message(moved),
-            [self.queue(grave)],
+            moved,
+            [graveyard],
+            expires_ms=letter.expiration_ms or 0,
             done=lambda: mailbox.finish(place.seq),
-            failed=lambda _: mailbox.put_back(place),
+            failed=lambda _: mailbox.put_back(place) if self.is_open(mailbox) else mailbox.finish(place.seq),
         )
 
     def _open(self, number: int, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:

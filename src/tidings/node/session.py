@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.errors import TidingsError, UsageError
 
@@ -36,7 +37,7 @@ class Transaction:
     """Sends and acknowledgements that happen together or not at all."""
 
     messages: list[bytes] = field(default_factory=list)
-    acks: list[tuple[Mailbox, Consumer, list[int]]] = field(default_factory=list)
+    acks: list[tuple[Mailbox, list[Place]]] = field(default_factory=list)  # with nobody until its end
     bytes: int = 0
     failure: TidingsError | None = None  # the first thing that went wrong: commit will say so
 

@@ -14,6 +14,7 @@ class Settings:
     mailboxes_max: int = 1_000_000
     transaction_bytes_max: int = 64 << 20
     transactions_max: int = 1_000  # open at once on one connection
+    transactions_bytes_max: int = 128 << 20  # of all open transactions together
     sink_bytes_max: int = 4 << 20  # what may wait for one subscription without a disk before its policy acts
     stall_ms: int = 1_000  # a subscription that takes nothing for so long no longer holds up publishers
     messages_bytes_max: int = 256 << 20  # message bytes in memory before stored ones leave it

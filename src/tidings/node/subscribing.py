@@ -59,7 +59,8 @@ def queue_predicate(destination: Destination) -> bytes:
 
 def durable_name(client_id: str, name: str) -> str:
     """Two clients may give their durable subscriptions the same name: theirs is the pair."""
-    return f"durable:{client_id}:{name}"
+    owner = client_id.replace("%", "%25").replace(":", "%3A")
+    return f"durable:{owner}:{name}"
 
 
 def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selector) -> Plan:

@@ -32,6 +32,7 @@ from tidings.node.requests import (
     Unsubscribe,
     Verdict,
 )
+from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.frames import (
     ACK_CUMULATIVE,
     ACK_DEAD,
@@ -174,10 +175,14 @@ def _hello(fields: dict[str, Value]) -> Hello:
     version = unsigned(fields, "version")
     if version != VERSION:
         raise RemoteProtocolError("E_VERSION", f"this broker speaks version {VERSION}, not {version}")
+    client = field(fields, "client", str)
+    if len(client) > NAME_MAX or any(character < " " for character in client):
+        reason = f"a client id has at most {NAME_MAX} characters and no control characters"
+        raise RemoteProtocolError("E_FRAME_FIELD", reason)
     return Hello(
         field(fields, "user", str),
         field(fields, "password", str),
-        field(fields, "client", str),
+        client,
         unsigned(fields, "heartbeat_ms"),
     )
 
