@@ -137,6 +137,7 @@ def test_priorities_first_and_expired_messages_never() -> None:
     consumer.subscribe(1, "queue:q")
     assert consumer.bodies() == [b"high", b"low"]
     assert driver.node.post_office.expired == 1
+    driver.tick()
     assert [len(waiting) for waiting in driver.store.recover().waiting.values()] == [2]
 
 
@@ -158,6 +159,7 @@ def test_what_is_refused_too_often_becomes_a_dead_letter(persistent: bool) -> No
     assert dead.attempt == 1
     consumer.ack(dead, verdict=Verdict.DEAD)  # there is no second graveyard
     assert consumer.receive() == []
+    driver.tick()
     assert all(len(waiting) == 0 for waiting in driver.store.recover().waiting.values())
 
 
@@ -589,6 +591,7 @@ def test_recovery_stands_where_the_store_says() -> None:
         publisher.publish(message)
         publisher.publish(driver.message("t", b"%d" % i, {"x": i % 2}))
     owner.ack(owner.receive()[0])
+    driver.tick()
     before = store.recover()
     driver.crash()
     assert replace(store.recover(), damaged=()) == replace(before, damaged=())
