@@ -51,6 +51,16 @@ public:
         return bytes;
     }
 
+    // For every writable connection with output: its number, the next bytes, and how many stay behind.
+    nb::list take_all(size_t bytes_max, int64_t now_ms) {
+        nb::list all;
+        for (const uint32_t connection : forwarder.outlets().take_dirty()) {
+            nb::object bytes = take(connection, bytes_max, now_ms);
+            all.append(nb::make_tuple(connection, bytes, forwarder.outlets().at(connection).output.size()));
+        }
+        return all;
+    }
+
     void deliver(uint32_t connection, uint32_t subscription, nb::list attempts, nb::list tags, nb::list messages) {
         if (attempts.size() != messages.size() || tags.size() != messages.size())
             throw UsageError{"E_DELIVER", "as many attempts and tags as messages"};
@@ -154,10 +164,13 @@ void bind_output(nb::class_<PyForwarder>& type) {
         .def("take_dirty", [](PyForwarder& self) { return self.forwarder.outlets().take_dirty(); })
         .def("take", &PyForwarder::take, nb::arg("connection"), nb::arg("bytes_max"), nb::arg("now_ms"),
              nb::sig("def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes"))
+        .def("take_all", &PyForwarder::take_all, nb::arg("bytes_max"), nb::arg("now_ms"),
+             nb::sig("def take_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]"))
         .def("output_bytes", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).output.size(); },
              nb::arg("connection"))
         .def("set_writable", [](PyForwarder& self, uint32_t connection, bool writable) { self.forwarder.outlets().set_writable(connection, writable); },
              nb::arg("connection"), nb::arg("writable"))
+        .def("has_resumable", [](PyForwarder& self) { return self.forwarder.outlets().has_resumable(); })
         .def("take_resumable", [](PyForwarder& self) { return self.forwarder.outlets().take_resumable(); })
         .def("check_stalls", [](PyForwarder& self, int64_t now_ms) { self.forwarder.outlets().check_stalls(now_ms); }, nb::arg("now_ms"));
 }

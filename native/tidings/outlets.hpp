@@ -247,6 +247,7 @@ public:
         if (writable && !connection.output.empty()) mark_dirty(connection);
     }
 
+    bool has_resumable() const { return !resumable_.empty(); }
     std::vector<uint32_t> take_resumable() { return std::exchange(resumable_, {}); }
 
     // To be called every now and then: sinks that have taken nothing for too long stop holding up others.

@@ -122,6 +122,8 @@ def test_priorities_first_and_expired_messages_never() -> None:
     consumer.subscribe(1, "queue:q")
     assert consumer.bodies() == [b"high", b"low"]
     assert driver.node.post_office.expired == 1
+    driver.tick()
+    driver.tick()
     assert [len(waiting) for waiting in driver.store.recover().waiting.values()] == [2]
 
 
@@ -143,6 +145,8 @@ def test_what_is_refused_too_often_becomes_a_dead_letter(persistent: bool) -> No
     assert dead.attempt == 1
     consumer.ack(dead, verdict=Verdict.DEAD)  # there is no second graveyard
     assert consumer.receive() == []
+    driver.tick()
+    driver.tick()
     assert all(len(waiting) == 0 for waiting in driver.store.recover().waiting.values())
 
 

@@ -159,6 +159,7 @@ def test_recovery_stands_where_the_store_says() -> None:
         publisher.publish(message)
         publisher.publish(driver.message("t", b"%d" % i, {"x": i % 2}))
     owner.ack(owner.receive()[0])
+    driver.tick()
     before = store.recover()
     driver.crash()
     assert replace(store.recover(), damaged=()) == replace(before, damaged=())

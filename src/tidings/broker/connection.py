@@ -5,11 +5,13 @@ import socket
 from typing import TYPE_CHECKING, cast
 
 from tidings.broker.session import Session
+from tidings.kernel.forwarder import Flag
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
 
 QUICK_ACK = getattr(socket, "TCP_QUICKACK", None)
+OUTPUT = int(Flag.OUTPUT)
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -38,7 +40,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         # Not 0: with TLS, uvloop takes an empty buffer for a full one then, and says "pause" without a "resume".
         self._transport.set_write_buffer_limits(high=1, low=0)
-        self._socket = transport.get_extra_info("socket")
+        self._socket = _own(transport.get_extra_info("socket"))
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
         self.broker.opened(self)
@@ -47,13 +49,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self.broker.buffer
 
     def buffer_updated(self, size: int) -> None:
-        now_ms = self.heard_ms = self.broker.now_ms()
+        broker = self.broker
+        now_ms = self.heard_ms = broker.now_ms()
         flags = self._feed(self.number, size, now_ms)
         # A client with a small send buffer would wait for our delayed acknowledgement before it sends on.
         if QUICK_ACK is not None and self._socket is not None:
             self._socket.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
-        if flags:
-            self.broker.react(self, flags)
+        if flags == OUTPUT:  # plain messages, the usual case
+            broker.flush_soon()
+        elif flags:
+            broker.react(self, flags)
 
     def eof_received(self) -> bool:
         return False
@@ -71,6 +76,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.broker.flush_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._socket is not None:
+            self._socket.detach()  # it is the transport's to close
+            self._socket = None
         self.broker.lost(self)
 
     def certificate_name(self) -> str:
@@ -131,3 +139,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def _own(given: socket.socket | None) -> socket.socket | None:
+    """The transport's socket as a real one: uvloop's stand-in makes a new one, with system calls, for each call."""
+    if given is None or given.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    return socket.socket(given.family, given.type, given.proto, given.fileno())

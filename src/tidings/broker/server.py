@@ -134,10 +134,11 @@ class Broker:
         await self._loop.run_in_executor(None, self._store.close)
 
     async def _settled(self) -> None:
-        """Receipts for what is on its way to disk go out before the good-byes."""
+        """Receipts for what is on its way to disk go out before the good-byes, and what nobody waits for is written."""
         deadline = self._loop.time() + SETTLE_SECONDS
-        while not self.node.idle and self._loop.time() < deadline:
-            await asyncio.sleep(0.005)
+        while self.writer is not None and not self.node.idle and self._loop.time() < deadline:
+            self._carry_out(self.node.tick(self.now_ms()))
+            await asyncio.sleep(0.01)
 
     async def _drained(self, seconds: float) -> None:
         deadline = self._loop.time() + seconds
@@ -247,15 +248,14 @@ class Broker:
     def _flush(self) -> None:
         """One write for each connection with output."""
         self._flushing = False
-        forwarder, now_ms = self.forwarder, self.now_ms()
-        for number in forwarder.take_dirty():
-            connection = self.connections.get(number)
+        forwarder, connections = self.forwarder, self.connections
+        for number, data, left in forwarder.take_all(WRITE_BYTES, self.now_ms()):
+            connection = connections.get(number)
             if connection is None:
                 continue
-            data = forwarder.take(number, WRITE_BYTES, now_ms)
             if data:
                 connection.write(data)
-            if not forwarder.output_bytes(number):
+            if not left:
                 if connection.closing:
                     connection.close()
             elif connection.writable:  # there was more than one write takes: go on in the next round
@@ -265,6 +265,8 @@ class Broker:
                     self._loop.call_soon(self._flush)
         if forwarder.has_events():
             self._loop.call_soon(self._handle_events_later)
+        elif forwarder.has_resumable():  # what was written made room for publishers that wait
+            self._loop.call_soon(self._after)
 
     def _close(self, connection: ClientConnection, *, linger: bool = False) -> None:
         """Close after what is in its output.

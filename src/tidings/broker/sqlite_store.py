@@ -82,6 +82,7 @@ class SqliteStore:
         self._newest = 0
         self._last_seq = 0
         self._log_bytes = 0  # written since the last checkpoint
+        self._unsettled: tuple[bytes, Sequence[Record], Sequence[Change], int] | None = None
         self._page: tuple[int, bytes, Ints] = (-1, b"", np.empty(0, np.int64))  # the batch read last
         with _translated():
             self._lock = _lock(self._path)
@@ -121,16 +122,7 @@ class SqliteStore:
             records, changes, last_seq = self._state.prepare(batch, self._last_seq)
             oldest = self._index.dead_until()
             blob = self._write(records, changes, last_seq, oldest)
-            self._index.forget(oldest)
-            found = outline(blob, self._newest, records)
-            self._index.add(found, len(blob))
-            for record in found.others:
-                self._apply(record)
-            for mailbox, seq in self._state.apply(changes):
-                self._index.leave_all(mailbox, seq)
-            if self._surplus() > 1:  # no one calls `maintain`, or there is never a pause
-                with suppress(StoreError), _translated():  # the batch is safe; room is made another time
-                    self._move(max(self._limits.move_bytes, 4 * len(blob)))
+            self._unsettled = (blob, records, changes, oldest)
 
     def recover(self) -> Recovered:
         with self._use():
@@ -176,7 +168,8 @@ class SqliteStore:
 
     def disk_bytes(self) -> int:
         """What the batches take; the file may be larger, its free pages are used again."""
-        return self._index.disk_bytes
+        with self._use():
+            return self._index.disk_bytes
 
     # --- writing ---
 
@@ -202,6 +195,22 @@ class SqliteStore:
         self._last_seq = last_seq
         self._log_bytes += len(blob) + salvage.PAGE_BYTES
         return blob
+
+    def _settle(self) -> None:
+        """Take note of the batch written last: when the store is used next, so that `append` returns at once."""
+        if self._unsettled is None:
+            return
+        (blob, records, changes, oldest), self._unsettled = self._unsettled, None
+        self._index.forget(oldest)
+        found = outline(blob, self._newest, records)
+        self._index.add(found, len(blob))
+        for record in found.others:
+            self._apply(record)
+        for mailbox, seq in self._state.apply(changes):
+            self._index.leave_all(mailbox, seq)
+        if self._surplus() > 1:  # no one calls `maintain`, or there is never a pause
+            with suppress(StoreError), _translated():  # the batch is safe; room is made another time
+                self._move(max(self._limits.move_bytes, 4 * len(blob)))
 
     def _apply(self, record: Record) -> None:
         match record:
@@ -299,6 +308,7 @@ class SqliteStore:
         with self._mutex, _translated():
             if self._lock < 0:
                 raise StoreError("E_STORE_CLOSED", "the store was closed")
+            self._settle()
             yield
 
 

@@ -17,6 +17,7 @@ from tidings.delivery.store import Record, Store
 from tidings.errors import StoreError, TidingsError
 
 BATCH_RECORDS_MAX = 20_000
+PAUSE_SECONDS = 50e-6  # without a job, before the store uses the time and holds up the loop
 LATENCY_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)  # bounds of the histogram
 
 
@@ -108,10 +109,10 @@ class StoreWriter:
                     self._write(writes)
 
     def _next(self) -> _Job:
-        """The next job; while there is none, the store puts itself in order."""
+        """The next job; while there is none, the store puts itself in order, but first the loop may answer."""
         while True:
             try:
-                return self._jobs.get_nowait()
+                return self._jobs.get(timeout=PAUSE_SECONDS)
             except queue.Empty:
                 if not self._maintain():
                     return self._jobs.get()

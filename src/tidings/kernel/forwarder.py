@@ -59,7 +59,9 @@ class Forwarder:
         self.send = plane.send
         self.room = plane.room
         self.take = plane.take
+        self.take_all = plane.take_all
         self.take_dirty = plane.take_dirty
+        self.has_resumable = plane.has_resumable
         self.take_resumable = plane.take_resumable
         self.set_writable = plane.set_writable
         self.output_bytes = plane.output_bytes

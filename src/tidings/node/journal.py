@@ -6,7 +6,8 @@ and the second written, the store would drop what was promised to be kept.
 
 There are two sorts of records. A message is refused when it cannot be written: its publisher is told and may try again.
 A change of state (a mailbox made, a message acknowledged) has happened all the same, so its record stays at the head of
-the line until it is written.
+the line until it is written. Some changes nobody waits for (acknowledgements: lost in a crash, the message comes again,
+marked): they are not worth an fsync of their own and go with the next batch, within about a second.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from tidings.delivery.store import Record
 from tidings.errors import TidingsError
 from tidings.node.effects import Persist
 
+LATER_MAX = 1000  # changes that nobody waits for, before they are written all the same
+
 
 @dataclass(slots=True)
 class _Batch:
@@ -24,6 +27,7 @@ class _Batch:
     on_done: list[Callable[[], None]] = field(default_factory=list)
     on_failed: list[Callable[[TidingsError], None]] = field(default_factory=list)
     bytes: int = 0
+    urgent: bool = False  # some change should not wait for the next batch
 
 
 class Journal:
@@ -42,6 +46,13 @@ class Journal:
     def change(self, record: Record) -> None:
         """Something is so from now on; the record is written as soon as that is possible."""
         self._gathering.changes.append(record)
+        self._gathering.urgent = True
+
+    def later(self, record: Record) -> None:
+        """The same for a change nobody waits for: it goes with the next batch, or when `flush` is told to retry."""
+        self._gathering.changes.append(record)
+        if len(self._gathering.changes) >= LATER_MAX:
+            self._gathering.urgent = True
 
     def message(self, record: Record, size: int) -> None:
         """Something that counts only once it is written."""
@@ -56,13 +67,14 @@ class Journal:
             self._gathering.on_failed.append(failed)
 
     def flush(self, *, retry: bool = False) -> list[Persist]:
-        """What was gathered, as one effect; with `retry` also if there is only what failed before."""
+        """What was gathered, as one effect; with `retry` also if there is only what failed or nobody waits for."""
         batch = self._gathering
-        if not (batch.changes or batch.messages or (retry and self._unwritten)):
-            if batch.on_done:  # nothing to write: it is done
-                self._gathering = _Batch()
-                for done in batch.on_done:
-                    done()
+        if batch.on_done and not (batch.changes or batch.messages):  # nothing to write: it is done
+            self._gathering = _Batch()
+            for done in batch.on_done:
+                done()
+            return []
+        if not (batch.urgent or batch.messages or batch.on_done or (retry and (batch.changes or self._unwritten))):
             return []
         if self._under_way is not None:
             return []

@@ -286,7 +286,7 @@ class PostOffice:
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None:
         """These are done in this mailbox: see to it that they do not come back after a restart."""
         if mailbox.durable and seqs:
-            self._journal.change(Acked(mailbox.number, tuple(seqs)))
+            self._journal.later(Acked(mailbox.number, tuple(seqs)))
 
     def finished_if_written(self, mailbox: Mailbox, seqs: list[int]) -> None:
         """The same as part of a batch that is refused as a whole if it cannot be written."""

@@ -1,0 +1,320 @@
+"""The load: one publisher and its subscribers, driven by one event loop on a core of its own.
+
+Two regimes. *Saturated*: the publisher sends blocks as long as no more than `window` messages are on their way to the
+slowest subscriber (or without receipt, if receipts are wanted); the same window for every server. *Paced*: one block
+(of one message, unless told otherwise) at fixed times; since messages arrive in order, the k-th arrival belongs to the
+k-th message sent and latency needs no timestamp in it.
+
+A point counts from the end of its warm-up; the server's CPU time is read at both ends.
+"""
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bench.broker_servers import LOAD_CORE, Server
+from bench.broker_wire import PROPERTY, Counter, Plan, Wire
+
+WINDOW = 4000
+BLOCK = 500  # messages a send
+SHARED_FROM = 200  # beyond so many non-matching subscriptions, a connection has a hundred of them
+PER_CONNECTION = 100
+SILENCE_SECONDS_MAX = 20.0
+BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one point asks of a server."""
+
+    plan: Plan
+    publishers: int = 1  # more than one: each sends its next message when it has the receipt of the last
+    matching: int = 1
+    others: int = 0
+    durable: bool = False
+    window: int = WINDOW
+    block: int = BLOCK
+    rate: float = 0.0  # messages a second; 0: saturated
+    seconds: float = 2.0
+    warm_seconds: float = 0.7
+
+
+@dataclass(slots=True)
+class Stream:
+    """A socket whose messages are counted."""
+
+    socket: socket.socket
+    counter: Counter
+    durable: bool = False
+    count: int = 0
+
+    def read(self, buffer: bytearray) -> int:
+        try:
+            size = self.socket.recv_into(buffer)
+        except BlockingIOError:
+            return 0
+        if size == 0:
+            raise RuntimeError("the server closed a connection")
+        new = self.counter.feed(buffer, size)
+        self.count += new
+        if new and self.durable:
+            self.socket.send(self.counter.acknowledgement(new))
+        return new
+
+
+@dataclass(slots=True)
+class Bench:
+    """All connections of one point."""
+
+    publishers: list[Stream]
+    subscribers: list[Stream]
+    idle: list[socket.socket] = field(default_factory=list)
+
+    @property
+    def publisher(self) -> Stream:
+        return self.publishers[0]
+
+
+def run(server: Server, load: Load) -> dict[str, Any]:
+    """Measure one point."""
+    os.sched_setaffinity(0, {LOAD_CORE})
+    with connected(server, load) as bench:
+        if load.rate:
+            return _paced(server, load, bench)
+        return _saturated(server, load, bench) if load.publishers == 1 else _in_turn(server, load, bench)
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def connected(server: Server, load: Load) -> Iterator[Bench]:
+    wire, topic = server.wire, load.plan.topic
+    sockets: list[socket.socket] = []
+
+    def connect(subscriptions: list[str], client: str = "", durable: str = "") -> socket.socket:
+        one = socket.create_connection(("127.0.0.1", server.port))
+        sockets.append(one)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _ask(one, wire, [wire.hello(client)])
+        _ask(one, wire, [wire.subscribe(i, topic, text, durable) for i, text in enumerate(subscriptions, 1)])
+        one.setblocking(False)
+        return one
+
+    try:
+        idle = [connect(part) for part in _others(load.others)]
+        matching = [f"{PROPERTY} = '0'"]
+        name = f"c-{topic}" if load.durable else ""
+        subscribers = [
+            Stream(connect(matching, name, name and "kept"), wire.deliveries(load.plan), load.durable)
+            for _ in range(load.matching)
+        ]
+        yield Bench([Stream(connect([]), wire.receipts()) for _ in range(load.publishers)], subscribers, idle)
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _others(count: int) -> list[list[str]]:
+    """Selectors that never match, all different, by connection."""
+    texts = [f"{PROPERTY} = '{number + 1}'" for number in range(count)]
+    size = PER_CONNECTION if count >= SHARED_FROM else 1
+    return [texts[start : start + size] for start in range(0, count, size)]
+
+
+def _ask(one: socket.socket, wire: Wire, frames: list[bytes]) -> None:
+    if not frames:
+        return
+    one.settimeout(60)
+    one.sendall(b"".join(frames))
+    data = b""
+    while wire.replies(data) < len(frames):
+        more = one.recv(1 << 16)
+        if not more:
+            raise RuntimeError(f"the server closed the connection: {data!r}")
+        data += more
+
+
+# --- saturated --------------------------------------------------------------------------------------------------------
+
+
+class _Marks:
+    """Counts at the beginning and the end of what is measured."""
+
+    def __init__(self, server: Server, load: Load, bench: Bench) -> None:
+        self._server, self._bench = server, bench
+        self._receipts = load.plan.receipts
+        self._begin = time.perf_counter() + load.warm_seconds
+        self._end = self._begin + load.seconds
+        self._first: tuple[float, ...] = ()
+        self._moved = (0, time.perf_counter())
+
+    def over(self, done: int) -> bool:
+        now = time.perf_counter()
+        if done != self._moved[0]:
+            self._moved = (done, now)
+        elif now - self._moved[1] > SILENCE_SECONDS_MAX:
+            raise RuntimeError(f"nothing arrived for {SILENCE_SECONDS_MAX:.0f} s after {done} messages")
+        if now < self._begin:
+            return False
+        if not self._first:
+            self._first = self._sample()
+        return now >= self._end
+
+    def result(self) -> dict[str, Any]:
+        before, after = self._first, self._sample()
+        seconds, cpu, own, received, receipts = (b - a for a, b in zip(before, after, strict=True))
+        counted = min(received, receipts) if self._receipts else received
+        if counted <= 0:
+            raise RuntimeError("no message arrived")
+        return {
+            "received_per_s": counted / seconds,
+            "cpu_us": cpu / counted * 1e6,
+            "server_share": cpu / seconds,
+            "generator_share": own / seconds,
+            "memory_mb": self._server.memory_bytes() / 1e6,
+            "messages": counted,
+        }
+
+    def _sample(self) -> tuple[float, ...]:
+        bench = self._bench
+        received = sum(one.count for one in bench.subscribers) / len(bench.subscribers)
+        return (
+            time.perf_counter(),
+            self._server.cpu_seconds(),
+            time.process_time(),
+            received,
+            sum(one.count for one in bench.publishers),
+        )
+
+
+class _Sender:
+    """Sends a block again and again; what the socket does not take now is sent later."""
+
+    def __init__(self, one: socket.socket, block: bytes, messages: int) -> None:
+        self._socket, self._block, self._messages = one, memoryview(block), messages
+        self._offset = 0
+        self.sent = 0  # messages, counted when their block is begun
+
+    @property
+    def busy(self) -> bool:
+        return self._offset > 0
+
+    def send(self) -> bool:
+        """One block, or the rest of one; False: the socket takes no more."""
+        if not self._offset:
+            self.sent += self._messages
+        try:
+            self._offset += self._socket.send(self._block[self._offset :])
+        except BlockingIOError:
+            self._offset = self._offset or -1
+        if self._offset == -1:  # nothing of it was taken: begun all the same
+            self._offset = 0
+            self.sent -= self._messages
+            return False
+        if self._offset == len(self._block):
+            self._offset = 0
+        return not self._offset
+
+
+def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
+    publisher, subscribers = bench.publisher, bench.subscribers
+    sender = _Sender(publisher.socket, server.wire.block(load.plan, load.block), load.block)
+    poller = select.epoll()
+    streams = {one.socket.fileno(): one for one in [publisher, *subscribers]}
+    for number in streams:
+        poller.register(number, select.EPOLLIN)
+    slowest: Callable[[], int] = lambda: min(one.count for one in subscribers)  # noqa: E731
+    if load.plan.receipts:
+        slowest = lambda: publisher.count  # noqa: E731
+    buffer = bytearray(BUFFER_BYTES)
+    marks = _Marks(server, load, bench)
+    room, writing, done = load.window - load.block, False, 0
+    patience = 0.5 if load.window > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
+    while not marks.over(done):
+        while sender.busy or sender.sent - done <= room:
+            if not sender.send():
+                break
+        full = sender.busy
+        if full != writing:
+            writing = full
+            mask = select.EPOLLIN | select.EPOLLOUT if full else select.EPOLLIN
+            poller.modify(publisher.socket.fileno(), mask)
+        for number, event in poller.poll(patience):
+            if event & ~select.EPOLLOUT:
+                streams[number].read(buffer)
+        done = slowest()
+    poller.close()
+    return marks.result()
+
+
+def _in_turn(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
+    """Many publishers, each with one message without receipt."""
+    message = server.wire.block(load.plan, 1)
+    poller = select.epoll()
+    publishers = {one.socket.fileno(): one for one in bench.publishers}
+    subscribers = {one.socket.fileno(): one for one in bench.subscribers}
+    for number in [*publishers, *subscribers]:
+        poller.register(number, select.EPOLLIN)
+    buffer = bytearray(BUFFER_BYTES)
+    marks, done = _Marks(server, load, bench), 0
+    for one in bench.publishers:
+        one.socket.send(message)
+    while not marks.over(done):
+        for number, _ in poller.poll(0.5):
+            publisher = publishers.get(number)
+            if publisher is None:
+                subscribers[number].read(buffer)
+            elif publisher.read(buffer):
+                publisher.socket.send(message)
+                done += 1
+    poller.close()
+    return marks.result()
+
+
+# --- paced ------------------------------------------------------------------------------------------------------------
+
+
+def _paced(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
+    publisher, (subscriber, *_) = bench.publisher, bench.subscribers
+    data = server.wire.block(load.plan, load.block)
+    poll = select.poll()
+    poll.register(subscriber.socket, select.POLLIN)
+    buffer = bytearray(BUFFER_BYTES)
+    marks = _Marks(server, load, bench)
+    begin = time.perf_counter_ns()
+    interval = load.block / load.rate * 1e9
+    sent: list[int] = []
+    arrived: list[tuple[int, int]] = []
+    clock, send = time.perf_counter_ns, publisher.socket.send
+    while not marks.over(subscriber.count):
+        if clock() >= begin + len(sent) * interval:
+            try:
+                if send(data) != len(data):
+                    raise RuntimeError("the socket is full at this rate")
+            except BlockingIOError:
+                raise RuntimeError("the socket is full at this rate") from None
+            sent.append(clock())
+        if poll.poll(0):
+            subscriber.read(buffer)
+            arrived.append((clock(), subscriber.count))
+    return {**marks.result(), **_latency(sent, arrived, load), "offered_per_s": load.rate}
+
+
+def _latency(sent: list[int], arrived: list[tuple[int, int]], load: Load) -> dict[str, float]:
+    """Milliseconds from send to arrival, of the messages sent after the warm-up."""
+    times = np.array([when for when, _ in arrived])
+    counts = np.array([count for _, count in arrived])
+    numbers = np.arange(1, counts[-1] + 1)
+    got = times[np.searchsorted(counts, numbers)]
+    gone = np.repeat(np.array(sent), load.block)[: len(numbers)]
+    measured = ((got - gone) / 1e6)[gone - sent[0] > load.warm_seconds * 1e9]
+    p50, p99 = np.quantile(measured, [0.5, 0.99])
+    return {"p50_ms": float(p50), "p99_ms": float(p99)}

@@ -1,0 +1,31 @@
+"""A Tidings broker as a process of its own, with default settings: prints its port, serves until told to end."""
+
+import argparse
+import asyncio
+import signal
+from pathlib import Path
+
+import uvloop
+
+from tidings.broker.server import Broker, Listener
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.node.settings import Settings
+from tidings.protocols.native import NativeSession
+
+
+async def serve(data: Path) -> None:
+    broker = Broker(Settings(), SqliteStore(data / "store.db"))
+    await broker.start([])
+    port = await broker.listen(Listener(NativeSession, port=0))
+    print(port, flush=True)
+    end = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end.set)
+    await end.wait()
+    await broker.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="directory of its store")
+    uvloop.run(serve(parser.parse_args().data))

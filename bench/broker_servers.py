@@ -1,0 +1,189 @@
+"""The servers that can be measured, behind one small face: start, address, protocol, CPU time, memory, stop.
+
+Each runs on one core, in a directory of its own that goes when it stops, on loopback only.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from bench.broker_wire import Native, Stomp, Wire
+
+SERVER_CORE, LOAD_CORE = 0, 1
+ACTIVEMQ_JAR = Path("/usr/share/activemq/bin/activemq.jar")
+HEAP = "1g"
+START_SECONDS_MAX = 60.0
+
+
+class Server:
+    """A child process; subclasses say how to start it."""
+
+    name: str
+    wire: Wire
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def version(self) -> str:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads so far, those that have ended included (the CPU clock of another process)."""
+        return time.clock_gettime((~self._pid << 3) | 2)
+
+    def memory_bytes(self) -> int:
+        status = Path(f"/proc/{self._pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) * 1024
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> "Server":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def _pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _spawn(self, command: list[str], **options: int) -> subprocess.Popen[str]:
+        log = (self.directory / "log").open("w")
+        with log:
+            self._process = subprocess.Popen(
+                command,
+                stdout=options.get("stdout", log),
+                stderr=log,
+                text=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                preexec_fn=lambda: os.sched_setaffinity(0, {SERVER_CORE}),
+            )
+        return self._process
+
+    def _failure(self, reason: str) -> RuntimeError:
+        log = (self.directory / "log").read_text()[-2000:]
+        self.stop()
+        return RuntimeError(f"{self.name} {reason}:\n{log}")
+
+
+class TidingsServer(Server):
+    name = "tidings"
+    wire: Wire = Native()
+
+    @property
+    def version(self) -> str:
+        import tidings
+
+        return str(getattr(tidings, "__version__", "of this commit"))
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "bench.broker_process", str(self.directory)]
+        process = self._spawn(command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise self._failure("did not start")
+        self.port = int(line)
+
+
+class ActiveMqServer(Server):
+    name = "activemq"
+    wire: Wire = Stomp()
+
+    @property
+    def version(self) -> str:
+        done = subprocess.run(
+            ["dpkg-query", "-W", "-f=${Version}", "activemq"], capture_output=True, text=True, check=False
+        )
+        return done.stdout or "unknown"
+
+    def start(self) -> None:
+        if not ACTIVEMQ_JAR.exists():
+            raise RuntimeError("ActiveMQ is not installed: run with --install (as root), or with --only tidings")
+        self.port = free_port()
+        configuration = self.directory / "activemq.xml"
+        configuration.write_text(_CONFIGURATION.format(data=self.directory, stomp=self.port, openwire=free_port()))
+        (self.directory / "log4j.properties").write_text(_LOGGING)
+        here = self.directory
+        options = [f"-Dactivemq.{name}={here}" for name in ("base", "conf", "data")]
+        options += [f"-Xms{HEAP}", f"-Xmx{HEAP}", "-Dorg.apache.activemq.UseDedicatedTaskRunner=true"]
+        options += ["-Dactivemq.home=/usr/share/activemq", f"-Dlog4j.configuration=file:{here}/log4j.properties"]
+        self._spawn(["java", *options, "-jar", str(ACTIVEMQ_JAR), "start", f"xbean:file:{configuration}"])
+        self._wait_for_port()
+
+    def _wait_for_port(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            time.sleep(0.2)
+        raise self._failure("did not start")
+
+
+SERVERS: dict[str, Callable[[], Server]] = {"tidings": TidingsServer, "activemq": ActiveMqServer}
+
+
+def install_activemq() -> None:
+    if not ACTIVEMQ_JAR.exists():
+        subprocess.run(["apt-get", "update", "-qq"], check=False)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "activemq"]
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# As Debian ships it, plus STOMP; without JMX, advisories and the scheduler, which only cost time.
+_CONFIGURATION = """\
+<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+  xsi:schemaLocation="http://www.springframework.org/schema/beans
+    http://www.springframework.org/schema/beans/spring-beans.xsd
+    http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
+  <broker xmlns="http://activemq.apache.org/schema/core" useJmx="false" brokerName="localhost"
+      dataDirectory="{data}/data" advisorySupport="false" schedulerSupport="false">
+    <persistenceAdapter><kahaDB directory="{data}/kahadb"/></persistenceAdapter>
+    <systemUsage><systemUsage><memoryUsage><memoryUsage limit="700 mb"/></memoryUsage></systemUsage></systemUsage>
+    <transportConnectors>
+      <transportConnector name="openwire" uri="tcp://127.0.0.1:{openwire}"/>
+      <transportConnector name="stomp" uri="stomp://127.0.0.1:{stomp}"/>
+    </transportConnectors>
+  </broker>
+</beans>
+"""
+
+_LOGGING = """\
+log4j.rootLogger=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%p %m%n
+"""

@@ -1,0 +1,203 @@
+"""What the load generator must say and understand of a protocol, and no more.
+
+Everything sent is built beforehand in blocks. What comes back is counted, not parsed: deliveries of the native protocol
+all have the same known size, STOMP frames end with the only NUL in them. So the generator works at the speed of the
+socket and never holds up the server it measures.
+"""
+
+import struct
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tidings.kernel.codec import encode_message
+from tidings.model.codec import encode_frame
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.model.values import Value
+from tidings.protocols.frames import ACK_CUMULATIVE, FrameType, control, encode_ack, encode_credit
+
+CREDIT = 2000  # of a durable subscriber: as many messages may be with it without acknowledgement
+PROPERTY = "prop"
+TAIL_BYTES = 4096  # of a stream of STOMP frames: enough to hold the head of the last whole one
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is published: to one topic, all alike, so that every one matches `prop = '0'`."""
+
+    topic: str
+    body: bytes = b""
+    persistent: bool = False
+    receipts: bool = False
+
+
+class Counter(Protocol):
+    """How many messages the bytes of one connection hold."""
+
+    def feed(self, data: bytearray, size: int) -> int:
+        """So many messages (or receipts) ended in these bytes."""
+
+    def acknowledgement(self, messages: int) -> bytes:
+        """What a durable subscriber says after so many messages; empty: nothing."""
+
+
+class Wire(Protocol):
+    name: str
+
+    def hello(self, client: str) -> bytes: ...
+
+    def subscribe(self, number: int, topic: str, selector: str, durable: str = "") -> bytes:
+        """With a request for a receipt."""
+
+    def replies(self, data: bytes) -> int:
+        """How many answers (to hello or subscribe) these bytes hold; an error raises."""
+
+    def block(self, plan: Plan, count: int) -> bytes:
+        """So many messages, ready to be sent again and again."""
+
+    def deliveries(self, plan: Plan) -> Counter: ...
+
+    def receipts(self) -> Counter: ...
+
+
+class Native:
+    name = "native"
+
+    def hello(self, client: str) -> bytes:
+        return control(FrameType.HELLO, {"version": 1, "client": client})
+
+    def subscribe(self, number: int, topic: str, selector: str, durable: str = "") -> bytes:
+        fields: dict[str, Value] = {"receipt": number, "subscription": number, "destination": topic}
+        fields |= {"selector": selector, "durable": durable, "credit": CREDIT if durable else 0}
+        return control(FrameType.SUBSCRIBE, fields)
+
+    def replies(self, data: bytes) -> int:
+        count = position = 0
+        while len(data) - position >= 8:
+            size, type = struct.unpack_from("<IB", data, position)
+            position += 8 + size
+            if position > len(data):
+                break
+            if type == FrameType.ERROR:
+                raise RuntimeError(f"the broker says: {data!r}")
+            count += type in (FrameType.WELCOME, FrameType.OK)
+        return count
+
+    def block(self, plan: Plan, count: int) -> bytes:
+        message = Message(Destination(plan.topic), {PROPERTY: "0"}, plan.body, persistent=plan.persistent)
+        frames = []
+        for number in range(1, count + 1):
+            one = encode_message(replace(message, id=MessageId(1, 1, 1_700_000_000_000, number)))
+            receipt = struct.pack("<I", number if plan.receipts else 0)
+            frames.append(encode_frame(FrameType.PUBLISH, receipt + one))
+        return b"".join(frames)
+
+    def deliveries(self, plan: Plan) -> Counter:
+        publish_bytes = len(self.block(plan, 1))
+        return _Deliveries(publish_bytes - 4 + 16)
+
+    def receipts(self) -> Counter:
+        return _Receipts()
+
+
+class _Deliveries:
+    """DELIVER frames of one size: their number follows from the number of bytes."""
+
+    def __init__(self, frame_bytes: int) -> None:
+        self._frame_bytes = frame_bytes
+        self._rest = 0
+        self._last_tag = 0
+
+    def feed(self, data: bytearray, size: int) -> int:
+        count, self._rest = divmod(self._rest + size, self._frame_bytes)
+        return count
+
+    def acknowledgement(self, messages: int) -> bytes:
+        self._last_tag += messages  # tags count from 1
+        return encode_ack(1, [self._last_tag], ACK_CUMULATIVE) + encode_credit(1, messages)
+
+
+class _Receipts:
+    """RECEIPTS frames: each says how many it holds."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytearray, size: int) -> int:
+        stream = self._rest + data[:size]
+        count = position = 0
+        while len(stream) - position >= 12:
+            payload, type, number = struct.unpack_from("<IB3xI", stream, position)
+            if position + 8 + payload > len(stream):
+                break
+            if type != FrameType.RECEIPTS:
+                raise RuntimeError(f"unexpected frame {type:#x}: {bytes(stream[position : position + 200])!r}")
+            count += number
+            position += 8 + payload
+        self._rest = bytes(stream[position:])
+        return count
+
+    def acknowledgement(self, messages: int) -> bytes:
+        return b""
+
+
+class Stomp:
+    name = "STOMP 1.2"
+
+    def hello(self, client: str) -> bytes:
+        return _frame(
+            "CONNECT", {"accept-version": "1.2", "host": "localhost", "heart-beat": "0,0", "client-id": client}
+        )
+
+    def subscribe(self, number: int, topic: str, selector: str, durable: str = "") -> bytes:
+        headers = {"id": str(number), "destination": f"/topic/{topic}", "selector": selector, "receipt": f"s{number}"}
+        if durable:
+            more = {"activemq.subscriptionName": durable, "ack": "client", "activemq.prefetchSize": str(CREDIT)}
+            headers.update(more)
+        return _frame("SUBSCRIBE", headers)
+
+    def replies(self, data: bytes) -> int:
+        if b"ERROR\n" in data:
+            raise RuntimeError(f"the server says: {data!r}")
+        return data.count(b"\0")
+
+    def block(self, plan: Plan, count: int) -> bytes:
+        headers = {"destination": f"/topic/{plan.topic}", PROPERTY: "0"}
+        if plan.persistent:
+            headers["persistent"] = "true"
+        if plan.body:
+            headers["content-length"] = str(len(plan.body))
+        if not plan.receipts:
+            return _frame("SEND", headers, plan.body) * count
+        return b"".join(_frame("SEND", {**headers, "receipt": str(i)}, plan.body) for i in range(1, count + 1))
+
+    def deliveries(self, plan: Plan) -> Counter:
+        return _Frames()
+
+    def receipts(self) -> Counter:
+        return _Frames()
+
+
+class _Frames:
+    """STOMP frames whose bodies hold no NUL."""
+
+    def __init__(self) -> None:
+        self._last = b""
+
+    def feed(self, data: bytearray, size: int) -> int:
+        self._last = (
+            bytes(data[size - TAIL_BYTES : size]) if size >= TAIL_BYTES else (self._last + data[:size])[-TAIL_BYTES:]
+        )
+        return data.count(b"\0", 0, size)
+
+    def acknowledgement(self, messages: int) -> bytes:
+        """Cumulative: the last whole message that came."""
+        start = self._last.rfind(b"\nack:", 0, self._last.rfind(b"\0"))
+        end = self._last.find(b"\n", start + 1)
+        return b"ACK\nid:" + self._last[start + 5 : end] + b"\n\n\0"
+
+
+def _frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
+    lines = [command, *(f"{name}:{value}" for name, value in headers.items() if value), "", ""]
+    return "\n".join(lines).encode() + body + b"\0"

@@ -1,0 +1,70 @@
+"""What leaves for the disk together, and when."""
+
+from tidings.delivery.store import Acked, Detached, Stored
+from tidings.errors import StoreError
+from tidings.node.journal import LATER_MAX, Journal
+
+
+def test_a_change_nobody_waits_for_goes_with_the_next_batch() -> None:
+    journal = Journal()
+    journal.later(Acked(1, (1,)))
+    assert journal.flush() == []
+    assert not journal.idle
+    journal.message(Stored(2, b"m", (1,)), 1)
+    (persist,) = journal.flush()
+    assert persist.records == (Acked(1, (1,)), Stored(2, b"m", (1,)))
+    journal.finished(persist.ticket, None)
+    assert journal.idle
+
+
+def test_or_when_told_to_write_all() -> None:
+    journal = Journal()
+    journal.later(Acked(1, (1,)))
+    (persist,) = journal.flush(retry=True)
+    assert persist.records == (Acked(1, (1,)),)
+
+
+def test_or_when_somebody_waits_after_all() -> None:
+    journal, told = Journal(), []
+    journal.later(Acked(1, (1,)))
+    journal.then(lambda: told.append("done"))
+    (persist,) = journal.flush()
+    assert told == []
+    journal.finished(persist.ticket, None)
+    assert told == ["done"]
+
+
+def test_or_with_an_urgent_change_behind_it() -> None:
+    journal = Journal()
+    journal.later(Acked(1, (1,)))
+    journal.change(Detached(1))
+    (persist,) = journal.flush()
+    assert persist.records == (Acked(1, (1,)), Detached(1))
+
+
+def test_or_when_there_are_many() -> None:
+    journal = Journal()
+    for seq in range(1, LATER_MAX):
+        journal.later(Acked(1, (seq,)))
+    assert journal.flush() == []
+    journal.later(Acked(1, (LATER_MAX,)))
+    (persist,) = journal.flush()
+    assert len(persist.records) == LATER_MAX
+
+
+def test_nothing_to_write_is_done_at_once() -> None:
+    journal, told = Journal(), []
+    journal.then(lambda: told.append("done"))
+    assert journal.flush() == []
+    assert told == ["done"]
+
+
+def test_what_failed_is_written_before_the_rest() -> None:
+    journal = Journal()
+    journal.change(Detached(1))
+    (persist,) = journal.flush()
+    journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no space"))
+    assert journal.flush() == []
+    journal.later(Acked(2, (1,)))
+    (again,) = journal.flush(retry=True)
+    assert again.records == (Detached(1), Acked(2, (1,)))
