@@ -91,14 +91,20 @@ public:
         return nb::make_tuple(array(std::move(matches.offsets)), array(std::move(matches.ids)));
     }
 
-    size_t size() const { return engine_.size(); }
-    size_t conjunctions() const { return engine_.conjunctions(); }
-    size_t bytes() const { return engine_.bytes(); }
-    unsigned derived() const { return engine_.derived(); }
+    size_t size() const { return locked(&Engine::size); }
+    size_t conjunctions() const { return locked(&Engine::conjunctions); }
+    size_t bytes() const { return locked(&Engine::bytes); }
+    unsigned derived() const { return locked(&Engine::derived); }
 
 private:
+    template <class Result>
+    Result locked(Result (Engine::*ask)() const) const {
+        const std::lock_guard lock(mutex_);
+        return (engine_.*ask)();
+    }
+
     Engine engine_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
 };
 
 template <class Engine>

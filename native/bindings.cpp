@@ -8,9 +8,12 @@
 
 namespace nb = nanobind;
 
+void bind_bloom(nb::module_&);
 void bind_codec(nb::module_&);
 void bind_forwarder(nb::module_&);
 void bind_matcher(nb::module_&);
+void bind_encoding(nb::module_&);
+void bind_matrix(nb::module_&);
 
 namespace {
 
@@ -37,7 +40,10 @@ void translate(const std::exception_ptr& thrown, void*) {
 NB_MODULE(_kernel, m) {
     m.doc() = "Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter.";
     nb::register_exception_translator(translate);
+    bind_bloom(m);
     bind_codec(m);
     bind_forwarder(m);
     bind_matcher(m);
+    bind_encoding(m);
+    bind_matrix(m);
 }

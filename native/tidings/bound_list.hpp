@@ -18,6 +18,8 @@ public:
     };
 
     void add(const Entry& entry) {
+        least_ = std::min(least_, entry.bound);
+        greatest_ = std::max(greatest_, entry.bound);
         if (chunks_.empty()) chunks_.push_back(std::make_unique<Chunk>());
         const size_t at = chunk_for(entry);
         Chunk& chunk = *chunks_[at];
@@ -39,6 +41,8 @@ public:
         chunk.tokens.erase(place);
         chunk.numbers.erase(place);
         if (chunk.bounds.empty()) chunks_.erase(chunks_.begin() + static_cast<ptrdiff_t>(at));
+        least_ = chunks_.empty() ? UINT32_MAX : chunks_.front()->bounds[0];
+        greatest_ = chunks_.empty() ? 0 : chunks_.back()->bounds.back();
     }
 
     bool empty() const { return chunks_.empty(); }
@@ -46,6 +50,7 @@ public:
     // Upper bounds that admit `position`: emit(tokens, count) for those that surely do, doubt(token, number) for the others.
     template <class Emit, class Doubt>
     void above(uint32_t position, Emit&& emit, Doubt&& doubt) const {
+        if (position > greatest_) return;
         for (size_t i = chunks_.size(); i-- > 0;) {
             const Chunk& chunk = *chunks_[i];
             const size_t first = chunk.first_from(position), past = chunk.past(first, position);
@@ -58,6 +63,7 @@ public:
     // Lower bounds that admit it.
     template <class Emit, class Doubt>
     void below(uint32_t position, Emit&& emit, Doubt&& doubt) const {
+        if (position < least_) return;
         for (const auto& chunk : chunks_) {
             const size_t first = chunk->first_from(position), past = chunk->past(first, position);
             emit(chunk->tokens.data(), first);
@@ -85,7 +91,7 @@ private:
             size_t count = bounds.size();
             while (count > 1) {  // without a branch that could be mispredicted
                 const size_t half = count / 2;
-                base += base[half - 1] < bound ? half : 0;
+                base += half * (base[half - 1] < bound);
                 count -= half;
             }
             return static_cast<size_t>(base - bounds.data()) + (count == 1 && *base < bound);
@@ -127,6 +133,7 @@ private:
     }
 
     std::vector<std::unique_ptr<Chunk>> chunks_;
+    uint32_t least_ = UINT32_MAX, greatest_ = 0;  // bounds; most messages ask in vain and need not look further
 };
 
 }  // namespace tidings

@@ -55,7 +55,7 @@ public:
         begin(matches.ids);
         for (size_t i = 0; i < batch.size(); ++i) {
             read_ahead(batch, i);
-            if (batch[i].status == Entry::Status::Message) match_one(batch[i].message);
+            if (batch[i].status == Entry::Status::Message) match_safely(batch[i].message);
             matches.offsets.push_back(static_cast<uint32_t>(count_));
         }
         end(matches.ids);
@@ -64,7 +64,7 @@ public:
     void match(const MessageView& message, Column<uint32_t>& ids) {
         prepare();
         begin(ids);
-        match_one(message);
+        match_safely(message);
         end(ids);
     }
 
@@ -91,6 +91,22 @@ private:
         if (index_.subscribers.has_aliases()) fit(seen_, (SubscriberTable::direct_ids + index_.subscribers.alias_end()) / 64 + 1, uint64_t{0});
     }
 
+    // If memory runs out inside a message, what it has left behind must not reach the next.
+    void match_safely(const MessageView& message) {
+        try {
+            match_one(message);
+        } catch (...) {
+            std::fill(satisfied_.begin(), satisfied_.end(), 0);
+            std::fill(low_.begin(), low_.end(), position_low);
+            std::fill(high_.begin(), high_.end(), position_high);
+            std::fill(present_.begin(), present_.end(), nullptr);
+            std::fill(seen_.begin(), seen_.end(), 0);
+            programs_.clear();
+            marked_met_ = false;
+            throw;
+        }
+    }
+
     // While message i is matched, memory brings what the next ones will need.
     void read_ahead(const MessageBatch& batch, size_t i) const {
         const size_t last = batch.size() - 1;
@@ -102,7 +118,8 @@ private:
     void match_one(const MessageView& message) {
         const size_t start = count_;
         meet(message);
-        for (const Payload* block : blocks_) {
+        for (size_t i = 0; i < blocks_; ++i) {
+            const Payload* block = met_[i].block;
             const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
             for (; number != end; ++number) satisfied_[*number >> 6] |= 1ull << (*number & 63);
         }
@@ -121,46 +138,52 @@ private:
     // ---- from attributes to blocks, lines and presence
 
     void meet(const MessageView& message) {
-        blocks_.clear();
-        equalities_.clear();
-        lines_.clear();
-        attributes_.clear();
+        met_.resize(std::max(met_.size(), message.attributes.size()));
         lists_.clear();
+        Met* const met = met_.data();
+        size_t blocks = 0, equalities = 0, lines = 0, known = 0;
         for (const Attribute& attribute : message.attributes) {
             const Block* block = index_.blocks.find(attribute);
-            uint32_t number;
-            if (block) {
-                number = block->attribute;
-            } else {
-                number = index_.table.find_attribute(attribute.name, attribute.name_hash);
+            if (!block) [[unlikely]] {
+                const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
                 if (number == none) continue;
                 if (index_.table.attribute(number).listed) block = index_.blocks.make(number, attribute);
+                met[known].attribute = number;
+            } else {
+                met[known].attribute = block->attribute;
             }
-            const AttributeRecord& record = index_.table.attribute(number);
-            attributes_.push_back(number);
-            present_[number] = &attribute.value;
+            const AttributeRecord& record = index_.table.attribute(met[known].attribute);
+            present_[met[known++].attribute] = &attribute.value;
             if (record.presence != none && index_.table[record.presence].lists) lists_.push_back(index_.table[record.presence].lists.get());
             const uint32_t line = record.lines[static_cast<size_t>(attribute.value.kind())];
             if (line != none) {
                 low_[line] = high_[line] = block ? block->payload->position : position(attribute.value);
-                lines_.push_back(line);
+                met[lines++].line = line;
             }
             if (!block) continue;
             const Payload& payload = *block->payload;
-            if (block->equality != none) equalities_.push_back(block->equality);
-            if (payload.satisfied) blocks_.push_back(&payload);
+            equalities_.reserve(known);
+            equalities_.data()[equalities] = block->equality;
+            equalities += block->equality != none;
+            met[blocks].block = &payload;
+            blocks += payload.satisfied != 0;
             for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
         }
-        lists_.push_back(&index_.always);
+        equalities_.set_size(equalities);
+        blocks_ = blocks;
+        lines_ = lines;
+        attributes_ = known;
+        if (!index_.always.empty()) lists_.push_back(&index_.always);
     }
 
     void reset(size_t start) {
-        for (const Payload* block : blocks_) {
+        for (size_t i = 0; i < blocks_; ++i) {
+            const Payload* block = met_[i].block;
             const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
             for (; number != end; ++number) satisfied_[*number >> 6] = 0;
         }
-        for (const uint32_t line : lines_) low_[line] = position_low, high_[line] = position_high;
-        for (const uint32_t attribute : attributes_) present_[attribute] = nullptr;
+        for (size_t i = 0; i < lines_; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
+        for (size_t i = 0; i < attributes_; ++i) present_[met_[i].attribute] = nullptr;
         if (!marked_met_) return;
         marked_met_ = false;
         for (size_t i = start; i < count_; ++i) seen_[out_[i] >> 6] = 0;
@@ -189,7 +212,7 @@ private:
         count_ += count;
     }
 
-    // Tokens that may come again, or have a program to run at the end. Others may be among them: they are never met twice.
+    // Tokens of any kind: those that may come again are let through once, those with a program wait for the end.
     void emit_marked(const uint32_t* tokens, size_t count) {
         if (count == 0) return;
         need(count);
@@ -197,34 +220,43 @@ private:
         uint32_t* out = out_.data() + count_;
         uint64_t* const seen = seen_.data();
         for (size_t i = 0; i < count; ++i) {
+            if (tokens[i] & (token_program | token_crowd)) [[unlikely]] {
+                count_ = static_cast<size_t>(out - out_.data());
+                emit_special(tokens[i]);
+                need(count - i);
+                out = out_.data() + count_;
+                continue;
+            }
             const uint32_t plain = tokens[i] & token_mask;
             const uint64_t bit = 1ull << (plain & 63), word = seen[plain >> 6];
-            if (tokens[i] & token_program) [[unlikely]] {
-                if (!(word & bit)) programs_.push_back(plain);
-            } else {
-                *out = plain;
-                out += !(word & bit);
-            }
+            *out = plain;
+            out += !(word & bit);
             seen[plain >> 6] = word | bit;
         }
         count_ = static_cast<size_t>(out - out_.data());
     }
 
-    void emit(const uint32_t* tokens, size_t count) {  // of one kind
-        if (count == 0) return;
-        if (tokens[0] & ~token_mask) emit_marked(tokens, count);
-        else emit_plain(tokens, count);
+    void emit_special(uint32_t token) {
+        if (token & token_crowd) {
+            const Lists& crowd = index_.crowds[token & ~token_crowd];
+            emit_plain(crowd.plain.data(), crowd.plain.size());
+            emit_marked(crowd.marked.data(), crowd.marked.size());
+            return;
+        }
+        const uint32_t plain = token & token_mask;
+        uint64_t& word = seen_[plain >> 6];
+        if (!(word >> (plain & 63) & 1)) programs_.push_back(plain);
+        word |= 1ull << (plain & 63);
     }
 
     void emit_one(uint32_t token) {
-        if (!(token & token_crowd)) return emit(&token, 1);
-        const Lists& crowd = index_.crowds[token & ~token_crowd];
-        emit_plain(crowd.plain.data(), crowd.plain.size());
-        emit_marked(crowd.marked.data(), crowd.marked.size());
+        if (token & ~token_mask) emit_marked(&token, 1);
+        else emit_plain(&token, 1);
     }
 
     void emit_alone() {
-        for (const Payload* block : blocks_) {
+        for (size_t i = 0; i < blocks_; ++i) {
+            const Payload* block = met_[i].block;
             emit_plain(block->plain_data(), block->plain);
             emit_marked(block->marked_data(), block->marked);
         }
@@ -247,13 +279,24 @@ private:
     // ---- candidates
 
     void check_candidates() {
-        for (const Payload* block : blocks_) check(block->candidate_data(), block->candidate_data() + block->candidates);
+        for (size_t i = 0; i < blocks_; ++i) {
+            const Candidate* first = met_[i].block->candidate_data();
+            check(first, first + met_[i].block->candidates);
+        }
         for (const Lists* lists : lists_) check(lists->candidates.begin(), lists->candidates.end());
     }
 
     void check(const Candidate* first, const Candidate* last) {
-        for (; first != last; ++first)
-            if (holds(*first)) emit_one(first->token);
+        uint32_t found[64];
+        size_t count = 0;
+        for (; first != last; ++first) {
+            found[count] = first->token;
+            count += holds(*first);
+            if (count < 64) continue;
+            emit_marked(found, count);
+            count = 0;
+        }
+        emit_marked(found, count);
     }
 
     bool holds(const Candidate& candidate) const {
@@ -306,16 +349,16 @@ private:
     void match_bounds() {
         const auto slice = [this](const uint32_t* tokens, size_t count) { emit_marked(tokens, count); };
         const auto doubt_alone = [this](uint32_t token, uint32_t number) {
-            if (direct_holds(number)) emit(&token, 1);
+            if (direct_holds(number)) emit_one(token);
         };
-        const auto hit = [this](uint32_t token) { emit_one(token); };
         const auto doubt = [this](uint32_t token, uint32_t row) {
             if (row_holds(row)) emit_one(token);
         };
-        for (const uint32_t line : lines_) {
+        for (size_t i = 0; i < lines_; ++i) {
+            const uint32_t line = met_[i].line;
             index_.bounds[line].upper.above(high_[line], slice, doubt_alone);
             index_.bounds[line].lower.below(low_[line], slice, doubt_alone);
-            index_.ranges.match(line, low_.data(), high_.data(), hit, doubt);
+            index_.ranges.match(line, low_.data(), high_.data(), slice, doubt);
         }
     }
 
@@ -327,10 +370,16 @@ private:
     bool marked_met_ = false;
     Column<uint32_t> out_;
     size_t count_ = 0;
-    // of the message at hand
-    std::vector<const Payload*> blocks_;
-    std::vector<const Lists*> lists_;
-    std::vector<uint32_t> equalities_, lines_, attributes_, programs_;
+    // What the message at hand has met: three columns, each filled as far as its count says.
+    struct Met {
+        const Payload* block;
+        uint32_t line, attribute;
+    };
+    std::vector<Met> met_;
+    size_t blocks_ = 0, lines_ = 0, attributes_ = 0;
+    Column<uint32_t> equalities_;
+    std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always
+    std::vector<uint32_t> programs_;
 };
 
 }  // namespace tidings

@@ -1,6 +1,6 @@
 // Conjunctions with two or more equalities, found by their two rarest. A message with ten attributes has 45 pairs, nearly
 // all of them unknown, so each pair first asks a bitmap (eight bits a key at the most, small enough to stay in the second-level
-// cache), and only the few survivors touch the table. Everything is prefetched one step ahead.
+// cache), and only the few survivors touch the table, prefetched together.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -55,20 +55,15 @@ public:
     void find_pairs(const uint32_t* numbers, size_t count, Verify&& verify) {
         if (count < 2) return;
         if (probes_.size() < count * (count - 1) / 2) probes_.resize(count * (count - 1) / 2);
-        Probe* probe = probes_.data();
-        for (size_t i = 1; i < count; ++i)
-            for (size_t j = 0; j < i; ++j, ++probe) {
-                probe->key = key(numbers[i], numbers[j]);
-                probe->hash = hash_of(probe->key);
-                probe->segment = &directory_.at(probe->hash);
-                probe->filter = &probe->segment->filter[probe->segment->filter_bit(probe->hash) >> 6];
-                __builtin_prefetch(probe->filter);
-            }
         size_t kept = 0;
-        for (const Probe *one = probes_.data(), *const end = probe; one != end; ++one) {
-            probes_[kept] = *one;
-            kept += *one->filter >> (one->hash >> 12 & 63) & 1;
-        }
+        for (size_t i = 1; i < count; ++i)
+            for (size_t j = 0; j < i; ++j) {
+                const uint64_t k = key(numbers[i], numbers[j]), hash = hash_of(k);
+                const Segment& segment = directory_.at(hash);
+                const size_t bit = segment.filter_bit(hash);
+                probes_[kept] = {k, hash, &segment};
+                kept += segment.filter[bit >> 6] >> (bit & 63) & 1;
+            }
         for (size_t i = 0; i < kept; ++i) __builtin_prefetch(&probes_[i].segment->slots[probes_[i].hash & probes_[i].segment->mask()]);
         for (size_t i = 0; i < kept; ++i) {
             const Slot* slot = probes_[i].segment->find(probes_[i].hash, probes_[i].key);
@@ -103,13 +98,14 @@ private:
     struct Segment {
         std::vector<Slot> slots = std::vector<Slot>(8);
         std::vector<uint64_t> filter = std::vector<uint64_t>(1);
+        size_t filter_mask = 63;
         uint32_t used = 0, stale = 0;  // stale: removed since the filter was made
         unsigned depth = 0;
 
         size_t mask() const { return slots.size() - 1; }
         bool full() const { return used * 5 >= slots.size() * 4; }
         bool large() const { return slots.size() >= 2048; }
-        size_t filter_bit(uint64_t hash) const { return hash >> 12 & (filter.size() * 64 - 1); }
+        size_t filter_bit(uint64_t hash) const { return hash >> 12 & filter_mask; }
 
         const Slot* find(uint64_t hash, uint64_t key) const {
             for (size_t i = hash & mask();; i = (i + 1) & mask()) {
@@ -148,6 +144,7 @@ private:
         void resize(size_t size) {
             slots.assign(size, Slot{});
             filter.assign(std::max<size_t>(1, size * filter_bits_per_slot / 64), 0);
+            filter_mask = filter.size() * 64 - 1;
             used = stale = 0;
         }
         void refill(size_t size, Segment* upper) {
@@ -166,7 +163,6 @@ private:
     struct Probe {
         uint64_t key, hash;
         const Segment* segment;
-        const uint64_t* filter;
     };
 
     Slot* find(uint64_t hash, uint64_t key) { return const_cast<Slot*>(directory_.at(hash).find(hash, key)); }

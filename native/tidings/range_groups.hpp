@@ -48,10 +48,10 @@ public:
         if (group.size == 0) drop(number, hash_of(intervals));
     }
 
-    // For every row whose bounds admit the positions: hit(token), or doubt(token, row) where more than positions must decide.
+    // For the rows whose bounds admit the positions: hits(tokens, count), or doubt(token, row) where more must decide.
     // `low` and `high` give a line's position, or what satisfies no bound.
-    template <class Hit, class Doubt>
-    void match(uint32_t line, const uint32_t* low, const uint32_t* high, Hit&& hit, Doubt&& doubt) {
+    template <class Hits, class Doubt>
+    void match(uint32_t line, const uint32_t* low, const uint32_t* high, Hits&& hits, Doubt&& doubt) {
         if (line >= by_line_.size()) return;
         for (const uint32_t number : by_line_[line]) {
             const Group& group = *groups_[number];
@@ -63,7 +63,7 @@ public:
                 exact = exact && exact_position(low[one]);
             }
             if (positions_.size() != group.lines.size()) continue;
-            for (const auto& chunk : group.chunks) match_chunk(*chunk, exact, hit, doubt);
+            for (const auto& chunk : group.chunks) match_chunk(*chunk, exact, hits, doubt);
         }
     }
 
@@ -174,17 +174,20 @@ private:
         free_.push_back(number);
     }
 
-    template <class Hit, class Doubt>
-    void match_chunk(const Chunk& chunk, bool exact, Hit& hit, Doubt& doubt) {
+    template <class Hits, class Doubt>
+    void match_chunk(const Chunk& chunk, bool exact, Hits& hits, Doubt& doubt) {
         static const bool wide = __builtin_cpu_supports("avx2");
         for (uint32_t start = 0; start < chunk.size; start += 64) {
             uint64_t mask = wide ? admitted_avx2(chunk, start) : admitted(chunk, start);
             if (chunk.size - start < 64) mask &= (1ull << (chunk.size - start)) - 1;
+            uint32_t found[64];
+            size_t count = 0;
             for (; mask; mask &= mask - 1) {
                 const uint32_t i = start + static_cast<uint32_t>(std::countr_zero(mask));
-                if (!(chunk.rows[i] & check_rest) && (exact || !touches(chunk, i))) hit(chunk.tokens[i]);
+                if (!(chunk.rows[i] & check_rest) && (exact || !touches(chunk, i))) found[count++] = chunk.tokens[i];
                 else doubt(chunk.tokens[i], chunk.rows[i] & ~check_rest);
             }
+            hits(static_cast<const uint32_t*>(found), count);
         }
     }
 

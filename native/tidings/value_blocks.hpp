@@ -54,9 +54,7 @@ inline bool same_text(std::string_view a, std::string_view b) {
     };
     if (size >= 8) return (differ(uint64_t{}, 0) | differ(uint64_t{}, size - 8)) == 0;
     if (size >= 4) return (differ(uint32_t{}, 0) | differ(uint32_t{}, size - 4)) == 0;
-    for (size_t i = 0; i < size; ++i)
-        if (a[i] != b[i]) return false;
-    return true;
+    return size == 0 || ((a[0] ^ b[0]) | (a[size / 2] ^ b[size / 2]) | (a[size - 1] ^ b[size - 1])) == 0;
 }
 
 inline bool same_value(const Value& a, const Value& b) {
@@ -112,7 +110,7 @@ public:
         block.hash = attribute.hash;
         block.value = attribute.value;
         block.attribute = attribute_number;
-        if ((count_ + 1) * 2 > slots_.size()) grow();
+        if ((count_ + 1) * 4 > slots_.size()) grow();  // sparse, so that the first slot is mostly the right one
         refill(block);
         link(number);
         put(number);
@@ -139,12 +137,13 @@ public:
         if (attribute.blocks == 0) return;
         if (one.op == Op::Eq) {
             const uint32_t block = lookup(hash_value(one.value, attribute.hash), attribute.name, one.value);
-            if (block != none) mark(blocks_[block], state);
+            if (block != none && blocks_[block].state < state) blocks_[block].state = state;
         } else if (attribute.blocks > limits_.checked) {
             ++generations_[one.attribute];
         } else {
+            const Constraint constraint = table_.view(one);
             for (uint32_t block = attribute.first_block; block != none; block = blocks_[block].payload->next)
-                if (table_.holds(one, &blocks_[block].value)) mark(blocks_[block], state);
+                if (blocks_[block].state < state && holds(constraint, blocks_[block].value)) blocks_[block].state = state;
         }
     }
 
@@ -223,10 +222,6 @@ private:
         if (payload.next != none) blocks_[payload.next].payload->previous = payload.previous;
         (payload.previous == none ? attribute.first_block : blocks_[payload.previous].payload->next) = payload.next;
         --attribute.blocks;
-    }
-
-    static void mark(Block& block, Block::State state) {
-        if (block.state < state) block.state = state;
     }
 
     void refill(Block& block) {

@@ -1,13 +1,23 @@
 """The SQLite store: the contract, space, full disks, locks, versions."""
 
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tidings.broker.sqlite_store import Limits, SqliteStore
-from tidings.delivery.store import Store
+from tidings.broker.store_state import setting
+from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
+from tidings.errors import StoreError
 from tidings.testing import check_store
 
-RESTLESS = Limits(slack_bytes=200, slack_batches=2, move_bytes=300, checkpoint_bytes=1000)  # moves all the time
+RESTLESS = Limits(
+    slack_bytes=500, slack_batches=2, small_bytes=500, move_bytes=2000, checkpoint_bytes=1000
+)  # moves all the time
 
 
 def maker(folder: Path, limits: Limits) -> Callable[[bool], Store]:
@@ -27,3 +37,185 @@ def test_sqlite_store_keeps_the_contract(tmp_path: Path) -> None:
 
 def test_sqlite_store_keeps_the_contract_while_moving_all_the_time(tmp_path: Path) -> None:
     check_store(maker(tmp_path, RESTLESS), examples=20)
+
+
+# --- space -----------------------------------------------------------------------------------------------------------
+
+
+def cycle(store: Store, turns: int, size: int = 200, each: int = 50) -> None:
+    """Steady traffic through mailbox 1: each batch acknowledges the one before."""
+    acked, seq = Acked(1, ()), store.recover().last_seq
+    for _ in range(turns):
+        seqs = tuple(range(seq + 1, seq + each + 1))
+        store.append([acked, *[Stored(one, bytes(size), (1,)) for one in seqs]])
+        seq, acked = seq + each, Acked(1, seqs)
+    store.append([acked])
+
+
+def sizes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def test_steady_traffic_reuses_space(tmp_path: Path) -> None:
+    """A hundred times what waits at any time goes through; the files do not grow after the first round."""
+    store = SqliteStore(tmp_path / "store.db", Limits(checkpoint_bytes_max=200_000))
+    store.append([MailboxAdded(1, "queue:a", "queue")])
+    cycle(store, 40)
+    before = sizes(tmp_path)
+    for _ in range(5):
+        cycle(store, 40)
+        assert sizes(tmp_path) <= before + 20_000
+    assert store.disk_bytes() < 20_000
+    store.close()
+
+
+def test_one_old_message_holds_up_a_bounded_amount(tmp_path: Path) -> None:
+    limits = Limits(slack_bytes=50_000, move_bytes=20_000)
+    store = SqliteStore(tmp_path / "store.db", limits)
+    store.append([MailboxAdded(1, "queue:a", "queue"), MailboxAdded(2, "queue:b", "queue"), Stored(1, b"old", (2,))])
+    for _ in range(6):
+        cycle(store, 40)
+        assert store.disk_bytes() < 4 * limits.slack_bytes
+    assert store.read([1]) == [b"old"]
+    store.close()
+    store = SqliteStore(tmp_path / "store.db")
+    assert list(store.recover().waiting[2].seqs) == [1]
+    assert store.recover().damaged == ()
+    store.close()
+
+
+def test_many_small_batches_become_few(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", Limits(slack_batches=20))
+    store.append([MailboxAdded(1, "queue:a", "queue")])
+    for seq in range(1, 151):
+        store.append([Stored(seq, b"%d" % seq, (1,))])
+    assert store.disk_bytes() < 150 * 60, "not a directory for each message"
+    assert store.read([1, 75, 150]) == [b"1", b"75", b"150"]
+    store.close()
+
+
+# --- faults ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_the_batch_and_only_that(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, bytes(50_000), (1,))])
+    before = store.recover()
+    store._db.execute(f"PRAGMA max_page_count={store._db.execute('PRAGMA page_count').fetchone()[0]}").fetchall()
+    for _ in range(3):
+        with pytest.raises(StoreError, match="E_STORE_FULL") as caught:
+            store.append([Stored(2, bytes(50_000), (1,)), Note("a", b"never"), Acked(1, (1,))])
+        assert caught.value.retryable
+        assert store.recover() == before
+    store.append([Acked(1, (1,))])  # small things still fit
+    store._db.execute("PRAGMA max_page_count=1000000").fetchall()
+    store.append([Stored(2, b"fits again", (1,))])
+    store.close()
+    store = SqliteStore(tmp_path / "store.db")
+    assert store.recover().notes == {}
+    assert (list(store.recover().waiting[1].seqs), store.read([2])) == ([2], [b"fits again"])
+    store.close()
+
+
+IO_ERROR = """
+import resource, sys
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.delivery.store import *
+from tidings.errors import StoreError
+store = SqliteStore(sys.argv[1])
+store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, b"first", (1,))])
+unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))  # the system refuses to write beyond
+codes = []
+for seq in (2, 3):
+    try:
+        store.append([Stored(seq, bytes(300_000), (1,))])
+    except StoreError as error:
+        codes.append((error.code, error.retryable, list(store.recover().waiting[1].seqs)))
+resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+store.append([Stored(4, bytes(300_000), (1,))])
+sys.stdout.write(repr((codes, list(store.recover().waiting[1].seqs), len(store.read([1, 4])[1]))))
+sys.stdout.flush()
+import os; os._exit(0)  # without close: as after a crash
+"""
+
+
+def test_an_error_of_the_disk_refuses_the_batch_and_only_that(tmp_path: Path) -> None:
+    """Writes really fail: the process may not write files beyond some size, then it may again."""
+    arguments = [sys.executable, "-c", IO_ERROR, str(tmp_path / "store.db")]
+    out = subprocess.run(arguments, capture_output=True, check=True, text=True).stdout
+    assert out == repr(([("E_STORE_IO", True, [1])] * 2, [1, 4], 300_000))
+    store = SqliteStore(tmp_path / "store.db")
+    assert list(store.recover().waiting[1].seqs) == [1, 4]
+    assert store.recover().damaged == ()
+    store.close()
+
+
+def test_a_message_that_goes_bad_while_the_store_is_open_is_never_passed_on(tmp_path: Path) -> None:
+    """Neither to a reader nor, with a new checksum, to a younger batch."""
+    store = SqliteStore(tmp_path / "store.db", Limits(slack_bytes=1000, move_bytes=1000))
+    messages = [Stored(seq, b"message %03d " % seq * 30, (1,)) for seq in range(1, 21)]
+    store.append([MailboxAdded(1, "queue:a", "queue"), *messages])
+    ((blob,),) = store._db.execute("SELECT payload FROM batch").fetchall()
+    bad = blob.replace(b"message 007 message", b"message 008 message", 1)
+    store._db.execute("UPDATE batch SET payload = ?", (bad,))
+    with pytest.raises(StoreError, match="E_STORE_DAMAGED at 1"):
+        store.read([6, 7])
+    store.append([Acked(1, (1, *range(9, 21)))])
+    while store.maintain():
+        pass
+    assert store.read([6, 8]) == [messages[5].message_bytes, messages[7].message_bytes]
+    with pytest.raises(StoreError, match="E_STORE_DAMAGED at 0"):
+        store.read([7])
+    store.close()
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    with pytest.raises(StoreError, match="E_STORE_LOCKED"):
+        SqliteStore(tmp_path / "store.db")
+    store.append([Note("a", b"still mine")])
+    store.close()
+    SqliteStore(tmp_path / "store.db").close()
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 1000, b"\0" * 5000, b"x"])
+def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(content)
+    for _ in range(2):  # and it is not locked afterwards
+        with pytest.raises(StoreError, match="E_STORE_VERSION"):
+            SqliteStore(path)
+    assert path.read_bytes() == content
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE batch (mine)")
+        db.commit()
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match="E_STORE_VERSION"):
+        SqliteStore(path)
+    assert path.read_bytes() == content
+
+
+def test_another_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    setting("version", Note("version", b"2")).write(store._db)
+    store.close()
+    with pytest.raises(StoreError, match=r"E_STORE_VERSION.*version 2, this program knows 1"):
+        SqliteStore(path)
+
+
+def test_no_such_folder(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="E_STORE_IO"):
+        SqliteStore(tmp_path / "none" / "store.db")
+    store = SqliteStore(tmp_path / "store.db")
+    store.close()
+    with pytest.raises(StoreError, match="E_STORE_CLOSED"):
+        store.append([])

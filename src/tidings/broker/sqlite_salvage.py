@@ -17,13 +17,15 @@ from pathlib import Path
 
 from tidings.broker import sqlite_wal as wal
 from tidings.broker.store_state import TABLES, VERSION_KEY, setting
-from tidings.delivery.journal import unpack
-from tidings.delivery.store import Damage, Note
+from tidings.delivery.journal import MAGIC, unpack
+from tidings.delivery.store import Damage, Note, Record
 from tidings.errors import CodecError, StoreError
 
 PAGE_BYTES = 4096
 APPLICATION = 0x54444E47  # "TDNG"
 VERSION = Note(VERSION_KEY, b"1")
+# The file begins so (section 1.3 of SQLite's description of its format): page size, write-ahead log, fixed numbers.
+HEADER = b"SQLite format 3\0" + struct.pack(">H", PAGE_BYTES) + bytes([2, 2, 0, 64, 32, 32])
 SCHEMA = {
     "batch": "CREATE TABLE batch (number INTEGER PRIMARY KEY, payload BLOB NOT NULL)",
     **{table: f"CREATE TABLE {table} (key TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID" for table in TABLES},
@@ -37,6 +39,8 @@ def connect(path: Path) -> sqlite3.Connection:
         db.execute(f"PRAGMA page_size={PAGE_BYTES}")
         db.execute("PRAGMA locking_mode=EXCLUSIVE")  # no shared memory, no lock calls for each commit
         fresh = _check_schema(db, path)
+        if not fresh:
+            _check_header(db, path)
         (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":
             raise StoreError("E_STORE_IO", f"{path}: no write-ahead log on this file system")
@@ -55,6 +59,8 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
     tables = dict(db.execute("SELECT name, sql FROM sqlite_schema"))
     (application,) = db.execute("PRAGMA application_id").fetchone()
     if not tables and not application:
+        if 0 < path.stat().st_size < PAGE_BYTES:  # too short for SQLite to notice that it is something else
+            raise StoreError("E_STORE_VERSION", f"{path} is not a Tidings store")
         return True
     if tables != SCHEMA:
         if application == APPLICATION or SCHEMA.keys() <= tables.keys():
@@ -65,8 +71,34 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> bool:
             with suppress(CodecError):
                 found = unpack(blob).records
                 if found and found != [VERSION]:
-                    reason = f"{path} has version {found[0]}, this program knows {VERSION.value.decode()}"
+                    reason = f"{path} has version {_version(found[0])}, this program knows {VERSION.value.decode()}"
                     raise StoreError("E_STORE_VERSION", reason)
+    return False
+
+
+def _version(record: Record) -> str:
+    return record.value.decode(errors="replace") if isinstance(record, Note) else "unknown"
+
+
+def _check_header(db: sqlite3.Connection, path: Path) -> None:
+    """What SQLite would believe: a flipped bit here may make a file read-only, or its text another encoding."""
+    with path.open("rb") as file:
+        header = file.read(len(HEADER))
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (encoding,) = db.execute("PRAGMA encoding").fetchone()
+    if header != HEADER or application != APPLICATION or encoding != "UTF-8":
+        raise sqlite3.DatabaseError("the header is damaged")
+
+
+def is_store(path: Path) -> bool:
+    """Whether a file that SQLite cannot read was a store: any of its marks is enough."""
+    marks = [MAGIC, struct.pack(">I", APPLICATION), *(statement.encode() for statement in SCHEMA.values())]
+    for part in (path, beside(path, "-wal")):
+        if part.exists():
+            with part.open("rb") as file:
+                top = file.read(16 * PAGE_BYTES)
+            if any(mark in top for mark in marks):
+                return True
     return False
 
 

@@ -3,15 +3,18 @@
     table batch    1 row = 1 batch as `tidings.delivery.journal` packs it, numbered without gaps: oldest ... newest
     table state    what is small and changes in place: mailboxes, which are attached, notes; two copies of each
 
-A row per message would cost SQLite some ten microseconds each. A row per batch costs it once per batch, and SQLite
-does what it is good at: the transaction (write-ahead log, one fsync at each commit) and the reuse of pages.
+SQLite does what it is good at: the transaction (write-ahead log, one fsync at each commit) and the reuse of pages. What
+a batch holds is packed, checked and found by ourselves: a checksum for every record, any number of mailboxes for a
+message, recovery that reads arrays. It is not done for speed: a bare table with one row per message takes as much
+CPU in large batches and less in small ones (`bench/store.py`), but has none of these.
 
 Space. Messages and acknowledgements are appended; nothing is changed in place. An acknowledgement matters only as
 long as its message is in the file, and it always comes later in the log. So if batches only ever leave at the oldest
 end, an acknowledgement that leaves can have no message left to be about. A batch leaves when nothing in it is live; if
 one message stays for long, `_move` writes the live messages of the oldest batches anew at the young end. It begins
 when more than half of the file (and 4 MiB) is dead, or when there are too many tiny batches, so the file stays below
-about four times what is live plus 16 MiB, and each byte is rewritten about once for each byte that came in meanwhile.
+about three times what is live plus 8 MiB (and the write-ahead log beside it below about 64 MiB and one batch), and each
+byte is rewritten about once for each byte that came in meanwhile. The file never shrinks; its free pages are reused.
 (The log-structured file system of Rosenblum and Ousterhout, 1992, section 3.5, with the simplest policy.)
 
 What is guaranteed
@@ -47,11 +50,12 @@ import numpy as np
 from tidings.broker import sqlite_salvage as salvage
 from tidings.broker.store_index import Index
 from tidings.broker.store_state import Change, State
-from tidings.delivery.journal import Head, Ints, layout, pack, scan
+from tidings.delivery.journal import Head, Ints, layout, outline, pack, scan
 from tidings.delivery.store import Acked, Counted, Damage, Record, Recovered, Stored
 from tidings.errors import CodecError, StoreError, UsageError
 
 BATCH_BYTES_MAX = 512 << 20
+COUNTED_BYTES = 33  # what a delivery count takes in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Limits:
     slack_bytes: int = 4 << 20  # waste below this is not worth moving anything
     slack_batches: int = 4096
     small_bytes: int = 64 << 10  # more batches than the slack and one for each of these: they are too small
-    move_bytes: int = 1 << 20  # of batches moved in one go
+    move_bytes: int = 1 << 20  # of batches moved in one go; more than `small_bytes`, or they stay too small
     checkpoint_bytes: int = 4 << 20  # of write-ahead log before `maintain` copies it into the file
     checkpoint_bytes_max: int = 64 << 20  # before `append` does
 
@@ -92,8 +96,10 @@ class SqliteStore:
         try:
             return self._opened()
         except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGED:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGED:
                 raise
+            if not salvage.is_store(self._path):
+                raise StoreError("E_STORE_VERSION", f"{self._path} is not a Tidings store") from error
         self._damaged += salvage.rebuild(self._path)
         return self._opened()
 
@@ -116,7 +122,7 @@ class SqliteStore:
             oldest = self._index.dead_until()
             blob = self._write(records, changes, last_seq, oldest)
             self._index.forget(oldest)
-            found = scan(blob, trusted=True)
+            found = outline(blob, self._newest, records)
             self._index.add(found, len(blob))
             for record in found.others:
                 self._apply(record)
@@ -200,7 +206,7 @@ class SqliteStore:
     def _apply(self, record: Record) -> None:
         match record:
             case Acked(mailbox, seqs):
-                self._index.leave(mailbox, np.array(seqs, np.int64))
+                self._index.leave(mailbox, seqs)
                 if self._state.counted:
                     for seq in seqs:
                         self._state.counted.pop((mailbox, seq), None)
@@ -212,7 +218,7 @@ class SqliteStore:
 
     def _surplus(self) -> float:
         """How much of what the file may carry in vain it does carry; at 1 something must be done."""
-        live = self._index.live_bytes
+        live = self._index.live_bytes + COUNTED_BYTES * len(self._state.counted)
         waste = (self._index.disk_bytes - live) / (2 * (self._limits.slack_bytes + live))
         crowd = self._index.batches / (
             2 * (self._limits.slack_batches + self._index.disk_bytes // self._limits.small_bytes)
@@ -221,20 +227,20 @@ class SqliteStore:
 
     def _move(self, size: int) -> None:
         """Write what is live in the oldest batches anew, so that they can go."""
-        chosen = self._index.oldest(size)
+        last = self._index.oldest(size)
         records: list[Record] = []
-        for seq, number, start, length, mailboxes in self._index.live_until(chosen[-1]):
+        for seq, number, start, length, mailboxes in self._index.live_until(last):
             message = self._message(number, start, length)
             if message is None:  # it must not get a new checksum
                 self._unsound.add(seq)
                 for mailbox in mailboxes:
-                    self._index.leave(mailbox, np.array([seq]))
+                    self._index.leave(mailbox, (seq,))
                 continue
             records.append(Stored(seq, message, mailboxes))
             if counted := self._state.counted:
                 mine = [mailbox for mailbox in mailboxes if (mailbox, seq) in counted]
                 records += [Counted(mailbox, seq, counted[mailbox, seq]) for mailbox in mine]
-        oldest = chosen[-1] + 1
+        oldest = last + 1
         blob = self._write(records, (), self._last_seq, oldest)
         self._index.move(scan(blob, trusted=True), len(blob))
         self._index.forget(oldest)
@@ -330,7 +336,9 @@ def _translated() -> Iterator[None]:
         raise StoreError("E_STORE_FULL" if full else "E_STORE_IO", str(error)) from error
 
 
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+# When the store is opened, what is none of these means that the file is not what it was.
+_NOT_DAMAGED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN}
+_NOT_DAMAGED |= {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
 _CODES = {
     sqlite3.SQLITE_FULL: "E_STORE_FULL",
     sqlite3.SQLITE_CORRUPT: "E_STORE_DAMAGED",

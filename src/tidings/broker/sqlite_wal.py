@@ -63,9 +63,11 @@ class Log:
 
     def proven(self) -> int | None:
         """How many frames to replay if the log is damaged in the middle; 0: its last transaction is bad; None: fine."""
-        if self.sound.all():
+        bad = len(self.sound) if self.sound.all() else int(np.argmin(self.sound))
+        if not self.header_sound and bad > 0:  # only the header is damaged, as far as the frames go
+            return int(np.max(np.nonzero(self.fields[:bad, 1])[0], initial=-1)) + 1
+        if bad == len(self.sound):
             return None
-        bad = int(np.argmin(self.sound))
         same = (self.fields[:, 2:4] == self.header[4:6]).all(axis=1)
         same[bad] |= self.sound[bad + 1 :].any()
         commits = np.nonzero(same & (self.fields[:, 1] > 0))[0]

@@ -18,13 +18,13 @@ the oldest on, once nothing in them is live.
 >>> blob = pack(Head(1), [Stored(1, b"a", (7, 9)), Stored(2, b"b", (7,))])
 >>> index = Index()
 >>> index.add(scan(blob), len(blob))
->>> index.leave(7, np.array([1, 2, 3]))
+>>> index.leave(7, [1, 2, 3])
 >>> index.waiting(9).seqs, index.waiting(7).seqs
 (array('Q', [1]), array('Q'))
 """
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,10 @@ from numpy.typing import NDArray
 from tidings.delivery.journal import Ints, Scan, spread
 from tidings.delivery.store import Waiting
 
-RECORD_BYTES = 31  # what a stored message costs besides its own bytes: two table entries and a front
-SQUEEZE_MIN = 65536
+RECORD_BYTES = 27  # what a stored message costs besides its own bytes: two table entries and a front
+MAILBOX_BYTES = 4  # and this for each mailbox
+SQUEEZE_MIN = 65536  # dead messages that are not worth it
+FEW = 16  # up to here plain Python is faster
 Mask = NDArray[np.bool_]
 
 
@@ -66,13 +68,15 @@ class Columns:
 
 
 class Index:
-    def __init__(self) -> None:
+    def __init__(self, squeeze_min: int = SQUEEZE_MIN) -> None:
+        self._squeeze_min = squeeze_min
         self._messages = Columns(
             seq=np.int64, batch=np.int64, start=np.int32, size=np.int32, priority=np.uint8, first=np.int64,
             width=np.int32, waits=np.int32,
         )  # fmt: skip
         self._pairs = Columns(box=np.uint32, live=np.bool_)
-        self._live: dict[int, int] = {}  # batch -> live messages; in the order of their numbers
+        self._oldest = self._newest = 0  # batches; all between them are there, unless they were lost
+        self._live: dict[int, int] = {}  # batch -> live messages
         self._bytes: dict[int, int] = {}  # batch -> size on disk
         self._dead = 0
         self.live_bytes = 0
@@ -86,40 +90,39 @@ class Index:
 
     def dead_until(self) -> int:
         """The oldest batch that is still needed. The newest one always is: it knows the last seq."""
-        numbers = iter(self._live)
-        oldest = next(numbers, 0)
-        for newer in numbers:
-            if self._live[oldest]:
-                break
-            oldest = newer
+        oldest = self._oldest
+        while oldest < self._newest and not self._live.get(oldest):
+            oldest += 1
         return oldest
 
-    def oldest(self, disk_bytes: int) -> list[int]:
-        """Batches to write anew: from the oldest on, about so much."""
-        chosen: list[int] = []
-        for number, size in self._bytes.items():
-            chosen.append(number)
-            disk_bytes -= size
+    def oldest(self, disk_bytes: int) -> int:
+        """The last batch to write anew, if one begins with the oldest and goes on for about so many bytes."""
+        for number in range(self._oldest, self._newest):
+            disk_bytes -= self._bytes.get(number, 0)
             if disk_bytes <= 0:
-                break
-        return chosen
+                return number
+        return self._newest
 
     def forget(self, oldest: int) -> None:
         """The batches before this one are no longer on disk."""
-        for number in list(self._live):
-            if number >= oldest:
-                break
-            assert self._live.pop(number) == 0
-            self.disk_bytes -= self._bytes.pop(number)
+        for number in range(self._oldest, oldest):
+            assert not self._live.pop(number, 0)
+            self.disk_bytes -= self._bytes.pop(number, 0)
+        self._oldest = max(self._oldest, oldest)
+
+    def _register(self, number: int, live: int, blob_bytes: int) -> None:
+        self._oldest = self._oldest if self._live else number
+        self._newest = number
+        self._live[number] = live
+        self._bytes[number] = blob_bytes
+        self.disk_bytes += blob_bytes
 
     # --- messages ---
 
     def add(self, found: Scan, blob_bytes: int) -> None:
         """A batch was appended."""
         count = len(found.seqs)
-        self._live[found.head.number] = count
-        self._bytes[found.head.number] = blob_bytes
-        self.disk_bytes += blob_bytes
+        self._register(found.head.number, count, blob_bytes)
         if not count:
             return
         first = self._pairs.size + np.cumsum(found.widths) - found.widths
@@ -128,7 +131,7 @@ class Index:
             priority=found.priorities, first=first, width=found.widths, waits=found.widths,
         )  # fmt: skip
         self._pairs.extend(len(found.mailboxes), box=found.mailboxes, live=True)
-        self.live_bytes += int(found.sizes.sum()) + RECORD_BYTES * count
+        self.live_bytes += int(found.sizes.sum()) + RECORD_BYTES * count + MAILBOX_BYTES * len(found.mailboxes)
         homeless = np.nonzero(found.widths == 0)[0]
         if len(homeless):
             self._bury(self._messages.size - count + homeless)
@@ -141,12 +144,34 @@ class Index:
             return rows, np.zeros(len(seqs), np.bool_)
         return rows, column[np.minimum(rows, len(column) - 1)] == seqs
 
-    def leave(self, mailbox: int, seqs: Ints) -> None:
+    def leave(self, mailbox: int, seqs: Sequence[int]) -> None:
         """These no longer wait in this mailbox, if they did."""
-        rows, there = self.rows(np.unique(seqs))
+        if len(seqs) <= FEW:
+            for seq in seqs:
+                self._leave_one(mailbox, seq)
+            return
+        rows, there = self.rows(np.unique(np.array(seqs, np.int64)))
         rows = rows[there]
         pairs, held = self._search(rows, mailbox)
         self._release(rows[held], pairs[held])
+
+    def _leave_one(self, mailbox: int, seq: int) -> None:
+        """The same without arrays, which cost more than they bring for one."""
+        seqs = self._messages["seq"]
+        row = int(seqs.searchsorted(seq))
+        if row == len(seqs) or seqs.item(row) != seq:
+            return
+        pair, width = self._messages["first"].item(row), self._messages["width"].item(row)
+        boxes, live = self._pairs["box"], self._pairs["live"]
+        if width > 1:
+            pair += min(int(boxes[pair : pair + width].searchsorted(mailbox)), width - 1)
+        if width and boxes.item(pair) == mailbox and live.item(pair):
+            live[pair] = False
+            self.live_bytes -= MAILBOX_BYTES
+            self._messages["waits"][row] -= 1
+            if not self._messages["waits"].item(row):
+                self._live[self._messages["batch"].item(row)] -= 1
+                self._died(1, self._messages["size"].item(row))
 
     def leave_all(self, mailbox: int, last_seq: int) -> None:
         """Nothing up to this seq waits in this mailbox any longer."""
@@ -210,9 +235,7 @@ class Index:
             self._live[old] -= count
         for name, value in (("batch", number), ("start", found.starts), ("size", found.sizes)):
             self._messages[name][rows] = value
-        self._live[number] = len(rows)
-        self._bytes[number] = blob_bytes
-        self.disk_bytes += blob_bytes
+        self._register(number, len(rows), blob_bytes)
 
     # --- inside ---
 
@@ -233,6 +256,7 @@ class Index:
 
     def _release(self, rows: Ints, pairs: Ints) -> None:
         self._pairs["live"][pairs] = False
+        self.live_bytes -= MAILBOX_BYTES * len(pairs)
         waits = self._messages["waits"]
         np.subtract.at(waits, rows, 1)
         self._bury(np.unique(rows[waits[rows] == 0]))
@@ -243,9 +267,12 @@ class Index:
             return
         for batch, count in _counts(self._messages["batch"][rows]):
             self._live[batch] -= count
-        self.live_bytes -= int(self._messages["size"][rows].sum(dtype=np.int64)) + RECORD_BYTES * len(rows)
-        self._dead += len(rows)
-        if self._dead > SQUEEZE_MIN and self._dead * 2 > self._messages.size:
+        self._died(len(rows), int(self._messages["size"][rows].sum(dtype=np.int64)))
+
+    def _died(self, count: int, size: int) -> None:
+        self.live_bytes -= size + RECORD_BYTES * count
+        self._dead += count
+        if self._dead > self._squeeze_min and self._dead * 2 > self._messages.size:
             self._squeeze()
 
     def _squeeze(self) -> None:

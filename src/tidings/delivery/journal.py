@@ -44,6 +44,7 @@ from tidings.delivery.store import (
     Note,
     Record,
     Stored,
+    priority_of,
 )
 from tidings.errors import CodecError, UsageError
 
@@ -58,6 +59,8 @@ ADDED_FIXED = struct.Struct("<BIHHI")
 NOTE_FIXED = struct.Struct("<BH")
 COUNTED_ALL = struct.Struct("<BIQI")
 MAILBOX_ONLY = struct.Struct("<BI")
+
+FEW = 16  # records; up to here plain Python is faster than arrays
 
 Ints = NDArray[np.int64]
 
@@ -203,6 +206,29 @@ def scan(blob: bytes, *, trusted: bool = False) -> Scan:
             wrong.append(position)
     damaged = where.damaged + [Damage("malformed record", where.head.number, position) for position in wrong]
     return Scan(where.head, seqs, bodies, sizes, priorities, widths, mailboxes, others, damaged)
+
+
+def outline(blob: bytes, number: int, records: Sequence[Record]) -> Scan:
+    """What `scan` finds in a blob that was just packed of these records; for a few of them there is a shorter way."""
+    if len(records) > FEW:
+        return scan(blob, trusted=True)
+    rows: list[tuple[int, int, int, int, int]] = []
+    boxes: list[int] = []
+    others: list[Record] = []
+    end = len(blob) - HEAD_BYTES - 8 * len(records)
+    for record in reversed(records):  # records lie back to back, and messages at the end of theirs
+        if type(record) is Stored:
+            message, mailboxes = record.message_bytes, record.mailboxes
+            size = len(message)
+            rows.append((record.seq, end - size, size, priority_of(message), len(mailboxes)))
+            boxes += reversed(mailboxes)
+            end -= STORED_MANY.size + 4 * len(mailboxes) + size
+        else:
+            others.append(record)
+            end -= len(_pack_rare(record))
+    seqs, starts, sizes, priorities, widths = np.array(rows[::-1], np.int64).reshape(-1, 5).T
+    inner = np.array(boxes[::-1], np.int64)
+    return Scan(Head(number), seqs, starts, sizes, priorities, widths, inner, others[::-1], [])
 
 
 def spread(starts: Ints, counts: Ints, step: int = 1) -> Ints:

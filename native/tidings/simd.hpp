@@ -1,0 +1,33 @@
+// Which vector instructions this machine has, asked once. A hot loop exists once per level, in a function with a target attribute;
+// everything around it is portable code.
+#pragma once
+#include <cstdint>
+
+namespace tidings {
+
+enum class Simd : uint8_t { Portable, Avx2, Avx512 };
+
+inline Simd simd_best() {
+#if defined(__x86_64__)
+    static const Simd best = [] {
+        __builtin_cpu_init();
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+            return Simd::Avx512;
+        return __builtin_cpu_supports("avx2") ? Simd::Avx2 : Simd::Portable;
+    }();
+    return best;
+#else
+    return Simd::Portable;
+#endif
+}
+
+}  // namespace tidings
+
+#if defined(__x86_64__)
+#define TIDINGS_TARGET_AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt")))
+#define TIDINGS_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,bmi,bmi2,popcnt")))
+#else
+#define TIDINGS_TARGET_AVX2
+#define TIDINGS_TARGET_AVX512
+#endif
+#define TIDINGS_INLINE inline __attribute__((always_inline))

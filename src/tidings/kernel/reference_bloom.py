@@ -1,0 +1,87 @@
+"""The Bloom filter of docs/wire.md in plain Python: one big integer of bits, and nothing clever."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.errors import CodecError, UsageError
+from tidings.kernel.bloom import BITS_MAX, HASHES_MAX, Ids, as_ids, check_shape, false_positive_probability
+from tidings.kernel.hash64 import MASK, hash64
+
+HEADER_BYTES = 24
+COUNT_MAX = 2**64 - 1
+
+
+def positions(one: bytes, bits: int, hashes: int) -> list[int]:
+    """Where an id's k bits are.
+
+    >>> positions(bytes(16), 64, 4)
+    [37, 12, 52, 28]
+    """
+    h1, h2 = hash64(one, 0), hash64(one, 1) | 1
+    return [((h1 + i * h2 & MASK) * bits) >> 64 for i in range(hashes)]
+
+
+class ReferenceBloomFilter:
+    def __init__(self, bits: int, hashes: int) -> None:
+        check_shape(bits, hashes)
+        self.bits, self.hashes, self.count = bits, hashes, 0
+        self._set = 0
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        if len(data) < HEADER_BYTES:
+            raise CodecError("E_BLOOM_SHORT", "a Bloom filter has a header of 24 bytes", position=len(data))
+        if data[:4] != b"TBF1":
+            raise CodecError("E_BLOOM_MAGIC", "not a Bloom filter", position=0)
+        hashes, bits, count = (int.from_bytes(data[a:b], "little") for a, b in ((4, 8), (8, 16), (16, 24)))
+        if not 0 < hashes <= HASHES_MAX:
+            raise CodecError("E_BLOOM_HASHES", "k is not from 1 to 64", position=4)
+        if not 0 < bits <= BITS_MAX or bits % 64:
+            raise CodecError("E_BLOOM_SIZE", "m is not a multiple of 64 from 64 to 2^36", position=8)
+        expected = HEADER_BYTES + bits // 8
+        if len(data) < expected:
+            raise CodecError("E_BLOOM_SHORT", "fewer bits than the header says", position=len(data))
+        if len(data) > expected:
+            raise CodecError("E_BLOOM_LONG", "bytes after the last bit", position=expected)
+        made = cls(bits, hashes)
+        made.count, made._set = count, int.from_bytes(data[HEADER_BYTES:], "little")
+        return made
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.bits // 8
+
+    def add(self, ids: Ids) -> None:
+        array = as_ids(ids)
+        for one in array:
+            for position in positions(one.tobytes(), self.bits, self.hashes):
+                self._set |= 1 << position
+        self.count = min(self.count + len(array), COUNT_MAX)
+
+    def contains(self, ids: Ids) -> NDArray[np.bool_]:
+        array = as_ids(ids)
+        return np.array([self._holds(one.tobytes()) for one in array], dtype=np.bool_)
+
+    def _holds(self, one: bytes) -> bool:
+        return all(self._set >> position & 1 for position in positions(one, self.bits, self.hashes))
+
+    def unite(self, other: Self) -> None:
+        if (other.bits, other.hashes) != (self.bits, self.hashes):
+            raise UsageError(
+                "E_BLOOM_MISMATCH",
+                f"filters of (m, k) = ({self.bits}, {self.hashes}) and ({other.bits}, {other.hashes}) have no union",
+            )
+        self._set |= other._set
+        self.count = min(self.count + other.count, COUNT_MAX)
+
+    def fill(self) -> float:
+        return self._set.bit_count() / self.bits
+
+    def fpp(self, n: int | None = None) -> float:
+        return false_positive_probability(self.bits, self.hashes, self.count if n is None else n)
+
+    def to_bytes(self) -> bytes:
+        header = self.hashes.to_bytes(4, "little") + self.bits.to_bytes(8, "little") + self.count.to_bytes(8, "little")
+        return b"TBF1" + header + self._set.to_bytes(self.bits // 8, "little")

@@ -1,0 +1,49 @@
+"""A process that writes to a store until it is killed. Arguments: the file, the seed, batches done already.
+
+What batch n holds depends only on the seed and n, so whoever watches knows what must be in the store.
+"""
+
+import random
+import sys
+
+from tidings.broker.sqlite_store import Limits, SqliteStore
+from tidings.delivery.store import Acked, Attached, Detached, MailboxAdded, MailboxRemoved, Note, Record, Stored
+
+SEQS_EACH = 40  # seqs reserved for each batch
+LIMITS = Limits(slack_bytes=20_000, slack_batches=20, small_bytes=5000, move_bytes=10_000, checkpoint_bytes=40_000)
+BOXES = (1, 2, 3)
+
+
+def batch(seed: int, number: int) -> list[Record]:
+    rng = random.Random(f"{seed}/{number}")
+    records: list[Record] = [MailboxAdded(box, f"queue:{box}", "queue") for box in BOXES if number == 1]
+    first = number * SEQS_EACH
+    for seq in range(first, first + rng.choice((0, 1, 3, SEQS_EACH))):
+        boxes = tuple(rng.sample(BOXES, rng.randint(1, 3)))
+        records.append(Stored(seq, rng.randbytes(rng.choice((5, 200, 3000))), boxes))
+    for box in BOXES:
+        old = max(1, number - rng.choice((1, 2, 3, 30))) * SEQS_EACH
+        seqs = range(old, old + 2 * SEQS_EACH)
+        records.append(Acked(box, tuple(rng.sample(seqs, rng.choice((1, 20, 80))))))
+    if rng.random() < 0.1:
+        records += [MailboxRemoved(3), MailboxAdded(3, f"queue:3 of {number}", "queue")]
+    records.append(rng.choice((Attached, Detached))(rng.choice(BOXES)))
+    return [*records, Note("batch", str(number).encode())]
+
+
+def main() -> None:
+    path, seed, done = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    store = SqliteStore(path, LIMITS)
+    while True:
+        done += 1
+        store.append(batch(seed, done))
+        sys.stdout.write(f"{done}\n")
+        sys.stdout.flush()
+        if done % 5 == 0:
+            store.maintain()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""SQLite's write-ahead log through our eyes: the same checksums, cut off, damaged."""
+
+from pathlib import Path
+
+import pytest
+
+from tidings.broker import sqlite_wal as wal
+from tidings.broker.sqlite_salvage import PAGE_BYTES
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.delivery.store import MailboxAdded, Stored
+
+FRAME = wal.FRAME_BYTES + PAGE_BYTES
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Path:
+    """A copy of the log of a store with a few batches."""
+    store = SqliteStore(tmp_path / "store.db")
+    store.append([MailboxAdded(1, "queue:a", "queue")])
+    for seq in range(1, 6):
+        store.append([Stored(seq, bytes([seq]) * 9000, (1,))])
+    copy = tmp_path / "copy"
+    copy.write_bytes((tmp_path / "store.db-wal").read_bytes())
+    store.close()
+    return copy
+
+
+def flip(path: Path, at: int) -> wal.Log:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 4
+    path.write_bytes(data)
+    log = wal.read(path, PAGE_BYTES)
+    assert log is not None
+    return log
+
+
+def test_our_checksums_are_sqlites(path: Path) -> None:
+    log = wal.read(path, PAGE_BYTES)
+    assert log is not None
+    assert log.header_sound
+    assert log.sound.all()
+    assert log.proven() is None
+
+
+def test_a_log_that_ends_early_is_not_damaged(path: Path) -> None:
+    data = path.read_bytes()
+    for size in range(0, len(data), 1111):
+        path.write_bytes(data[:size])
+        log = wal.read(path, PAGE_BYTES)
+        assert log is None or log.proven() is None
+
+
+@pytest.mark.parametrize("at", [0, 3, 8, 17, 30, 32, 36, 41, 50, 60, 4000])
+def test_damage_in_the_middle_is_passed_over(path: Path, at: int) -> None:
+    frames = (path.stat().st_size - 32) // FRAME
+    for offset in (0, FRAME, 2 * FRAME) if at >= 32 else (0,):
+        whole = path.read_bytes()
+        log = flip(path, at + offset)
+        assert log.proven() == frames
+        wal.rewrite(log, path, path.with_name("mended"), frames, PAGE_BYTES)
+        mended = wal.read(path.with_name("mended"), PAGE_BYTES)
+        assert mended is not None
+        assert mended.header_sound
+        assert mended.sound.all()
+        path.write_bytes(whole)
+
+
+def test_damage_at_the_end_proves_nothing(path: Path) -> None:
+    assert flip(path, path.stat().st_size - 100).proven() == 0
