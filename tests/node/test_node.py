@@ -1,10 +1,24 @@
 """What a broker promises about delivery, on the real node and forwarding plane, without sockets."""
 
+from dataclasses import replace
+
 import pytest
 
+from tidings.delivery.store import MemoryStore
+from tidings.errors import StoreError
 from tidings.node.requests import AckMode, Done, Failed, Forget, Unsubscribe, Verdict
 from tidings.node.settings import Settings
-from tidings.testing.node_driver import FULL, NodeDriver, numbered
+from tidings.testing.node_driver import Got, NodeDriver
+
+FULL = StoreError("E_STORE_FULL", "no space left")
+
+
+def numbered(driver: NodeDriver, destination: str, count: int, *, persistent: bool = True) -> list[bytes]:
+    return [driver.message(destination, b"%d" % i, persistent=persistent) for i in range(count)]
+
+
+def attempts(got: list[Got]) -> list[tuple[bytes, int]]:
+    return [(one.body, one.attempt) for one in got]
 
 
 def test_a_durable_subscription_collects_while_its_owner_is_away() -> None:
@@ -123,7 +137,6 @@ def test_priorities_first_and_expired_messages_never() -> None:
     assert consumer.bodies() == [b"high", b"low"]
     assert driver.node.post_office.expired == 1
     driver.tick()
-    driver.tick()
     assert [len(waiting) for waiting in driver.store.recover().waiting.values()] == [2]
 
 
@@ -145,7 +158,6 @@ def test_what_is_refused_too_often_becomes_a_dead_letter(persistent: bool) -> No
     assert dead.attempt == 1
     consumer.ack(dead, verdict=Verdict.DEAD)  # there is no second graveyard
     assert consumer.receive() == []
-    driver.tick()
     driver.tick()
     assert all(len(waiting) == 0 for waiting in driver.store.recover().waiting.values())
 
@@ -190,3 +202,161 @@ def test_a_dead_letter_that_cannot_be_stored_stays_where_it_was() -> None:
     driver.failure = None
     driver.tick()
     assert consumer.bodies() == [b"x"]
+
+
+def test_receipts_come_only_after_the_disk() -> None:
+    driver = NodeDriver()
+    publisher, consumer = driver.connect(), driver.connect()
+    consumer.subscribe(1, "queue:q")
+    driver.hold_writes = True
+    receipt = publisher.publish(driver.message("queue:q", b"x"))
+    assert publisher.accepted == set()
+    assert consumer.bodies() == []
+    driver.write()
+    assert publisher.accepted == {receipt}
+    assert consumer.bodies() == [b"x"]
+
+
+def test_what_cannot_be_stored_is_refused_and_non_persistent_traffic_goes_on() -> None:
+    driver = NodeDriver()
+    publisher, consumer = driver.connect(), driver.connect()
+    consumer.subscribe(1, "queue:q")
+    consumer.subscribe(2, "t")
+    driver.failure = FULL
+    refused = publisher.publish(driver.message("queue:q", b"lost"))
+    kept = publisher.publish(driver.message("queue:q", b"light", persistent=False))
+    direct = publisher.publish(driver.message("t", b"direct", persistent=False))
+    assert publisher.refused == {refused: "E_STORE_FULL"}
+    assert publisher.accepted == {kept, direct}
+    assert consumer.bodies() == [b"light", b"direct"]
+    driver.failure = None
+    again = publisher.publish(driver.message("queue:q", b"again"))
+    assert again in publisher.accepted
+    assert consumer.bodies() == [b"again"]
+
+
+def test_changes_of_state_are_written_when_the_disk_is_back_before_what_rests_on_them() -> None:
+    driver = NodeDriver()
+    publisher = driver.connect()
+    driver.failure, driver.hold_writes = FULL, True
+    first = publisher.publish(driver.message("queue:new", b"refused"))
+    publisher.publish(driver.message("queue:new", b"kept"))
+    driver.write()  # the queue's own record fails with it
+    driver.failure = None
+    while driver.writes:
+        driver.write()
+    assert publisher.refused == {first: "E_STORE_FULL"}
+    driver.hold_writes = False
+    driver.crash()
+    consumer = driver.connect()
+    consumer.subscribe(1, "queue:new")
+    assert consumer.bodies() == [b"kept"]
+
+
+def test_a_subscription_that_could_not_be_stored_is_not_there() -> None:
+    driver = NodeDriver()
+    owner, publisher = driver.connect("me"), driver.connect()
+    driver.failure = FULL
+    answer = owner.answer(owner.subscribe(1, "t", durable="d"))
+    assert isinstance(answer, Failed)
+    driver.failure = None
+    driver.tick()
+    publisher.publish(driver.message("t", b"x"))
+    assert owner.bodies() == []
+    assert driver.store.recover().mailboxes == ()
+    assert owner.answer(owner.subscribe(1, "t", durable="d")) == Done(2)
+    publisher.publish(driver.message("t", b"y"))
+    assert owner.bodies() == [b"y"]
+
+
+def test_subscribing_is_answered_once_it_is_active() -> None:
+    driver = NodeDriver()
+    owner, publisher = driver.connect("me"), driver.connect()
+    driver.hold_writes = True
+    receipt = owner.subscribe(1, "t", durable="d")
+    assert owner.answer(receipt) is None
+    publisher.publish(driver.message("t", b"meanwhile"))
+    driver.hold_writes = False
+    driver.write()
+    assert owner.answer(receipt) == Done(receipt)
+    publisher.publish(driver.message("t", b"afterwards"))
+    assert owner.bodies() == [b"meanwhile", b"afterwards"]
+
+
+def test_nothing_is_seen_before_the_store_knows_that_somebody_may_have_seen_it() -> None:
+    driver = NodeDriver()
+    publisher, consumer = driver.connect(), driver.connect()
+    publisher.publish(driver.message("queue:q", b"x"))
+    driver.hold_writes = True
+    consumer.subscribe(1, "queue:q")
+    assert consumer.bodies() == []
+    driver.write()
+    assert consumer.bodies() == [b"x"]
+    driver.hold_writes = False
+    driver.crash()
+    again = driver.connect()
+    again.subscribe(1, "queue:q")
+    assert attempts(again.receive()) == [(b"x", 2)]
+
+
+def test_what_was_given_back_before_a_crash_is_still_marked() -> None:
+    driver = NodeDriver()
+    publisher, consumer = driver.connect(), driver.connect()
+    for message in numbered(driver, "queue:q", 2):
+        publisher.publish(message)
+    consumer.subscribe(1, "queue:q", credit=1)
+    assert consumer.bodies() == [b"0"]
+    consumer.leave()
+    driver.crash()
+    again = driver.connect()
+    again.subscribe(1, "queue:q")
+    assert attempts(again.receive()) == [(b"0", 2), (b"1", 1)]
+
+
+def test_a_message_sent_again_is_known_or_marked_even_after_two_crashes() -> None:
+    driver = NodeDriver()
+    publisher = driver.connect()
+    message = driver.message("queue:q", b"x")
+    publisher.publish(message)
+    publisher.publish(message, flags=1)
+    assert driver.node.post_office.duplicates == 1
+    driver.crash()
+    driver.connect().publish(message, flags=1)
+    driver.crash()
+    consumer = driver.connect()
+    consumer.subscribe(1, "queue:q")
+    assert attempts(consumer.receive()) == [(b"x", 1), (b"x", 2)]
+
+
+def test_answers_to_a_lost_connection_reach_nobody_else() -> None:
+    driver = NodeDriver()
+    publisher = driver.connect()
+    driver.hold_writes = True
+    publisher.publish(driver.message("queue:q", b"x"))
+    publisher.leave()
+    others = [driver.connect() for _ in range(3)]
+    while driver.writes:
+        driver.write()
+    assert publisher.number not in [other.number for other in others]
+    assert [other.accepted for other in others] == [set(), set(), set()]
+
+
+def test_recovery_stands_where_the_store_says() -> None:
+    store = MemoryStore()
+    driver = NodeDriver(store)
+    publisher, owner = driver.connect(), driver.connect("me")
+    owner.subscribe(1, "t", durable="d", selector="x = 1")
+    for i, message in enumerate(numbered(driver, "queue:q", 4)):
+        publisher.publish(message)
+        publisher.publish(driver.message("t", b"%d" % i, {"x": i % 2}))
+    owner.ack(owner.receive()[0])
+    driver.tick()
+    before = store.recover()
+    driver.crash()
+    assert replace(store.recover(), damaged=()) == replace(before, damaged=())
+    again = driver.connect("me")
+    again.subscribe(1, "t", durable="d", selector="x = 1")
+    again.subscribe(2, "queue:q")
+    got = again.receive()
+    assert attempts([one for one in got if one.subscription == 1]) == [(b"3", 2)]
+    assert attempts([one for one in got if one.subscription == 2]) == [(b"%d" % i, 1) for i in range(4)]

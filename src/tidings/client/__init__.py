@@ -1,7 +1,8 @@
 """The client: `connect` for asyncio, `sync.connect` for everybody else."""
 
 from tidings.client import sync
-from tidings.client.client import Client, connect
+from tidings.client.client import Client
+from tidings.client.connecting import connect
 from tidings.client.delivery import Delivery
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction

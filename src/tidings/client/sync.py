@@ -14,8 +14,9 @@ from collections.abc import Coroutine, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
-from tidings.client import client as aio
 from tidings.client.answers import Receipt
+from tidings.client.client import Client as AsyncClient
+from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
@@ -119,8 +120,8 @@ class Client:
     """See `tidings.client.client.Client`; here every call blocks."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        async def make() -> aio.Client:
-            return await aio.connect(url, **options)  # type: ignore[no-any-return]
+        async def make() -> AsyncClient:
+            return await connect_async(url, **options)  # type: ignore[no-any-return]
 
         self._client = _wait(make())
 

@@ -37,9 +37,6 @@ class Got:
         return self.message.body
 
 
-FULL = StoreError("E_STORE_FULL", "no space left")
-
-
 class NodeDriver:
     """`hold_writes`: batches wait in `writes` until `write` is called; `failure`: the store refuses with it."""
 
@@ -247,13 +244,3 @@ class DrivenClient:
                     got = (int.from_bytes(frame.payload[at : at + 4], "little") for at in range(4, size, 4))
                     self.answers.append(Accepted(tuple(got)))
             self.driver.turn()
-
-
-def numbered(driver: NodeDriver, destination: str, count: int, *, persistent: bool = True) -> list[bytes]:
-    """Messages whose bodies count from 0."""
-    return [driver.message(destination, b"%d" % i, persistent=persistent) for i in range(count)]
-
-
-def attempts(got: list[Got]) -> list[tuple[bytes, int]]:
-    """What came, and at which try."""
-    return [(one.body, one.attempt) for one in got]

@@ -1,14 +1,22 @@
-"""What a node does when memory fills, consumers do not keep up, or connections go."""
-
-from dataclasses import replace
+"""Mailboxes when there is more than memory holds, or than their consumers take."""
 
 import pytest
 
 from tidings.delivery.mailbox import SlowPolicy
-from tidings.delivery.store import MemoryStore
+from tidings.errors import StoreError
 from tidings.node.requests import AckMode, Credit
 from tidings.node.settings import Settings
-from tidings.testing.node_driver import Got, NodeDriver, attempts, numbered
+from tidings.testing.node_driver import Got, NodeDriver
+
+FULL = StoreError("E_STORE_FULL", "no space left")
+
+
+def numbered(driver: NodeDriver, destination: str, count: int, *, persistent: bool = True) -> list[bytes]:
+    return [driver.message(destination, b"%d" % i, persistent=persistent) for i in range(count)]
+
+
+def attempts(got: list[Got]) -> list[tuple[bytes, int]]:
+    return [(one.body, one.attempt) for one in got]
 
 
 def test_a_message_in_a_durable_and_a_private_mailbox_stays_for_both() -> None:
@@ -120,52 +128,3 @@ def test_those_who_hold_the_memory_and_take_nothing_are_closed() -> None:
     before = publisher.accepted
     receipt = publisher.publish(driver.message("queue:q", b"goes on"))
     assert receipt in publisher.accepted - before
-
-
-def test_answers_to_a_lost_connection_reach_nobody_else() -> None:
-    driver = NodeDriver()
-    publisher = driver.connect()
-    driver.hold_writes = True
-    publisher.publish(driver.message("queue:q", b"x"))
-    publisher.leave()
-    others = [driver.connect() for _ in range(3)]
-    while driver.writes:
-        driver.write()
-    assert publisher.number not in [other.number for other in others]
-    assert [other.accepted for other in others] == [set(), set(), set()]
-
-
-def test_a_commit_of_a_lost_connection_is_seen_by_direct_sinks() -> None:
-    driver = NodeDriver(output_bytes_max=100)
-    worker, watcher = driver.connect(), driver.connect()
-    watcher.subscribe(1, "t", credit=1)
-    worker.begin(1)
-    for message in numbered(driver, "t", 3):
-        worker.publish(message, session=1)
-    worker.publish(driver.message("queue:q", b"x"), session=1)
-    driver.hold_writes = True
-    worker.commit(1)
-    worker.leave()
-    driver.write()
-    assert watcher.bodies() == [b"0"]
-
-
-def test_recovery_stands_where_the_store_says() -> None:
-    store = MemoryStore()
-    driver = NodeDriver(store)
-    publisher, owner = driver.connect(), driver.connect("me")
-    owner.subscribe(1, "t", durable="d", selector="x = 1")
-    for i, message in enumerate(numbered(driver, "queue:q", 4)):
-        publisher.publish(message)
-        publisher.publish(driver.message("t", b"%d" % i, {"x": i % 2}))
-    owner.ack(owner.receive()[0])
-    driver.tick()
-    before = store.recover()
-    driver.crash()
-    assert replace(store.recover(), damaged=()) == replace(before, damaged=())
-    again = driver.connect("me")
-    again.subscribe(1, "t", durable="d", selector="x = 1")
-    again.subscribe(2, "queue:q")
-    got = again.receive()
-    assert attempts([one for one in got if one.subscription == 1]) == [(b"3", 2)]
-    assert attempts([one for one in got if one.subscription == 2]) == [(b"%d" % i, 1) for i in range(4)]
