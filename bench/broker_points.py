@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.broker_load import Load
+from bench.broker_connections import Load
 from bench.broker_wire import Plan
 
 MATCHING = (1, 2, 5, 10, 20, 40)
