@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup build demo test check bench versus fuzz docs stub clean
+.PHONY: help setup build demo test check bench versus fuzz crash docs stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an 
 
 fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
 	scripts/fuzz
+
+crash: setup  ## kill -9 a broker under load, again and again (KILLS=500)
+	$(BIN)/python -c 'from tidings.testing.crash import main; main()' $(or $(KILLS),500)
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi

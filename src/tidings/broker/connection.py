@@ -27,6 +27,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.heartbeat_ms = 0
         self.address = ""
         self.closing = False  # once its output is written
+        self.closing_ms = 0
+        self._lingers = False
         self.writable = True
         self._paused = False
         self._transport: asyncio.Transport | None = None
@@ -92,7 +94,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport.write(data)
 
     def pause_reading(self) -> None:
-        if not self._paused and self._transport is not None and not self._transport.is_closing():
+        if self._lingers or self._paused or self._transport is None:
+            return
+        if not self._transport.is_closing():
             self._paused = True
             self._transport.pause_reading()
 
@@ -102,14 +106,32 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._paused and self.writable
 
     def resume_reading(self) -> None:
-        if self._paused and not self.closing and self._transport is not None and not self._transport.is_closing():
+        if (
+            self._paused
+            and (not self.closing or self._lingers)
+            and self._transport is not None
+            and not self._transport.is_closing()
+        ):
             self._paused = False
             self._transport.resume_reading()
 
-    def close(self) -> None:
-        """Close once what was written is sent."""
+    def begin_closing(self, *, linger: bool) -> None:
         self.closing = True
-        if self._transport is not None:
+        self.closing_ms = self.broker.now_ms()
+        if linger:
+            self._lingers = self._transport is not None and self._transport.can_write_eof()
+        if self._lingers:
+            self.resume_reading()
+        else:
+            self.pause_reading()
+
+    def close(self) -> None:
+        """Close once what was written is sent; who lingers is closed when the client has heard us, or by time."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._lingers:
+            self._transport.write_eof()
+        else:
             self._transport.close()
 
     def abort(self) -> None:

@@ -33,7 +33,7 @@ EVENTS, OUTPUT, BLOCKED = int(Flag.EVENTS), int(Flag.OUTPUT), int(Flag.BLOCKED)
 FLUSH_BYTES = 1 << 20  # this much output does not wait for the end of the loop iteration
 WRITE_BYTES = 1 << 20  # of one write to one socket
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
-CLOSING_MS = 5_000  # a client that does not read its farewell is cut off after this silence
+CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
 SERVER = "tidings"
 
 
@@ -236,10 +236,13 @@ class Broker:
         elif forwarder.has_resumable():  # what was written made room for publishers that wait
             self._loop.call_soon(self._after)
 
-    def _close(self, connection: ClientConnection) -> None:
-        """Close after what is in its output."""
-        connection.closing = True
-        connection.pause_reading()
+    def _close(self, connection: ClientConnection, *, linger: bool = False) -> None:
+        """Close after what is in its output.
+
+        `linger`: go on reading, and throw away what comes, or the system would answer it with a reset, which overtakes
+        our last words.
+        """
+        connection.begin_closing(linger=linger)
         self._flush()
         if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
             connection.close()  # it had no output, so the flush did not come by
@@ -337,7 +340,7 @@ class Broker:
         fatal = RemoteProtocolError(error.code, error.reason, position=error.position)
         log.info("protocol error from %s: %s", connection.address, error)
         self.forwarder.send(connection.number, connection.session.error(fatal))
-        self._close(connection)
+        self._close(connection, linger=True)
 
     def _answer(self, connection: ClientConnection, answer: Failed | Refused) -> None:
         self.forwarder.send(connection.number, connection.session.answer(answer))
@@ -436,7 +439,7 @@ class Broker:
                 connection.heard_ms = now_ms  # it is we who do not listen
             silent_ms = now_ms - connection.heard_ms
             if connection.closing:
-                if silent_ms > CLOSING_MS:
+                if now_ms - connection.closing_ms > CLOSING_MS:
                     connection.abort()
                 continue
             if not connection.logged_in:

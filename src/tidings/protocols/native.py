@@ -107,7 +107,7 @@ class NativeSession:
                 try:
                     return _request(frame, fields, session)
                 except RemoteProtocolError as error:
-                    if error.fatal:
+                    if error.fatal or frame is FrameType.HELLO:
                         raise
                     return Invalid(unsigned(fields, "receipt"), error)
 

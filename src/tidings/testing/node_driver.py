@@ -243,8 +243,9 @@ class DrivenClient:
             for frame in self._splitter.feed(data):
                 if frame.type == FrameType.DELIVER:
                     head = frame.payload
-                    numbers = [int.from_bytes(head[a:b], "little") for a, b in ((0, 4), (4, 8), (8, 16))]
-                    self._kept.append(Got(*numbers, decode_message(head[16:])))
+                    subscription, attempt = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
+                    tag = int.from_bytes(head[8:16], "little")
+                    self._kept.append(Got(subscription, attempt, tag, decode_message(head[16:])))
                 elif frame.type == FrameType.RECEIPTS:
                     size = len(frame.payload)
                     got = (int.from_bytes(frame.payload[at : at + 4], "little") for at in range(4, size, 4))

@@ -1,0 +1,193 @@
+"""A broker process that is killed at random instants while clients publish and consume.
+
+    make crash KILLS=500
+
+What must hold, however often it is killed: the store opens; no message that was confirmed is lost; what comes twice is
+marked as redelivered; a transaction is there as a whole or not at all. Publishers and consumers are ordinary clients:
+they connect again by themselves and send again what was not confirmed.
+"""
+
+import asyncio
+import multiprocessing
+import random
+import sys
+import tempfile
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from tidings.broker.server import Broker, Listener
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.client import Client, Subscription, connect
+from tidings.errors import TidingsError
+from tidings.node.settings import Settings
+from tidings.protocols.native import NativeSession
+
+GROUP = 3  # messages of a transaction
+START_SECONDS = 30.0
+QUIET_SECONDS = 0.5
+_context = multiprocessing.get_context("forkserver")
+
+
+def serve(path: str, port: int, ready: Connection) -> None:
+    """The body of the broker process; it ends by being killed."""
+
+    async def main() -> None:
+        broker = Broker(Settings(deliveries_max=1_000_000), SqliteStore(path))
+        await broker.start([])
+        ready.send(await broker.listen(Listener(NativeSession, port=port)))
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+@dataclass(slots=True)
+class BrokerProcess:
+    path: Path
+    port: int = 0
+
+    def start(self) -> None:
+        mine, theirs = _context.Pipe(duplex=False)
+        self.process = _context.Process(target=serve, args=(str(self.path), self.port, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        assert mine.poll(START_SECONDS), "the broker does not start"
+        self.port = mine.recv()  # EOFError: it could not open its store
+        mine.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+    process: "multiprocessing.context.ForkServerProcess" = field(init=False)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What clients were promised, and what they saw."""
+
+    confirmed: set[int] = field(default_factory=set)
+    committed: set[int] = field(default_factory=set)  # groups
+    seen: dict[str, Counter[int]] = field(default_factory=dict)
+    grouped: Counter[int] = field(default_factory=Counter)
+    unmarked: list[tuple[str, int]] = field(default_factory=list)
+    sent: int = 0
+
+    def problems(self) -> list[str]:
+        wrong = [f"{name}: {n} came again without a mark" for name, n in self.unmarked]
+        for name, seen in self.seen.items():
+            if name != "groups":
+                wrong += [f"{name}: {n} was confirmed and is lost" for n in sorted(self.confirmed - seen.keys())]
+        parts: dict[int, set[int]] = {}
+        for n in self.seen.get("groups", ()):
+            parts.setdefault(n // GROUP, set()).add(n)
+        wrong += [f"transaction {group} came in part" for group, part in parts.items() if len(part) != GROUP]
+        wrong += [f"transaction {group} was committed and is lost" for group in self.committed - parts.keys()]
+        return wrong
+
+
+async def publish(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
+    """To a topic with two durable mailboxes on it, many under way."""
+    waiting: set[asyncio.Task[None]] = set()
+
+    async def one(n: int) -> None:
+        receipt = await client.publish("t.x", {"n": n}, bytes(n % 300), persistent=True, wait=False)
+        await receipt.confirmed()
+        ledger.confirmed.add(n)
+
+    while not stop.is_set():
+        ledger.sent += 1
+        task = asyncio.create_task(one(ledger.sent))
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+        await asyncio.sleep(0 if len(waiting) < 50 else 0.005)
+    await asyncio.gather(*waiting)
+
+
+async def transact(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
+    group = 0
+    work = client.transaction()
+    while not stop.is_set():
+        group += 1
+        try:
+            await work.rollback()  # begins anew, whatever was before
+            for n in range(group * GROUP, (group + 1) * GROUP):
+                await work.publish("queue:groups", {"n": n}, persistent=True, wait=False)
+            await client.commit(work.session)
+            ledger.committed.add(group)
+        except TidingsError:
+            await asyncio.sleep(0.01)  # the broker is gone: whether it happened is not known
+
+
+async def consume(subscription: Subscription, name: str, ledger: Ledger) -> None:
+    seen = ledger.seen.setdefault(name, Counter())
+    async for message in subscription:
+        n = int(message.properties["n"])
+        if seen[n] and not message.redelivered:
+            ledger.unmarked.append((name, n))
+        seen[n] += 1
+        with suppress(TidingsError):
+            await message.ack()
+
+
+async def hurt(directory: Path, kills: int, rng: random.Random) -> Ledger:
+    """One store, so many kills; what clients noted."""
+    broker = BrokerProcess(directory / "store")
+    broker.start()
+    url = f"tidings://127.0.0.1:{broker.port}"
+    ledger, stop = Ledger(), asyncio.Event()
+    clients = [await connect(url, client_id=name) for name in ("p", "q", "w", "a", "b", "g")]
+    one, two, work, first, second, groups = clients
+    subscriptions = {
+        "durable": await first.subscribe("t.*", durable="d", ack="client", window=20),
+        "shared": await second.subscribe("t.>", shared="s", durable=True, ack="client"),
+        "groups": await groups.subscribe("queue:groups", ack="client"),
+    }
+    consumers = [asyncio.create_task(consume(one, name, ledger)) for name, one in subscriptions.items()]
+    publishers = [asyncio.create_task(publish(client, ledger, stop)) for client in (one, two)]
+    publishers.append(asyncio.create_task(transact(work, ledger, stop)))
+    for _ in range(kills):
+        await asyncio.sleep(0.03 + rng.expovariate(10))
+        await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(broker.start)
+    await asyncio.sleep(0.1)
+    stop.set()
+    await asyncio.gather(*publishers)
+    await _quiet(ledger)
+    for client in clients:
+        await client.close()
+    for consumer in consumers:
+        consumer.cancel()
+    await asyncio.gather(*consumers, return_exceptions=True)
+    broker.kill()
+    return ledger
+
+
+async def _quiet(ledger: Ledger) -> None:
+    """Until nothing has come for a while."""
+    before = -1
+    while before != (now := sum(seen.total() for seen in ledger.seen.values())):
+        before = now
+        await asyncio.sleep(QUIET_SECONDS)
+
+
+def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> Ledger:
+    """Raises AssertionError with what was broken; returns the last ledger."""
+    _context.set_forkserver_preload(["tidings.testing.crash"])
+    rng = random.Random(seed)
+    ledger = Ledger()
+    for done in range(0, kills, kills_per_store):
+        with tempfile.TemporaryDirectory() as directory:
+            ledger = asyncio.run(hurt(Path(directory), min(kills_per_store, kills - done), rng))
+        problems = ledger.problems()
+        assert not problems, f"after {done} to {done + kills_per_store} kills, seed {seed}: {problems[:10]}"
+    return ledger
+
+
+def main() -> None:
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 500
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 32)
+    last = crash(kills, seed=seed)
+    sys.stdout.write(f"{kills} kills, seed {seed}: nothing lost; {len(last.confirmed)} confirmed in the last store\n")

@@ -1,0 +1,428 @@
+"""The forwarder in plain Python: the same face, no cleverness. What the kernel does must be what this does."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidings.errors import CodecError
+from tidings.kernel.codec import MessageBatch
+from tidings.kernel.forwarder import Kind
+from tidings.matching.matcher import per_message
+from tidings.matching.scan import ScanMatcher
+from tidings.model.codec import decode_message, decode_predicate, encode_frame
+from tidings.protocols.frames import FrameType
+
+HEADER = 8
+OUTPUT, EVENTS, BLOCKED = 1, 2, 4
+ANSWERS_BYTES_MAX = 64 << 10
+WAITING_BYTES = 64
+
+
+@dataclass
+class _Sink:
+    connection: "_Connection | None"  # None: a mailbox
+    subscription: int = 0
+    credit: int | None = None  # None: unlimited
+    policy: str = "push-back"
+    bytes_max: int = 0
+    no_local: bool = False
+    backlog: "deque[tuple[bytes, int]]" = field(default_factory=deque)
+    moved_ms: int = 0
+    stalled: bool = False
+    leaving: bool = False
+    waiters: "list[_Connection]" = field(default_factory=list)
+    delivered: int = 0
+    dropped: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(frame) + WAITING_BYTES for frame, _ in self.backlog)
+
+    @property
+    def full(self) -> bool:
+        return self.bytes > self.bytes_max
+
+
+@dataclass(eq=False)
+class _Connection:
+    number: int
+    frame_bytes_max: int
+    logged_in: bool = False
+    checks: bool = False
+    broken: bool = False
+    waiting: bool = False
+    held: bool = False
+    choked: bool = False
+    writable: bool = True
+    wants_room: bool = False
+    tail: bytes = b""
+    output: bytes = b""
+    receipts: list[int] = field(default_factory=list)
+    transacted: set[int] = field(default_factory=set)
+    allowed: set[str] = field(default_factory=set)
+    reasons: list[object] = field(default_factory=list)  # sinks that push it back
+
+
+class ReferenceForwarder:
+    """Without the memory limits, which are the kernel's own affair."""
+
+    def __init__(
+        self, *, output_bytes_max: int = 1 << 20, login_frame_bytes_max: int = 64 << 10, stall_ms: int = 1000
+    ) -> None:
+        self._output_bytes_max = output_bytes_max
+        self._login_frame_bytes_max = login_frame_bytes_max
+        self._stall_ms = stall_ms
+        self._connections: dict[int, _Connection] = {}
+        self._sinks: dict[int, _Sink] = {}
+        self._matcher = ScanMatcher()
+        self._events: list[tuple[Any, ...]] = []
+        self._dirty: list[_Connection] = []
+        self._resumable: list[_Connection] = []
+        self._next = 0
+        self._counts = dict.fromkeys(
+            ("received", "delivered", "expired", "unmatched", "dropped_oldest", "dropped_newest", "dropped_stalled"), 0
+        )
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    def open(self) -> int:
+        self._next += 1
+        self._connections[self._next] = _Connection(self._next, self._login_frame_bytes_max)
+        return self._next
+
+    def close(self, connection: int) -> None:
+        gone = self._connections.pop(connection)
+        for sink in self._sinks.values():
+            sink.waiters = [one for one in sink.waiters if one is not gone]
+        self._dirty = [one for one in self._dirty if one is not gone]
+        self._resumable = [one for one in self._resumable if one is not gone]
+
+    def log_in(self, connection: int, frame_bytes_max: int, checks_destinations: bool) -> None:
+        one = self._connections[connection]
+        one.logged_in, one.frame_bytes_max, one.checks = True, frame_bytes_max, checks_destinations
+
+    def allow(self, connection: int, destination: str) -> None:
+        self._connections[connection].allowed.add(destination)
+
+    def skip(self, connection: int) -> None:
+        one = self._connections[connection]
+        one.tail = one.tail[HEADER + int.from_bytes(one.tail[:4], "little") :]
+
+    def transacted(self, connection: int, session: int, on: bool) -> None:
+        sessions = self._connections[connection].transacted
+        (sessions.add if on else sessions.discard)(session)
+
+    def hold(self, connection: int) -> None:
+        self._connections[connection].held = True
+
+    def release(self, connection: int) -> None:
+        one = self._connections[connection]
+        if one.held:
+            one.held = False
+            self._maybe_resumable(one)
+
+    # --- sinks ----------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        connection: int,
+        subscription: int,
+        predicate: bytes,
+        *,
+        credit: int,
+        policy: str,
+        backlog_bytes_max: int,
+        no_local: bool,
+    ) -> int:
+        one = self._connections[connection]
+        return self._add(predicate, _Sink(one, subscription, credit or None, policy, backlog_bytes_max, no_local))
+
+    def mailbox(self, predicate: bytes) -> int:
+        return self._add(predicate, _Sink(None))
+
+    def _add(self, predicate: bytes, sink: _Sink) -> int:
+        self._next += 1
+        self._matcher.add(self._next, decode_predicate(predicate))
+        self._sinks[self._next] = sink
+        return self._next
+
+    def unsubscribe(self, sink: int) -> None:
+        self._matcher.remove(sink)
+        self._release_waiters(self._sinks.pop(sink))
+
+    def credit(self, sink: int, more: int, now_ms: int) -> None:
+        one = self._sinks[sink]
+        if one.credit is not None:
+            one.credit += more
+        self._pump(one, now_ms)
+
+    def sink_counts(self, sink: int) -> tuple[int, int, int, bool]:
+        one = self._sinks[sink]
+        return one.delivered, one.dropped, one.bytes, one.stalled
+
+    # --- input ----------------------------------------------------------------------------------------------------
+
+    def feed_bytes(self, connection: int, data: bytes, now_ms: int) -> int:
+        one = self._connections[connection]
+        if not one.broken:
+            one.tail += data
+            self._parse(one, now_ms)
+        return self._flags(one)
+
+    def handled(self, connection: int, now_ms: int) -> int:
+        self._connections[connection].waiting = False
+        return self.resume(connection, now_ms)
+
+    def resume(self, connection: int, now_ms: int) -> int:
+        one = self._connections[connection]
+        self._parse(one, now_ms)
+        return self._flags(one)
+
+    def _flags(self, one: _Connection) -> int:
+        return (OUTPUT if self._dirty else 0) | (EVENTS if self._events else 0) | (0 if self._reading(one) else BLOCKED)
+
+    @staticmethod
+    def _reading(one: _Connection) -> bool:
+        return not (one.broken or one.waiting or one.held or one.choked or one.reasons)
+
+    def _parse(self, one: _Connection, now_ms: int) -> None:
+        while self._reading(one) and len(one.tail) >= HEADER:
+            size = int.from_bytes(one.tail[:4], "little")
+            if size > one.frame_bytes_max:
+                self._fail(one, "E_CODEC_LIMIT")
+                break
+            if len(one.tail) < HEADER + size:
+                break
+            type, flags, session = one.tail[4], one.tail[5], int.from_bytes(one.tail[6:8], "little")
+            if self._frame(one, type, flags, session, one.tail[HEADER : HEADER + size], now_ms) and not one.broken:
+                one.tail = one.tail[HEADER + size :]
+        if one.receipts:
+            numbers = [len(one.receipts), *one.receipts]
+            one.receipts = []
+            self._put(one, encode_frame(FrameType.RECEIPTS, b"".join(n.to_bytes(4, "little") for n in numbers)))
+            self._maybe_choke(one)
+
+    def _frame(self, one: _Connection, type: int, flags: int, session: int, payload: bytes, now_ms: int) -> bool:
+        """False: to be looked at again."""
+        if type == FrameType.PUBLISH:
+            return self._publish(one, flags, session, payload, now_ms)
+        if type == FrameType.DELIVER:
+            try:
+                decode_message(payload[16:])
+                self._fail(one, "E_CODEC_TRUNCATED" if len(payload) < 16 else "E_FRAME_UNEXPECTED")
+            except CodecError as error:
+                self._fail(one, error.code)
+            return True
+        if type == FrameType.CREDIT and len(payload) == 8:
+            subscription, more = int.from_bytes(payload[:4], "little"), int.from_bytes(payload[4:], "little")
+            for number, sink in self._sinks.items():
+                if sink.connection is one and sink.subscription == subscription:
+                    self.credit(number, more, now_ms)
+                    return True
+        one.waiting = True
+        self._events.append((Kind.CONTROL, one.number, type, flags, session, payload))
+        return True
+
+    def _publish(self, one: _Connection, flags: int, session: int, payload: bytes, now_ms: int) -> bool:
+        receipt, message = int.from_bytes(payload[:4], "little"), payload[4:]
+        try:
+            if len(payload) < 4:
+                raise CodecError("E_CODEC_TRUNCATED", "no receipt", position=0)
+            decoded = decode_message(message)
+        except CodecError as error:
+            self._fail(one, error.code)
+            return True
+        if not one.logged_in:
+            self._fail(one, "E_FRAME_UNEXPECTED")
+            return True
+        destination = decoded.destination
+        if one.checks and f"{'queue' if destination.queue else 'topic'}:{destination.name}" not in one.allowed:
+            one.waiting = True
+            self._events.append((Kind.ASK, one.number, receipt, destination.queue, destination.name))
+            return False
+        self._counts["received"] += 1
+        expires_ms = decoded.expiration_ms or 0
+        if session or session in one.transacted:
+            self._events.append((Kind.TRANSACTED, one.number, session, receipt, message))
+            return True
+        if 0 < expires_ms <= now_ms:
+            self._counts["expired"] += 1
+        else:
+            matched = self._match(message)
+            for number in matched:
+                if self._sinks[number].connection is not None:
+                    self._deliver(self._sinks[number], one, 1 + (flags & 1), expires_ms, message, now_ms)
+            mailboxes = [number for number in matched if self._sinks[number].connection is None]
+            if mailboxes or destination.queue:
+                self._events.append((Kind.MESSAGE, one.number, flags, receipt, expires_ms, message, mailboxes))
+                return True
+            self._counts["unmatched"] += not matched
+        if receipt:
+            one.receipts.append(receipt)
+        return True
+
+    def _match(self, message: bytes) -> list[int]:
+        size = len(message).to_bytes(4, "little")
+        return [
+            int(number) for number in per_message(self._matcher.match(MessageBatch.from_messages(size + message)))[0]
+        ]
+
+    def _fail(self, one: _Connection, code: str) -> None:
+        one.broken, one.tail = True, b""
+        self._events.append((Kind.ERROR, one.number, code))
+
+    # --- deliveries -----------------------------------------------------------------------------------------------
+
+    def match(self, message: bytes) -> list[int]:
+        return [number for number in self._match(message) if self._sinks[number].connection is None]
+
+    def publish(self, message: bytes, now_ms: int, connection: int | None) -> None:
+        publisher = None if connection is None else self._connections.get(connection)
+        expires_ms = decode_message(message).expiration_ms or 0
+        if 0 < expires_ms <= now_ms:
+            self._counts["expired"] += 1
+            return
+        for number in self._match(message):
+            if self._sinks[number].connection is not None:
+                self._deliver(self._sinks[number], publisher, 1, expires_ms, message, now_ms)
+
+    def _deliver(
+        self, sink: _Sink, publisher: _Connection | None, attempt: int, expires_ms: int, message: bytes, now_ms: int
+    ) -> None:
+        one = sink.connection
+        assert one is not None
+        if sink.no_local and one is publisher:
+            return
+        if sink.full and not self._make_way(sink, one, publisher):
+            return
+        if not sink.backlog:
+            sink.moved_ms = now_ms
+        sink.backlog.append((_delivery(sink.subscription, attempt, 0, message), expires_ms))
+        if len(sink.backlog) == 1:
+            self._pump(sink, now_ms, relax=False)
+        pushes = sink.full and sink.policy == "push-back" and not sink.stalled
+        if pushes and publisher is not None and publisher not in sink.waiters:
+            sink.waiters.append(publisher)
+            publisher.reasons.append(sink)
+
+    def _make_way(self, sink: _Sink, one: _Connection, publisher: _Connection | None) -> bool:
+        if sink.policy == "push-back" and not sink.stalled and publisher is not None:
+            return True
+        if sink.policy == "drop-oldest":
+            while sink.full and sink.backlog:
+                sink.backlog.popleft()
+                self._drop(sink, "dropped_oldest")
+            return True
+        if sink.policy == "disconnect" and not sink.leaving:
+            sink.leaving = True
+            self._events.append((Kind.SLOW, one.number, sink.subscription))
+        self._drop(sink, "dropped_stalled" if sink.policy == "push-back" else "dropped_newest")
+        return False
+
+    def _drop(self, sink: _Sink, why: str) -> None:
+        sink.dropped += 1
+        self._counts[why] += 1
+
+    def _pump(self, sink: _Sink, now_ms: int, *, relax: bool = True) -> None:
+        one = sink.connection
+        assert one is not None
+        while sink.backlog and sink.credit != 0 and len(one.output) < self._output_bytes_max:
+            sink.moved_ms = now_ms
+            frame, expires_ms = sink.backlog.popleft()
+            if 0 < expires_ms <= now_ms:
+                self._counts["expired"] += 1
+                continue
+            if sink.credit is not None:
+                sink.credit -= 1
+            sink.delivered += 1
+            self._counts["delivered"] += 1
+            self._put(one, frame)
+        if relax and sink.bytes <= sink.bytes_max // 2:
+            sink.stalled = False
+            self._release_waiters(sink)
+
+    def _release_waiters(self, sink: _Sink) -> None:
+        waiters, sink.waiters = sink.waiters, []
+        for publisher in waiters:
+            publisher.reasons.remove(sink)
+            self._maybe_resumable(publisher)
+
+    def _maybe_resumable(self, one: _Connection) -> None:
+        if not (one.reasons or one.held or one.choked):
+            self._resumable.append(one)
+
+    # --- output ---------------------------------------------------------------------------------------------------
+
+    def deliver(
+        self, connection: int, subscription: int, attempts: list[int], tags: list[int], messages: list[bytes]
+    ) -> None:
+        for attempt, tag, message in zip(attempts, tags, messages, strict=True):
+            self._counts["delivered"] += 1
+            self._put(self._connections[connection], _delivery(subscription, attempt, tag, message))
+
+    def send(self, connection: int, data: bytes) -> None:
+        self._put(self._connections[connection], data)
+        self._maybe_choke(self._connections[connection])
+
+    def _put(self, one: _Connection, data: bytes) -> None:
+        one.output += data
+        if one not in self._dirty:
+            self._dirty.append(one)
+
+    def _maybe_choke(self, one: _Connection) -> None:
+        one.choked = one.choked or len(one.output) > self._output_bytes_max + ANSWERS_BYTES_MAX
+
+    def room(self, connection: int) -> int:
+        one = self._connections[connection]
+        one.wants_room = one.wants_room or len(one.output) >= self._output_bytes_max
+        return max(self._output_bytes_max - len(one.output), 0)
+
+    def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes:
+        one = self._connections[connection]
+        taken, one.output = one.output[:bytes_max], one.output[bytes_max:]
+        for sink in self._sinks.values():
+            if sink.connection is one and sink.backlog:
+                self._pump(sink, now_ms)
+        if one.wants_room and len(one.output) <= self._output_bytes_max // 2:
+            one.wants_room = False
+            self._events.append((Kind.ROOM, one.number))
+        if one.choked and len(one.output) <= self._output_bytes_max:
+            one.choked = False
+            self._maybe_resumable(one)
+        return taken
+
+    def take_dirty(self) -> list[int]:
+        dirty, self._dirty = self._dirty, []
+        return [one.number for one in dirty if one.writable]
+
+    def set_writable(self, connection: int, writable: bool) -> None:
+        one = self._connections[connection]
+        one.writable = writable
+        if writable and one.output and one not in self._dirty:
+            self._dirty.append(one)
+
+    def output_bytes(self, connection: int) -> int:
+        return len(self._connections[connection].output)
+
+    def take_resumable(self) -> list[int]:
+        resumable, self._resumable = self._resumable, []
+        return [one.number for one in resumable]
+
+    def check_stalls(self, now_ms: int) -> None:
+        for sink in self._sinks.values():
+            if sink.connection is None or sink.stalled or not sink.full or now_ms - sink.moved_ms < self._stall_ms:
+                continue
+            sink.stalled = True
+            self._release_waiters(sink)
+
+    def events(self) -> list[tuple[Any, ...]]:
+        events, self._events = self._events, []
+        return events
+
+    def stats(self) -> dict[str, int]:
+        return dict(self._counts)
+
+
+def _delivery(subscription: int, attempt: int, tag: int, message: bytes) -> bytes:
+    head = subscription.to_bytes(4, "little") + attempt.to_bytes(4, "little") + tag.to_bytes(8, "little")
+    return encode_frame(FrameType.DELIVER, head + message)

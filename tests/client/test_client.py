@@ -1,0 +1,239 @@
+"""The client against a real broker: what an application sees, also when the connection breaks."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import tidings
+from tidings.broker.server import Broker, Limits
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.delivery.store import MemoryStore, Store
+from tidings.testing.local_broker import local_broker, run
+
+
+class Keeping(MemoryStore):
+    """Stays as it is when a broker closes it: for the next one."""
+
+    def close(self) -> None:
+        return
+
+
+def drop(broker: Broker) -> None:
+    """All connections break."""
+    for connection in list(broker.connections.values()):
+        connection.abort()
+
+
+def test_the_public_face() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url, client_id="face") as client:
+            ticks = await client.subscribe("ticks.>", selector="price > 20", durable="audit", ack="client")
+            await client.publish("ticks.abc", {"stock": "ABC", "price": 10}, persistent=True)
+            receipt = await client.publish("ticks.xyz", {"stock": "XYZ", "price": 50}, body=b"...", persistent=True)
+            async for message in ticks:
+                assert message.id == receipt.message_id
+                assert (message.body, message.redelivered) == (b"...", False)
+                await message.ack()
+                break
+            await ticks.close()
+            await client.forget("audit")
+
+    run(scenario())
+
+
+def test_all_fields_of_a_message_arrive() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            everything = await client.subscribe(">")
+            await client.publish(
+                "a.b", {"x": 1.5}, b"body", priority=7, expires_in=60, correlation_id="c", reply_to="queue:r", type="T"
+            )
+            got = await everything.receive(5)
+            assert got is not None
+            message = got.message
+            assert (message.priority, message.correlation_id, str(message.reply_to)) == (7, "c", "queue:r")
+            assert (message.type, message.body, dict(message.properties)) == ("T", b"body", {"x": 1.5})
+            assert message.expiration_ms is not None
+
+    run(scenario())
+
+
+def test_many_under_way_keep_their_order() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            orders = await client.subscribe("queue:orders")
+            receipts = [
+                await client.publish("queue:orders", {"n": n}, persistent=True, wait=False) for n in range(3000)
+            ]
+            await asyncio.gather(*(receipt.confirmed() for receipt in receipts))
+            got = [await orders.receive(5) for _ in range(3000)]
+            assert [one.properties["n"] for one in got if one is not None] == list(range(3000))
+
+    run(scenario())
+
+
+def test_errors_have_codes() -> None:
+    async def scenario() -> None:
+        async with local_broker(limits=Limits(frame_bytes_max=1 << 16)) as (_, url), tidings.connect(url) as client:
+            with pytest.raises(tidings.LimitError) as size:
+                await client.publish("t", body=bytes(1 << 17))
+            assert size.value.code == "E_MESSAGE_SIZE"
+            with pytest.raises(tidings.RemoteError) as selector:
+                await client.subscribe("t", selector="a = = b")
+            assert (selector.value.code, selector.value.position) == ("E_SELECTOR_SYNTAX", 4)
+            direct = await client.subscribe("t")
+            await client.publish("t")
+            got = await direct.receive(5)
+            assert got is not None
+            with pytest.raises(tidings.UsageError):
+                await got.ack()
+        with pytest.raises(tidings.ConnectionLostError):
+            await client.publish("t")
+        with pytest.raises(tidings.ConnectionLostError):
+            await tidings.connect(url)
+        with pytest.raises(tidings.UsageError):
+            tidings.connect("http://127.0.0.1")
+
+    run(scenario())
+
+
+def test_transactions() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client, tidings.connect(url) as other:
+            out = await other.subscribe("queue:out")
+            await client.publish("queue:in", {"n": 1}, persistent=True)
+            async with client.transaction() as work:
+                jobs = await work.subscribe("queue:in", ack="client")
+                job = await jobs.receive(5)
+                assert job is not None
+                await work.publish("queue:out", {"n": 2}, persistent=True)
+                await job.ack()
+                await work.rollback()
+                assert await out.receive(0.05) is None
+                again = await jobs.receive(5)
+                assert again is not None
+                assert again.redelivered
+                await work.publish("queue:out", {"n": 3}, persistent=True)
+                await again.ack()
+            got = await out.receive(5)
+            assert got is not None
+            assert got.properties == {"n": 3}
+
+    run(scenario())
+
+
+def test_a_broken_connection_is_made_anew_with_its_subscriptions() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url), tidings.connect(url, client_id="me") as client:
+            ticks = await client.subscribe("t", selector="x > 1")
+            kept = await client.subscribe("t", durable="d")
+            queue = await client.subscribe("queue:q", ack="client")
+            await client.publish("queue:q", {"x": 0}, persistent=True)
+            first = await queue.receive(5)
+            assert first is not None
+            drop(broker)
+            await client.publish("t", {"x": 5}, persistent=True)
+            for subscription in (ticks, kept):
+                got = await subscription.receive(5)
+                assert got is not None
+                assert got.properties == {"x": 5}
+            await first.ack()  # of the old connection: it no longer counts
+            again = await queue.receive(5)
+            assert again is not None
+            assert (again.id, again.redelivered) == (first.id, True)
+            await again.ack()
+            assert client.generation == 2
+
+    run(scenario())
+
+
+def test_a_transaction_does_not_outlive_its_connection() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url), tidings.connect(url) as client, tidings.connect(url) as other:
+            out = await other.subscribe("queue:out")
+            work = client.transaction()
+            await work.begin()
+            await work.publish("queue:out", {"n": 1}, persistent=True)
+            drop(broker)
+            with pytest.raises(tidings.TidingsError):
+                await work.publish("queue:out", {"n": 2}, persistent=True)
+            with pytest.raises(tidings.TidingsError):
+                await work.commit()
+            await work.rollback()
+            await work.publish("queue:out", {"n": 3}, persistent=True)
+            await work.commit()
+            got = await out.receive(5)
+            assert got is not None
+            assert got.properties == {"n": 3}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_what_was_under_way_when_the_broker_ended_arrives(kind: str, tmp_path: Path) -> None:
+    def store() -> Store:
+        return keeping if kind == "memory" else SqliteStore(tmp_path / "store")
+
+    keeping = Keeping()
+
+    async def scenario() -> None:
+        async with local_broker(store()) as (broker, url):
+            client = await tidings.connect(url)
+            port = int(url.rpartition(":")[2])
+            receipts = [await client.publish("queue:q", {"n": n}, persistent=True, wait=False) for n in range(500)]
+            drop(broker)
+        async with local_broker(store(), port=port):
+            await asyncio.gather(*(receipt.confirmed() for receipt in receipts))
+            queue = await client.subscribe("queue:q")
+            seen: set[object] = set()
+            while (got := await queue.receive(0.3)) is not None:
+                assert got.properties["n"] not in seen or got.redelivered
+                seen.add(got.properties["n"])
+            assert seen == set(range(500))
+            await client.close()
+
+    run(scenario())
+
+
+def test_a_client_gives_up_after_its_time_and_everybody_who_waits_hears_it() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url):
+            client = await tidings.connect(url, give_up_seconds=0.2)
+            ticks = await client.subscribe("t")
+        with pytest.raises(tidings.ConnectionLostError):
+            await ticks.receive(10)
+        with pytest.raises(tidings.ConnectionLostError):
+            await client.publish("t")
+        await client.close()
+
+    run(scenario())
+
+
+def test_closing_while_connecting_again_ends_it() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url):
+            client = await tidings.connect(url)
+            port = int(url.rpartition(":")[2])
+            drop(broker)
+        await asyncio.sleep(0.1)
+        await client.close()
+        async with local_broker(port=port) as (broker, _):
+            await asyncio.sleep(0.2)
+            assert broker.connections == {}
+
+    run(scenario())
+
+
+def test_a_subscription_asked_for_while_the_connection_breaks_is_made() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url), tidings.connect(url) as client:
+            asking = asyncio.create_task(client.subscribe("t"))
+            await asyncio.sleep(0)
+            drop(broker)
+            ticks = await asking
+            await client.publish("t", {"x": 1}, wait=True)
+            got = await ticks.receive(5)
+            assert got is not None
+
+    run(scenario())

@@ -1,0 +1,52 @@
+"""The blocking client."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import tidings
+from tidings.testing.local_broker import local_broker
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A broker on a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    broker = local_broker()
+    _, address = asyncio.run_coroutine_threadsafe(broker.__aenter__(), loop).result(10)
+    yield address
+    asyncio.run_coroutine_threadsafe(broker.__aexit__(None, None, None), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_publish_subscribe_and_transactions_block(url: str) -> None:
+    with tidings.sync.connect(url, client_id="me") as client:
+        ticks = client.subscribe("ticks.>", selector="price > 20", durable="d", ack="client")
+        client.publish("ticks.xyz", {"price": 50}, persistent=True)
+        for message in ticks:
+            assert message.properties == {"price": 50}
+            message.ack()
+            break
+        with client.transaction() as work:
+            work.publish("ticks.abc", {"price": 60}, persistent=True)
+            assert ticks.receive(0.05) is None
+        got = ticks.receive(5)
+        assert got is not None
+        got.reject()
+        ticks.close()
+        client.forget("d")
+        dead = client.subscribe("queue:dead-letters").receive(5)
+        assert dead is not None
+        assert dead.properties["price"] == 60
+
+
+def test_errors_come_as_errors(url: str) -> None:
+    with tidings.sync.connect(url) as client, pytest.raises(tidings.RemoteError) as caught:
+        client.subscribe("a..b")
+    assert caught.value.code == "E_DESTINATION_EMPTY"

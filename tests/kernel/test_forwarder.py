@@ -1,0 +1,136 @@
+"""The kernel's forwarder does what the plain one does; and what only the kernel promises: bounded memory."""
+
+import pytest
+
+from tidings.errors import UsageError
+from tidings.kernel.forwarder import Flag, Forwarder, Kind
+from tidings.model.codec import encode_frame, encode_message, encode_predicate
+from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.message import Message
+from tidings.model.selector import Selector
+from tidings.node.subscribing import predicate_of
+from tidings.protocols.frames import FrameSplitter, FrameType
+from tidings.testing import check_forwarder
+
+EVERYTHING = encode_predicate(predicate_of(DestinationPattern.parse(">"), Selector("")))
+
+
+def publish(body: bytes = b"", *, receipt: int = 0) -> bytes:
+    message = encode_message(Message(Destination("t"), {}, body))
+    return encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message)
+
+
+def opened(forwarder: Forwarder) -> int:
+    connection = forwarder.open()
+    forwarder.log_in(connection, 1 << 20, False)
+    return connection
+
+
+def sink(forwarder: Forwarder, connection: int, *, policy: str = "push-back", bytes_max: int = 1_000) -> int:
+    return forwarder.subscribe(
+        connection, 1, EVERYTHING, credit=1, policy=policy, backlog_bytes_max=bytes_max, no_local=False
+    )
+
+
+def test_it_keeps_the_contract() -> None:
+    check_forwarder(Forwarder)
+
+
+def test_a_connection_with_several_sinks_gets_each_in_order() -> None:
+    forwarder = Forwarder()
+    reader, writer = opened(forwarder), opened(forwarder)
+    for number in range(1, 6):
+        forwarder.subscribe(
+            reader, number, EVERYTHING, credit=0, policy="push-back", backlog_bytes_max=1 << 20, no_local=False
+        )
+    forwarder.feed_bytes(writer, b"".join(publish(b"%d" % i) for i in range(50)), 0)
+    frames = list(FrameSplitter(1 << 20).feed(forwarder.take(reader, 1 << 20, 0)))
+    bodies: dict[int, list[bytes]] = {}
+    for frame in frames:
+        bodies.setdefault(frame.payload[0], []).append(frame.payload[-2:].lstrip(b"t"))
+    assert bodies == {number: [b"%d" % i for i in range(50)] for number in range(1, 6)}
+
+
+def test_numbers_are_not_given_to_the_next_who_comes() -> None:
+    forwarder = Forwarder()
+    numbers = set()
+    for _ in range(100):
+        number = forwarder.open()
+        assert number not in numbers
+        numbers.add(number)
+        forwarder.close(number)
+    with pytest.raises(UsageError):
+        forwarder.close(number)
+
+
+def test_memory_that_nobody_takes_is_taken_back() -> None:
+    forwarder = Forwarder(memory_bytes_max=100_000, output_bytes_max=10_000, stall_ms=100)
+    writer = opened(forwarder)
+    dead = [opened(forwarder) for _ in range(20)]
+    for connection in dead:
+        sink(forwarder, connection, policy="drop-newest", bytes_max=8_000)
+    flags, fed = Flag(0), 0
+    while not flags & Flag.BLOCKED and fed < 10_000:
+        flags = Flag(forwarder.feed_bytes(writer, publish(bytes(500)), 0))
+        fed += 1
+    assert fed < 10_000
+    assert forwarder.held_bytes() < 120_000
+    forwarder.check_stalls(50)
+    assert forwarder.take_resumable() == []
+    forwarder.check_stalls(200)
+    assert forwarder.take_resumable() == [writer]
+    assert forwarder.stats()["dropped_stalled"] > 0
+    assert forwarder.held_bytes() < 75_000
+
+
+def test_output_that_nobody_takes_costs_the_connection_when_memory_is_short() -> None:
+    forwarder = Forwarder(memory_bytes_max=100_000, output_bytes_max=40_000, stall_ms=100)
+    writer = opened(forwarder)
+    dead = [opened(forwarder) for _ in range(3)]
+    for connection in dead:
+        forwarder.subscribe(
+            connection, 1, EVERYTHING, credit=0, policy="drop-newest", backlog_bytes_max=0, no_local=False
+        )
+        forwarder.set_writable(connection, False)
+    while not forwarder.feed_bytes(writer, publish(bytes(500)), 0) & Flag.BLOCKED:
+        pass
+    forwarder.check_stalls(200)
+    assert {event[1] for event in forwarder.events() if event[0] == Kind.SLOW} == set(dead)
+
+
+def test_what_is_stuck_in_a_socket_counts() -> None:
+    forwarder = Forwarder()
+    connection = opened(forwarder)
+    forwarder.send(connection, bytes(1000))
+    assert forwarder.held_bytes() == 1000
+    assert len(forwarder.take(connection, 600, 0)) == 600
+    assert forwarder.held_bytes() == 400
+    forwarder.set_writable(connection, False)
+    assert forwarder.held_bytes() == 1000
+    forwarder.set_writable(connection, True)
+    assert forwarder.held_bytes() == 400
+    forwarder.close(connection)
+    assert forwarder.held_bytes() == 0
+
+
+def test_events_that_were_taken_make_room() -> None:
+    forwarder = Forwarder(memory_bytes_max=4_000)
+    writer = opened(forwarder)
+    forwarder.mailbox(EVERYTHING)
+    assert forwarder.feed_bytes(writer, publish(bytes(1_500)) * 4, 0) & Flag.BLOCKED
+    assert len(forwarder.events()) == 3
+    assert forwarder.take_resumable() == [writer]
+    forwarder.resume(writer, 0)
+    assert len(forwarder.events()) == 1
+
+
+def test_a_removed_sinks_number_is_not_used_while_events_name_it() -> None:
+    forwarder = Forwarder()
+    writer = opened(forwarder)
+    old = forwarder.mailbox(EVERYTHING)
+    forwarder.feed_bytes(writer, publish(), 0)
+    forwarder.unsubscribe(old)
+    assert forwarder.mailbox(EVERYTHING) != old
+    ((_, _, _, _, _, _, sinks),) = forwarder.events()
+    assert sinks == [old]
+    assert forwarder.mailbox(EVERYTHING) == old
