@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup build demo test check bench versus fuzz crash docs stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash docs stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -32,8 +32,8 @@ check: setup  ## format, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: setup  ## measure the kernel; results and plots go to bench/results
-	$(BIN)/python -m bench.kernel
+bench: setup  ## measure the kernel and the models; results and plots go to bench/results
+	for name in matching encoded bloom codec selector covering store waiting simulator; do $(BIN)/python -m bench.$$name || exit 1; done
 
 versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)
 	$(BIN)/python -m bench.broker --full --install
@@ -43,6 +43,17 @@ fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECOND
 
 crash: setup  ## kill -9 a broker under load, again and again (KILLS=500)
 	$(BIN)/python -c 'from tidings.testing.crash import main; main()' $(or $(KILLS),500)
+
+sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in the kernel
+	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize
+	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  -C cmake.define.TIDINGS_SANITIZE=ON -C build-dir=build/sanitize/cmake .
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/kernel/test_fuzz.py
+
+docs: setup  ## check that the documentation is true: its code runs, its links lead somewhere
+	$(BIN)/python -m pytest tests/test_docs.py
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi

@@ -29,6 +29,7 @@ __all__ = [
     "TidingsError",
     "Transaction",
     "UsageError",
+    "__version__",
     "connect",
     "sync",
 ]

@@ -13,7 +13,6 @@ client gives up.
 import asyncio
 import itertools
 import random
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from typing import Any
 
 from tidings.client.answers import PASSING_CODES, Receipt, error_of
 from tidings.client.link import Link
-from tidings.client.options import Options, parse_url
+from tidings.client.options import Options, options_from
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
 from tidings.errors import ConnectionLostError, LimitError, SecurityError, TidingsError, UsageError
@@ -40,35 +39,13 @@ RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY_BYTES = 16
 
 
-def connect(
-    url: str = "tidings://127.0.0.1:7300",
-    *,
-    user: str = "",
-    password: str = "",
-    client_id: str = "",
-    tls: ssl.SSLContext | None = None,
-    reconnect: bool = True,
-    give_up_seconds: float = 60.0,
-    heartbeat_ms: int = 10_000,
-) -> "Client":
+def connect(url: str = "tidings://127.0.0.1:7300", **options: Any) -> "Client":
     """A client for `tidings://host:port` (`tidings+tls://` for TLS). Use it with `async with`, or `await` it.
 
-    `client_id` names the owner of durable subscriptions; give one if you make any.
+    Options: user, password, client_id (names the owner of durable subscriptions; give one if you make any), tls (an
+    SSLContext), reconnect, give_up_seconds, heartbeat_ms.
     """
-    host, port, url_user, url_password, encrypted = parse_url(url)
-    return Client(
-        Options(
-            host=host,
-            port=port,
-            user=user or url_user,
-            password=password or url_password,
-            client_id=client_id,
-            tls=ssl.create_default_context() if encrypted and tls is None else tls,
-            reconnect=reconnect,
-            give_up_seconds=give_up_seconds,
-            heartbeat_ms=heartbeat_ms,
-        )
-    )
+    return Client(options_from(url, **options))
 
 
 @dataclass(slots=True)
@@ -248,11 +225,13 @@ class Client:
             raise LimitError("E_MESSAGE_SIZE", f"a message of {len(message)} bytes: the broker takes at most {limit}")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         number = 0
+        while confirm and len(self._unconfirmed) >= UNCONFIRMED_MAX:
+            self._room.clear()
+            await self._room.wait()
+            self._check_open()
+        if session and self._link is None:
+            raise ConnectionLostError("E_CONNECTION_LOST", "the transaction ended with its connection")
         if confirm:
-            while len(self._unconfirmed) >= UNCONFIRMED_MAX:
-                self._room.clear()
-                await self._room.wait()
-                self._check_open()
             number = self._next_receipt()
             self._unconfirmed[number] = (message, session, future)
             future.add_done_callback(_retrieved)

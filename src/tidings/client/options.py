@@ -1,4 +1,4 @@
-"""Where a client connects to, and how."""
+"""Where to connect, as whom, and how patiently."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -23,18 +23,34 @@ class Options:
     heartbeat_ms: int = 10_000
 
 
-def parse_url(url: str) -> tuple[str, int, str, str, bool]:
-    """Host, port, user, password, and whether to use TLS.
-
-    >>> parse_url("tidings://me:secret@example.org")
-    ('example.org', 7300, 'me', 'secret', False)
-    """
+def options_from(
+    url: str,
+    *,
+    user: str = "",
+    password: str = "",
+    client_id: str = "",
+    tls: ssl.SSLContext | None = None,
+    reconnect: bool = True,
+    give_up_seconds: float = 60.0,
+    heartbeat_ms: int = 10_000,
+) -> Options:
     parts = urlsplit(url if "://" in url else f"tidings://{url}")
     if parts.scheme not in ("tidings", "tidings+tls"):
         raise UsageError("E_URL", f"the address {url!r} does not begin with tidings:// or tidings+tls://")
+    if parts.scheme == "tidings+tls" and tls is None:
+        tls = ssl.create_default_context()
     try:
         port = parts.port or DEFAULT_PORT
     except ValueError:
         raise UsageError("E_URL", f"the address {url!r} has no valid port") from None
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return parts.hostname or "127.0.0.1", port, user, password, parts.scheme == "tidings+tls"
+    return Options(
+        host=parts.hostname or "127.0.0.1",
+        port=port,
+        user=user or unquote(parts.username or ""),
+        password=password or unquote(parts.password or ""),
+        client_id=client_id,
+        tls=tls,
+        reconnect=reconnect,
+        give_up_seconds=give_up_seconds,
+        heartbeat_ms=heartbeat_ms,
+    )

@@ -27,7 +27,8 @@ from tidings.protocols.native import NativeSession
 
 GROUP = 3  # messages of a transaction
 START_SECONDS = 30.0
-QUIET_SECONDS = 0.5
+QUIET_SECONDS = 0.3
+MISSING_SECONDS = 20.0
 _context = multiprocessing.get_context("forkserver")
 
 
@@ -71,12 +72,14 @@ class Ledger:
     confirmed: set[int] = field(default_factory=set)
     committed: set[int] = field(default_factory=set)  # groups
     seen: dict[str, Counter[int]] = field(default_factory=dict)
-    grouped: Counter[int] = field(default_factory=Counter)
     unmarked: list[tuple[str, int]] = field(default_factory=list)
     sent: int = 0
 
     def problems(self) -> list[str]:
-        wrong = [f"{name}: {n} came again without a mark" for name, n in self.unmarked]
+        return [f"{name}: {n} came again without a mark" for name, n in self.unmarked] + self.missing()
+
+    def missing(self) -> list[str]:
+        wrong = []
         for name, seen in self.seen.items():
             if name != "groups":
                 wrong += [f"{name}: {n} was confirmed and is lost" for n in sorted(self.confirmed - seen.keys())]
@@ -166,11 +169,12 @@ async def hurt(directory: Path, kills: int, rng: random.Random) -> Ledger:
 
 
 async def _quiet(ledger: Ledger) -> None:
-    """Until nothing has come for a while."""
-    before = -1
-    while before != (now := sum(seen.total() for seen in ledger.seen.values())):
-        before = now
+    """Until nothing is missing (or too long has passed for it to come), and a little longer for what comes twice."""
+    for _ in range(int(MISSING_SECONDS / QUIET_SECONDS)):
+        if not ledger.missing():
+            break
         await asyncio.sleep(QUIET_SECONDS)
+    await asyncio.sleep(QUIET_SECONDS)
 
 
 def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> Ledger:

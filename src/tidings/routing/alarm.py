@@ -1,0 +1,25 @@
+"""The one timer of a machine with many deadlines: set only when something is due sooner than it would ring."""
+
+from tidings.overlay.effects import SetTimer
+
+
+class Alarm:
+    """
+    >>> alarm = Alarm("flood")
+    >>> alarm.arm(500.0), alarm.arm(900.0), alarm.arm(200.0)
+    ([SetTimer(name='flood', at=500.0)], [], [SetTimer(name='flood', at=200.0)])
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._at: float | None = None
+
+    def arm(self, at: float | None) -> list[SetTimer]:
+        """Ring no later than this; a deadline that moved away costs one ring for nothing."""
+        if at is None or (self._at is not None and self._at <= at):
+            return []
+        self._at = at
+        return [SetTimer(self.name, at)]
+
+    def rang(self) -> None:
+        self._at = None

@@ -1,0 +1,54 @@
+"""Effects of the machines that route: unicast protocols and routing schemes.
+
+These machines know neighbours, not connections: `neighbour` is the router number of a peer with a live link, and
+there is at most one link to each. Their owner, the node, turns `Send` into a transmission on that link, arms the
+timer, and gives tables to the forwarding plane. The union is closed: a `match` over it ends in `assert_never`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from tidings.overlay.effects import ControlMessage, Report, Router, SetTimer
+
+__all__ = ["Deliver", "Effect", "Install", "Report", "Route", "Router", "Send", "SetTimer", "UnicastTable"]
+
+
+class Route(NamedTuple):
+    next_hop: Router
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnicastTable:
+    """Routes to every other router that can be reached now. Never changed once made, so it can be shared."""
+
+    routes: Mapping[Router, Route]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """To a neighbour. If the link has gone in the meantime the message is lost, and the machine hears of the link."""
+
+    neighbour: Router
+    message: ControlMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """This table replaces the one of the same type."""
+
+    table: Any  # UnicastTable, and the tables of the schemes
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A flooded item of another router, for whoever follows its topic."""
+
+    topic: int
+    origin: Router
+    full: bool  # a whole state; otherwise a difference to what was delivered last
+    payload: bytes | None  # None: the router has vanished and its state with it
+
+
+Effect: TypeAlias = Send | SetTimer | Install | Deliver | Report

@@ -1,0 +1,56 @@
+"""Unicast: for every router of the network, the neighbour through which it is reached soonest.
+
+The interface that link-state (the default) and distance-vector share. A machine is told when links to neighbours come
+and go, hears the neighbours' messages, and answers with effects; whenever routes change it gives
+`Install(UnicastTable)`. Costs are whole numbers from 1 to COST_MAX. What both promise once things are quiet:
+
+- `distance` is the least sum of costs, and `next_hop` lies on such a path: no loops;
+- routers that cannot be reached have neither;
+- `reverse_path(source)` is the neighbour from which a broadcast of `source` is to be taken. These neighbours form a
+  tree, so who takes a broadcast only from there, and passes it to all others, gets every broadcast exactly once.
+
+The owner calls `start` once, `tick` when the timer `TIMER` rings, and `link_up` again when a cost changes.
+"""
+
+from typing import Protocol
+
+from tidings.errors import UsageError
+from tidings.overlay.effects import ControlMessage
+from tidings.routing.effects import Effect, Router
+
+TIMER = "unicast"
+COST_MAX = 1 << 20
+INFINITY = (1 << 32) - 1  # a distance that is none
+ROUTERS_MAX = 1 << 16
+
+
+class Unicast(Protocol):
+    @property
+    def router(self) -> Router: ...
+
+    def start(self, now: float) -> list[Effect]: ...
+
+    def link_up(self, now: float, neighbour: Router, cost: int) -> list[Effect]: ...
+
+    def link_down(self, now: float, neighbour: Router) -> list[Effect]: ...
+
+    def receive(self, now: float, neighbour: Router, message: ControlMessage) -> list[Effect]: ...
+
+    def tick(self, now: float) -> list[Effect]: ...
+
+    def next_hop(self, router: Router) -> Router | None: ...
+
+    def distance(self, router: Router) -> int | None: ...
+
+    def reverse_path(self, source: Router) -> Router | None: ...
+
+    def reachable(self) -> list[Router]:
+        """The other routers with a route, in order."""
+        ...
+
+
+def check_link(router: Router, neighbour: Router, cost: int) -> None:
+    if not 1 <= cost <= COST_MAX:
+        raise UsageError("E_UNICAST_COST", f"cost {cost} of the link to {neighbour}; 1 to {COST_MAX} are possible")
+    if neighbour == router:
+        raise UsageError("E_LINK_SELF", f"router {router} linked to itself")

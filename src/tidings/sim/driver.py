@@ -1,0 +1,200 @@
+"""Runs machines in virtual time: brings them their inputs and carries out their effects.
+
+A machine has two doors, `start(now)` and `step(now, input)`, both of which return effects. The driver does `Dial`,
+`Transmit`, `Close`, `SetTimer` and `Authenticate` (everyone is who he says); every other effect goes to
+`observe(process, effect)`, for checkers and tables. Messages cross the network as bytes, so what is simulated
+includes the codec and knows sizes. Each process may have a clock of its own, ahead by `skew_ms`. A process that is
+started again is a new machine with the next incarnation; what was meant for the old one never reaches it.
+"""
+
+from collections.abc import Callable, Iterable
+from math import ulp
+from typing import Any, Protocol, TypeAlias
+
+from tidings.errors import CodecError, UsageError
+from tidings.overlay import effects as fx
+from tidings.overlay.graph import Node
+from tidings.routing.codec import decode, encode
+from tidings.sim.calendar import Calendar
+from tidings.sim.network import Network
+from tidings.sim.streams import End, Streams
+
+# Told of everything that happens: when, at which address, and a text, an input or an effect.
+Trace: TypeAlias = Callable[[float, str, object], None]
+
+
+class Machine(Protocol):
+    def start(self, now: float) -> Iterable[Any]: ...
+
+    def step(self, now: float, told: fx.Input, /) -> Iterable[Any]: ...
+
+
+class Process:
+    """A machine on a host, under an address. `machine` is None while it is not running."""
+
+    def __init__(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float) -> None:
+        self.address, self.host, self.make, self.skew_ms = address, host, make, skew_ms
+        self.machine: Machine | None = None
+        self.incarnation = 0
+        self.ends: dict[str, End] = {}
+        self.timers: dict[str, float] = {}
+
+
+class Driver:
+    def __init__(
+        self,
+        network: Network,
+        observe: Callable[[Process, Any], None] | None = None,
+        trace: Trace | None = None,
+        encode: Callable[[Any], bytes] = encode,
+        decode: Callable[[bytes], Any] = decode,
+    ) -> None:
+        self.network = network
+        self.calendar: Calendar = network.calendar
+        self.processes: dict[str, Process] = {}
+        self.messages_sent = 0
+        self.bytes_sent = 0
+        self._observe = observe
+        self._encode, self._decode = encode, decode
+        self._trace = trace
+        self._streams = Streams(network, self._connected, self._received, self._lost)
+        self._accepted = 0
+
+    def add(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float = 0.0) -> Process:
+        """A process that is not running yet; `make(incarnation)` makes its machine each time it starts."""
+        if address in self.processes:
+            raise UsageError("E_SIM_ADDRESS", f"address {address} is taken")
+        process = self.processes[address] = Process(address, host, make, skew_ms)
+        return process
+
+    def start(self, address: str) -> None:
+        process = self.processes[address]
+        if process.machine is not None:
+            raise UsageError("E_SIM_STATE", f"{address} is running")
+        process.incarnation += 1
+        process.machine = process.make(process.incarnation)
+        self._note(process, f"starts as incarnation {process.incarnation}")
+        self._carry_out(process, process.machine.start(self.calendar.now + process.skew_ms))
+
+    def crash(self, address: str) -> None:
+        """The process dies without a word. Its host, if that is up, resets its connections."""
+        process = self.processes[address]
+        if process.machine is None:
+            raise UsageError("E_SIM_STATE", f"{address} is not running")
+        self._note(process, "crashes")
+        process.machine = None
+        process.timers.clear()
+        ends, process.ends = process.ends, {}
+        for end in ends.values():
+            self._streams.abandon(end)
+
+    def running(self) -> list[Process]:
+        return [process for process in self.processes.values() if process.machine is not None]
+
+    def tell(self, process: Process, told: fx.Input) -> None:
+        """One input into the machine, and its effects out of it."""
+        assert process.machine is not None
+        self._carry_out(process, process.machine.step(self.calendar.now + process.skew_ms, told))
+
+    def _carry_out(self, process: Process, effects: Iterable[Any]) -> None:
+        for effect in effects:
+            match effect:
+                case fx.Transmit():
+                    self._transmit(process, effect)
+                case fx.SetTimer(name=name, at=at):
+                    self._set_timer(process, name, at)
+                case fx.Dial():
+                    self._dial(process, effect)
+                case fx.Close(connection=connection, reason=reason):
+                    end = process.ends.pop(connection, None)
+                    if end is not None:
+                        self._note(process, f"closes {connection}: {reason}")
+                        self._streams.close(end, reason)
+                case fx.Authenticate(connection=connection):
+                    self.calendar.after(0.0, self._authenticated, process, process.incarnation, connection)
+                case _:
+                    self._note(process, effect)
+                    if self._observe is not None:
+                        self._observe(process, effect)
+
+    def _set_timer(self, process: Process, name: str, at: float) -> None:
+        rings = max(at - process.skew_ms, self.calendar.now)
+        if rings + process.skew_ms < at:  # rounded down: a timer that rings early would be set again for ever
+            rings += ulp(at)
+        process.timers[name] = rings
+        self.calendar.at(rings, self._ring, process, process.incarnation, name, rings)
+
+    def _transmit(self, process: Process, effect: fx.Transmit) -> None:
+        end = process.ends.get(effect.connection)
+        if end is None:
+            return  # closed by the same batch of effects
+        data = self._encode(effect.message)
+        self.messages_sent += 1
+        self.bytes_sent += len(data)
+        self._streams.send(end, data)
+
+    def _dial(self, process: Process, effect: fx.Dial) -> None:
+        target = self.processes[effect.address]
+        end = End(process.host, effect.connection, (process, process.incarnation))
+        process.ends[effect.connection] = end
+        self._note(process, f"dials {effect.address}")
+
+        def accept() -> End | None:
+            if target.machine is None:
+                return None
+            self._accepted += 1
+            name = f"from:{process.address}/{self._accepted}"
+            peer = target.ends[name] = End(target.host, name, (target, target.incarnation))
+            return peer
+
+        self._streams.dial(end, target.host, accept)
+
+    # What the network says.
+
+    def _alive(self, end: End) -> Process | None:
+        """The process of an end, unless it ended or was started anew since."""
+        owner = end.owner
+        assert isinstance(owner, tuple)
+        process, incarnation = owner
+        assert isinstance(process, Process)
+        return process if process.machine is not None and process.incarnation == incarnation else None
+
+    def _connected(self, end: End) -> None:
+        process = self._alive(end)
+        if process is not None:
+            accepted = end.name.startswith("from:")
+            self.tell(process, fx.Accepted(end.name) if accepted else fx.Connected(end.name))
+
+    def _received(self, end: End, data: bytes) -> None:
+        process = self._alive(end)
+        if process is None:
+            return
+        try:
+            message = self._decode(data)
+        except CodecError as error:
+            self._streams.close(end, error.code)
+            self._lost(end, str(error))
+            return
+        told = fx.Received(end.name, message)
+        self._note(process, told)
+        self.tell(process, told)
+
+    def _lost(self, end: End, reason: str) -> None:
+        process = self._alive(end)
+        if process is not None and end.name in process.ends:
+            del process.ends[end.name]
+            self._note(process, f"loses {end.name}: {reason}")
+            self.tell(process, fx.Lost(end.name, reason))
+
+    def _ring(self, process: Process, incarnation: int, name: str, at: float) -> None:
+        if process.machine is not None and process.incarnation == incarnation and process.timers.get(name) == at:
+            del process.timers[name]
+            self.tell(process, fx.Timer(name))
+
+    def _authenticated(self, process: Process, incarnation: int, connection: str) -> None:
+        if process.machine is not None and process.incarnation == incarnation and connection in process.ends:
+            self.tell(process, fx.Authenticated(connection))
+
+    def _note(self, process: Process, what: object) -> None:
+        if self._trace is not None:
+            self._trace(self.calendar.now, process.address, what)

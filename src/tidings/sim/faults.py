@@ -1,0 +1,122 @@
+"""What goes wrong in a simulation: records, made by hand or by chance, that are carried out at their time.
+
+Hosts and processes of a simulated overlay go by the same number: process "3" runs on host 3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias, assert_never
+
+from tidings.overlay.graph import Graph
+from tidings.sim.driver import Driver
+
+
+@dataclass(frozen=True, slots=True)
+class CutLink:
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class CutOneWay:
+    """Nothing gets from a to b any more; from b to a it does."""
+
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class HealLink:
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    a: int
+    b: int
+    delay_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The process dies, its host stays: neighbours hear of it at once."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoseHost:
+    """The host goes with it: neighbours only hear nothing more."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    group: tuple[int, ...]  # cut off from the others; empty: the partition ends
+
+
+Fault: TypeAlias = CutLink | CutOneWay | HealLink | Slow | Crash | LoseHost | Restart | Partition
+
+
+def inflict(driver: Driver, fault: Fault) -> None:
+    """Carry it out now. What is so already (a crash of what is down) stays as it is."""
+    network = driver.network
+    match fault:
+        case CutLink(a, b):
+            network.cut(a, b)
+        case CutOneWay(a, b):
+            network.cut(a, b, one_way=True)
+        case HealLink(a, b):
+            network.heal(a, b)
+        case Slow(a, b, delay_ms):
+            network.delay(a, b, delay_ms)
+        case Crash(node) | LoseHost(node):
+            if isinstance(fault, LoseHost):
+                network.lose_host(node)
+            if driver.processes[str(node)].machine is not None:
+                driver.crash(str(node))
+        case Restart(node):
+            network.restore_host(node)
+            if driver.processes[str(node)].machine is None:
+                driver.start(str(node))
+        case Partition(group):
+            network.partition(*([group] if group else []))
+        case _:
+            assert_never(fault)
+
+
+def random_faults(graph: Graph, rng: Random, count: int, until_ms: float) -> list[tuple[float, Fault]]:
+    """Faults at random times, in order. What was broken is often, not always, mended later."""
+    links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
+    nodes = [int(node) for node in graph]
+    plan: list[tuple[float, Fault]] = []
+    for _ in range(count):
+        at, (a, b), node = rng.uniform(0, until_ms), rng.choice(links), rng.choice(nodes)
+        again = rng.uniform(at, until_ms) if rng.random() < 0.7 else None
+        fault, cure = _random_fault(nodes, a, b, node, rng)
+        plan.append((at, fault))
+        if again is not None and cure is not None:
+            plan.append((again, cure))
+    return sorted(plan, key=lambda entry: entry[0])
+
+
+def _random_fault(nodes: Sequence[int], a: int, b: int, node: int, rng: Random) -> tuple[Fault, Fault | None]:
+    a, b = (a, b) if rng.random() < 0.5 else (b, a)
+    group = tuple(rng.sample(nodes, rng.randint(1, len(nodes) - 1)))
+    choices: list[tuple[Fault, Fault | None]] = [
+        (CutLink(a, b), HealLink(a, b)),
+        (CutOneWay(a, b), HealLink(a, b)),
+        (Slow(a, b, round(rng.uniform(1, 150), 1)), Slow(a, b, 0.0)),
+        (Crash(node), Restart(node)),
+        (LoseHost(node), Restart(node)),
+        (Partition(group), Partition(())),
+    ]
+    return rng.choices(choices, (3, 2, 1, 3, 2, 1))[0]

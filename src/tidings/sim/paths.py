@@ -1,0 +1,69 @@
+"""Which hosts a packet crosses between two hosts. Physical routes are static: a fault on the way cuts them.
+
+`flat`: least latency over the whole graph. `two_level`: as between autonomous systems, first the path of systems with
+the least latency between them, then within each system the shortest way to the next border. `direct`: only along a link
+of their own; for overlays simulated without a network beneath.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from typing import TypeAlias
+
+from tidings.errors import UsageError
+from tidings.overlay.graph import Edge, Graph, Node, shortest_path, shortest_tree
+
+Paths: TypeAlias = Callable[[Node, Node], tuple[Node, ...]]
+
+
+def direct(graph: Graph) -> Paths:
+    def path(source: Node, target: Node) -> tuple[Node, ...]:
+        if source != target and not graph.has(source, target):
+            raise UsageError("E_GRAPH_UNREACHABLE", f"no link between {source} and {target}")
+        return (source, target)
+
+    return path
+
+
+def flat(graph: Graph) -> Paths:
+    tree = cache(lambda source: shortest_tree(graph, source))
+    return cache(lambda source, target: _walk(tree(source), source, target))
+
+
+def _walk(tree: dict[Node, Node], source: Node, target: Node) -> tuple[Node, ...]:
+    path = [target]
+    while path[-1] != source:
+        if path[-1] not in tree:
+            raise UsageError("E_GRAPH_UNREACHABLE", f"no path from {source} to {target}")
+        path.append(tree[path[-1]])
+    return tuple(path[::-1])
+
+
+def two_level(graph: Graph) -> Paths:
+    areas = graph.areas
+    inside: dict[int, Graph] = {area: Graph() for area in areas.values()}
+    systems = Graph()
+    borders: dict[tuple[Node, Node], Edge] = {}
+    for node in graph:
+        inside[areas[node]].add_node(node)
+        systems.add_node(areas[node])
+    for edge in sorted(graph.edges(), key=lambda edge: edge.latency_ms):
+        a, b = areas[edge.a], areas[edge.b]
+        if a == b:
+            inside[a].add(edge.a, edge.b, edge.latency_ms)
+        elif not systems.has(a, b):  # of several borders the shortest
+            systems.add(a, b, edge.latency_ms)
+            borders[a, b] = borders[b, a] = edge
+    tree = cache(lambda source: shortest_tree(inside[areas[source]], source))
+    over = cache(lambda a, b: shortest_path(systems, a, b))
+
+    def path(source: Node, target: Node) -> tuple[Node, ...]:
+        found: list[Node] = [source]
+        way = over(areas[source], areas[target])
+        for here, there in pairwise(way):
+            edge = borders[here, there]
+            out, entry = (edge.a, edge.b) if areas[edge.a] == here else (edge.b, edge.a)
+            found += [*_walk(tree(found[-1]), found[-1], out)[1:], entry]
+        return (*found, *_walk(tree(found[-1]), found[-1], target)[1:])
+
+    return cache(path)
