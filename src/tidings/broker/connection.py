@@ -51,8 +51,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         broker = self.broker
         now_ms = self.heard_ms = broker.now_ms()
         flags = self._feed(self.number, size, now_ms)
-        # A client with a small send buffer would wait for our delayed acknowledgement before it sends on. It is a packet
-        # of its own, a quarter of what a lone message costs, unless there is an answer to carry it.
+        # A client with a small send buffer would wait for our delayed acknowledgement before it sends on. It is a
+        # packet of its own, a quarter of what a lone message costs, unless there is an answer to carry it.
         if QUICK_ACK is not None and self._socket is not None and not self._output_bytes(self.number):
             self._socket.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
         if flags == OUTPUT:  # plain messages, the usual case
