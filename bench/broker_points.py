@@ -51,7 +51,7 @@ def _grid(full: bool) -> Iterator[Point]:
 
 def _grid_point(body: int, matching: int, others: int) -> Point:
     def load(plan: Plan, _: Rates, __: Rates) -> Load:
-        return Load(plan, matching, others)
+        return Load(plan, matching=matching, others=others)
 
     return Point(grid_name(body, matching, others), load, Plan("", b"x" * body))
 
