@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench fuzz sanitize crash docs stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash docs stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ check: setup  ## format, lint, types
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
 	for name in matching encoded bloom codec selector covering store waiting simulator; do $(BIN)/python -m bench.$$name || exit 1; done
+
+versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)
+	$(BIN)/python -m bench.broker --full --install
 
 fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
 	scripts/fuzz

@@ -15,7 +15,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from bench.broker_load import Load, run
+from bench.broker_connections import Load
+from bench.broker_load import run
 from bench.broker_points import Point, fsync_us, points
 from bench.broker_report import REFERENCE, best, report
 from bench.broker_servers import SERVERS, Server, install_activemq

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.broker_load import Load
+from bench.broker_connections import Load
 from bench.broker_wire import Plan
 
 MATCHING = (1, 2, 5, 10, 20, 40)
@@ -51,7 +51,7 @@ def _grid(full: bool) -> Iterator[Point]:
 
 def _grid_point(body: int, matching: int, others: int) -> Point:
     def load(plan: Plan, _: Rates, __: Rates) -> Load:
-        return Load(plan, matching, others)
+        return Load(plan, matching=matching, others=others)
 
     return Point(grid_name(body, matching, others), load, Plan("", b"x" * body))
 

@@ -42,7 +42,7 @@ def report(results: Mapping[str, Any]) -> None:
 
 
 def _show_grid(ours: Points, reference: Points) -> None:
-    columns = ["body", "r", "n", "Tidings/s", "CPU µs", "gen", "ActiveMQ/s", "CPU µs", "gen", "rate ×", "CPU ×"]
+    columns = ["body", "r", "n", "Tidings/s", "CPU µs", "shares", "ActiveMQ/s", "CPU µs", "shares", "rate ×", "CPU ×"]
     rows = []
     for body in BODIES:
         for matching in MATCHING:
@@ -50,12 +50,16 @@ def _show_grid(ours: Points, reference: Points) -> None:
                 name = grid_name(body, matching, others)
                 if name in ours or name in reference:
                     rows.append([body, matching, others, *_pair(ours.get(name), reference.get(name))])
-    table("saturated: messages received a second, CPU time a message, the generator's share of its core", columns, rows)
+    table(
+        "saturated: messages received a second, CPU time a message; shares: server and generator of their cores",
+        columns,
+        rows,
+    )
 
 
 def _show_others(ours: Points, reference: Points) -> None:
     names = [name for name in {**reference, **ours} if not name.startswith("grid")]
-    columns = ["point", "Tidings/s", "CPU µs", "gen", "ActiveMQ/s", "CPU µs", "gen", "rate ×", "CPU ×"]
+    columns = ["point", "Tidings/s", "CPU µs", "shares", "ActiveMQ/s", "CPU µs", "shares", "rate ×", "CPU ×"]
     rows = [[name, *_pair(ours.get(name), reference.get(name))] for name in names]
     table("unbatched, persistent", columns, rows)
     timed = [name for name in names if "p50_ms" in ours.get(name, reference.get(name, {}))]
@@ -69,12 +73,8 @@ def _show_others(ours: Points, reference: Points) -> None:
 def _pair(ours: Mapping[str, Any] | None, reference: Mapping[str, Any] | None) -> list[object]:
     cells: list[object] = []
     for one in (ours, reference):
-        share = _get(one, "generator_share")
-        cells += [
-            _get(one, "received_per_s"),
-            _get(one, "cpu_us"),
-            f"{share:.0%}" if isinstance(share, float) else share,
-        ]
+        shares = "–" if one is None else f"{one['server_share']:.0%} {one['generator_share']:.0%}"
+        cells += [_get(one, "received_per_s"), _get(one, "cpu_us"), shares]
     if ours is None or reference is None:
         return [*cells, "–", "–"]
     return [*cells, ours["received_per_s"] / reference["received_per_s"], reference["cpu_us"] / ours["cpu_us"]]
@@ -199,7 +199,7 @@ def plot(servers: Mapping[str, Points]) -> None:
     axes.set_ylabel("messages received a second")
     axes.set_title("Saturated brokers on one core, r matching subscribers, empty bodies")
     axes.grid(True, alpha=0.3)
-    axes.legend(ncols=2, fontsize="small", loc="center left", bbox_to_anchor=(1.01, 0.5))
+    figure.legend(ncols=4, fontsize="small", loc="outside lower center")
     for suffix in ("png", "svg"):
         figure.savefig(RESULTS / f"broker.{suffix}", dpi=150)
     pyplot.close(figure)

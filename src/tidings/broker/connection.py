@@ -35,6 +35,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
         self._feed = broker.forwarder.feed
+        self._output_bytes = broker.forwarder.output_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -52,8 +53,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         broker = self.broker
         now_ms = self.heard_ms = broker.now_ms()
         flags = self._feed(self.number, size, now_ms)
-        # A client with a small send buffer would wait for our delayed acknowledgement before it sends on.
-        if QUICK_ACK is not None and self._socket is not None:
+        # A client with a small send buffer would wait for our delayed acknowledgement before it sends on. It is a
+        # packet of its own, a quarter of what a lone message costs, unless there is an answer to carry it.
+        if QUICK_ACK is not None and self._socket is not None and not self._output_bytes(self.number):
             self._socket.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
         if flags == OUTPUT:  # plain messages, the usual case
             broker.flush_soon()

@@ -36,6 +36,7 @@ __all__ = ["Broker", "Limits", "Listener"]
 log = logging.getLogger("tidings.broker")
 
 EVENTS, OUTPUT, BLOCKED = int(Flag.EVENTS), int(Flag.OUTPUT), int(Flag.BLOCKED)
+CONTROL, MESSAGE = int(Kind.CONTROL), int(Kind.MESSAGE)
 FLUSH_BYTES = 1 << 20  # this much output does not wait for the end of the loop iteration
 WRITE_BYTES = 1 << 20  # of one write to one socket
 LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
@@ -295,7 +296,7 @@ class Broker:
                 connection = self.connections.get(number)
                 if connection is None:
                     continue
-                if kind == Kind.MESSAGE:
+                if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
                     node.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
@@ -306,7 +307,8 @@ class Broker:
                     except Exception:  # a fault of ours must cost one connection, not all of them
                         log.exception("internal error while serving %s", connection.address)
                         self._fail(connection, RemoteProtocolError("E_INTERNAL", "an error inside the broker"))
-            self._carry_out(node.turn(self.now_ms()))
+            if len(events) > 1 or events[0][0] != CONTROL:  # a request has had its turn
+                self._carry_out(node.turn(self.now_ms()))
 
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
         number = connection.number
