@@ -198,15 +198,9 @@ class Broker:
         self._handle_events()  # what it published before it left counts
         del self.connections[number]
         connection.number = -1
-        left = self._per_address[connection.address] - 1
-        if left:
-            self._per_address[connection.address] = left
-        else:
-            del self._per_address[connection.address]
+        _one_less(self._per_address, connection.address)
         if connection.logged_in:
-            self._per_user[connection.user] -= 1
-            if not self._per_user[connection.user]:
-                del self._per_user[connection.user]
+            _one_less(self._per_user, connection.user)
         self._carry_out(self.node.lost(self.now_ms(), number))
         self.forwarder.close(number)
         self._after()
@@ -500,3 +494,9 @@ class Broker:
                 connection.abort()
             elif connection.heartbeat_ms and silent_ms > connection.heartbeat_ms:
                 self.forwarder.send(connection.number, connection.session.ping())
+
+
+def _one_less(counts: dict[str, int], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
