@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+from enum import Enum
 from typing import TYPE_CHECKING, cast
 
+from tidings.broker.limits import Limits
 from tidings.broker.session import Session
 from tidings.kernel.forwarder import Flag
 
@@ -12,6 +14,16 @@ if TYPE_CHECKING:
 
 QUICK_ACK = getattr(socket, "TCP_QUICKACK", None)
 OUTPUT = int(Flag.OUTPUT)
+
+
+CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
+
+
+class Silence(Enum):
+    NONE = 0
+    NO_LOGIN = 1
+    LONG = 2  # ask whether it is there
+    TOO_LONG = 3
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -117,6 +129,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         ):
             self._paused = False
             self._transport.resume_reading()
+
+    def silence(self, now_ms: int, limits: Limits) -> Silence:
+        """What its silence means by now."""
+        if self.closing:
+            return Silence.TOO_LONG if now_ms - self.closing_ms > CLOSING_MS else Silence.NONE
+        if not self.logged_in:
+            late = now_ms - self.opened_ms > limits.login_seconds * 1000
+            return Silence.NO_LOGIN if late else Silence.NONE
+        if self.deaf:
+            self.heard_ms = now_ms  # it is we who do not listen
+        silent_ms = now_ms - self.heard_ms
+        if not self.heartbeat_ms or silent_ms <= self.heartbeat_ms:
+            return Silence.NONE
+        return Silence.LONG if silent_ms <= 2 * self.heartbeat_ms else Silence.TOO_LONG
 
     def begin_closing(self, *, linger: bool) -> None:
         self.closing = True

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
-from tidings.broker.connection import ClientConnection
+from tidings.broker.connection import ClientConnection, Silence
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
@@ -42,7 +42,6 @@ WRITE_BYTES = 1 << 20  # of one write to one socket
 LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
-CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
 
 
 class Broker:
@@ -479,21 +478,16 @@ class Broker:
 
     def _check_silence(self, now_ms: int) -> None:
         for connection in list(self.connections.values()):
-            if connection.deaf and not connection.closing and connection.logged_in:
-                connection.heard_ms = now_ms  # it is we who do not listen
-            silent_ms = now_ms - connection.heard_ms
-            if connection.closing:
-                if now_ms - connection.closing_ms > CLOSING_MS:
-                    connection.abort()
-                continue
-            if not connection.logged_in:
-                if now_ms - connection.opened_ms > self.limits.login_seconds * 1000:
+            match connection.silence(now_ms, self.limits):
+                case Silence.NO_LOGIN:
                     self._fail(connection, SecurityError("E_LOGIN_TIMEOUT", "no log-in in time", fatal=True))
-            elif connection.heartbeat_ms and silent_ms > 2 * connection.heartbeat_ms:
-                note(log, logging.INFO, "no sign of life", address=connection.address, silent_ms=silent_ms)
-                connection.abort()
-            elif connection.heartbeat_ms and silent_ms > connection.heartbeat_ms:
-                self.forwarder.send(connection.number, connection.session.ping())
+                case Silence.LONG:
+                    self.forwarder.send(connection.number, connection.session.ping())
+                case Silence.TOO_LONG:
+                    note(log, logging.INFO, "no sign of life", address=connection.address)
+                    connection.abort()
+                case Silence.NONE:
+                    pass
 
 
 def _one_less(counts: dict[str, int], key: str) -> None:
