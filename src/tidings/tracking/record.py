@@ -1,0 +1,253 @@
+"""What one broker records: its histories and who was attached. Ids go in, effects come out, questions are answered.
+
+    published(ids)            H_P
+    routed(ids)               H_b, by the origin in each id; own messages are in H_P already
+    forwarded(d, ids)         H_{b,d}, if wanted
+    delivered(s, ids)         H_{b,s}
+
+Nothing here writes: `Store` and `StoreAttachment` ask the driver to. It calls `tick` when `next_ms` has come, and
+`close` before it ends. A filter in memory dies with the process: what a killed broker had recorded since its last
+store is a *gap*, about which its successor says "unknown" where otherwise it could say "no".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import count
+from typing import TypeAlias
+
+import numpy as np
+
+from tidings.errors import UsageError
+from tidings.model.message_id import MessageId
+from tidings.tracking.archive import Archive
+from tidings.tracking.attachments import Attachment, AttachmentKind, AttachmentMap
+from tidings.tracking.history import Entry, History, Key, Kind, Span, efpp
+from tidings.tracking.ids import Ids, as_ids, id_origins
+from tidings.tracking.strategies import BloomStrategy, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Append this entry. Until it is on disk, keep it where the archive finds it."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAttachment:
+    """Append this change, and let it be on disk before the change takes effect."""
+
+    change: Attachment
+
+
+Effect: TypeAlias = Store | StoreAttachment
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    strategy: Strategy = field(default_factory=BloomStrategy)
+    persist_ms: int = 1000  # T_p
+    skew_between_brokers_ms: int = 1000  # widens the time for which attachments are looked up
+    forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
+
+    def __post_init__(self) -> None:
+        if self.persist_ms < 1 or self.skew_between_brokers_ms < 0:
+            raise UsageError("E_TRACKING_TIME", "T_p is at least 1 ms, a skew is not negative")
+
+
+class Verdict(Enum):
+    HELD = "held"  # it passed here, unless this is a false positive
+    ABSENT = "absent"  # it certainly did not
+    UNKNOWN = "unknown"  # the records of that time are lost or gone
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Somebody got the message; `probability` of saying so of one that did not."""
+
+    peer: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a broker knows about one message."""
+
+    broker: int
+    verdict: Verdict
+    probability: float = 0.0  # of claiming a message that did not pass
+    neighbours: tuple[int, ...] = ()  # at the time of the message
+    forwarded: tuple[int, ...] | None = None  # to these neighbours at most; None: not recorded
+    subscribers: tuple[Statement, ...] = ()
+    filters: int = 0  # how many were asked
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    held: bool
+    probability: float
+    filters: int
+
+
+class Recorder:
+    def __init__(self, broker: int, settings: Settings, incarnation: int) -> None:
+        self.broker = broker
+        self.attachments = AttachmentMap()
+        self._settings, self._incarnation = settings, incarnation
+        self._gaps: list[Span] = []
+        self._numbers = count()
+        self._histories: dict[Key, History] = {}
+        self._due: dict[Key, int] = {}  # dirty histories and when T_p has passed; in that order, T_p being the same
+        self._now_ms = 0
+
+    def start(
+        self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
+    ) -> list[Effect]:
+        """Begin an era; `past` is what was stored in earlier ones, in order, and `stored_ms` when each of them, by
+        incarnation, last stored an entry. One that ended without `close` has left a gap."""
+        opened: Attachment | None = None
+        own = Attachment(AttachmentKind.ERA, "", now_ms, attached=True, incarnation=self._incarnation)
+        for change in (*past, own):
+            if change.kind is AttachmentKind.ERA:
+                if opened is not None and change.attached:
+                    last_ms = (stored_ms or {}).get(opened.incarnation, opened.ms)
+                    self._gaps.append((min(last_ms, change.ms) - self._settings.persist_ms, change.ms))
+                opened = change if change.attached else None
+            self.attachments.apply(change)
+        return [StoreAttachment(own)]
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(history.memory_bytes for history in self._histories.values())
+
+    @property
+    def next_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        return next(iter(self._due.values()), None)
+
+    def published(self, ids: Ids, now_ms: int) -> list[Effect]:
+        return self._add(Key(Kind.PUBLISH, self.broker), ids, now_ms)
+
+    def routed(self, ids: Ids, now_ms: int) -> list[Effect]:
+        return self._by_origin(Kind.ROUTE, "", ids, now_ms)
+
+    def forwarded(self, neighbour: int, ids: Ids, now_ms: int) -> list[Effect]:
+        return self._by_origin(Kind.FORWARD, str(neighbour), ids, now_ms) if self._settings.forwards else []
+
+    def delivered(self, subscriber: str, ids: Ids, now_ms: int) -> list[Effect]:
+        return self._by_origin(Kind.DELIVER, subscriber, ids, now_ms)
+
+    def attach(self, kind: AttachmentKind, peer: str, now_ms: int) -> list[Effect]:
+        known = self.attachments.is_attached(kind, peer)
+        return [] if known else self._change(kind, peer, now_ms, attached=True)
+
+    def detach(self, kind: AttachmentKind, peer: str, now_ms: int) -> list[Effect]:
+        """Also stores the histories that will not grow any more."""
+        if not self.attachments.is_attached(kind, peer):
+            return []
+        of = Kind.DELIVER if kind is AttachmentKind.SUBSCRIBER else Kind.FORWARD
+        stored = [effect for key in list(self._histories) if (key.kind, key.peer) == (of, peer)
+                  for effect in self._forget(key, now_ms)]  # fmt: skip
+        return [*stored, *self._change(kind, peer, now_ms, attached=False)]
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        self._clock(now_ms)
+        effects: list[Effect] = []
+        while (due_ms := self.next_ms) is not None and due_ms <= now_ms:
+            key = next(iter(self._due))
+            del self._due[key]
+            effects += map(Store, self._histories[key].persist(now_ms))
+        return effects
+
+    def close(self, now_ms: int) -> list[Effect]:
+        """Store everything: the process ends."""
+        stored = [effect for key in list(self._histories) for effect in self._forget(key, now_ms)]
+        return [*stored, *self._change(AttachmentKind.ERA, "", now_ms, attached=False)]
+
+    def answer(self, message: MessageId, archive: Archive) -> Answer:
+        own = message.broker == self.broker
+        found = self._find(Key(Kind.PUBLISH if own else Kind.ROUTE, message.broker), message, archive)
+        first, last = message.ms - self._settings.skew_between_brokers_ms, message.ms
+        last += self._settings.skew_between_brokers_ms
+        neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, last))))
+        if not found.held:
+            verdict = Verdict.UNKNOWN if self._unknown(first, last, archive) else Verdict.ABSENT
+            return Answer(self.broker, verdict, found.probability, neighbours, None, (), found.filters)
+        filters, forwarded = found.filters, None
+        if self._settings.forwards:
+            asked = {peer: self._find(Key(Kind.FORWARD, message.broker, str(peer)), message, archive)
+                     for peer in neighbours}  # fmt: skip
+            forwarded = tuple(peer for peer, finding in asked.items() if finding.held)
+            filters += sum(finding.filters for finding in asked.values())
+            forwarded = neighbours if self._unknown(first, last, archive) else forwarded
+        subscribers = []
+        for peer in self.attachments.between(AttachmentKind.SUBSCRIBER, first, last):
+            finding = self._find(Key(Kind.DELIVER, message.broker, peer), message, archive)
+            filters += finding.filters
+            if finding.held:
+                subscribers.append(Statement(peer, finding.probability))
+        held = Verdict.HELD
+        return Answer(self.broker, held, found.probability, neighbours, forwarded, tuple(subscribers), filters)
+
+    def _find(self, key: Key, message: MessageId, archive: Archive) -> Finding:
+        """The matching set, in memory and stored, and whether one of it holds the message."""
+        one = bytes(message)
+        history = self._histories.get(key)
+        current = None if history is None else history.matching(message.ms)
+        searchable = [] if current is None else [current]
+        for entry in archive.matching(self.broker, key, message.ms):
+            growing = history is not None and entry.sequence == history.sequence
+            if not (growing and entry.incarnation == self._incarnation):  # else a copy of what is in memory
+                searchable.append(entry.opened())
+        held = any(bool(each.contains(one)[0]) for each in searchable)
+        return Finding(held, efpp(each.fpp() for each in searchable), len(searchable))
+
+    def _unknown(self, first_ms: int, last_ms: int, archive: Archive) -> bool:
+        """Whether records of this time may be missing."""
+        began_ms = self.attachments.first_ms
+        if began_ms is None or last_ms < max(began_ms, archive.since_ms):
+            return True
+        return any(start <= last_ms and end >= first_ms for start, end in self._gaps)
+
+    def _by_origin(self, kind: Kind, peer: str, ids: Ids, now_ms: int) -> list[Effect]:
+        array = as_ids(ids)
+        if not len(array):
+            return []
+        origins = id_origins(array)
+        if (origins == origins[0]).all():
+            groups = [(int(origins[0]), array)]
+        else:
+            groups = [(int(origin), array[origins == origin]) for origin in np.unique(origins)]
+        return [
+            effect
+            for origin, part in groups
+            if kind is not Kind.ROUTE or origin != self.broker
+            for effect in self._add(Key(kind, origin, peer), part, now_ms)
+        ]
+
+    def _clock(self, now_ms: int) -> None:
+        if now_ms < self._now_ms:  # it was set back: deadlines of the old time may never come
+            self._due = dict.fromkeys(self._due, now_ms + self._settings.persist_ms)
+        self._now_ms = now_ms
+
+    def _add(self, key: Key, ids: Ids, now_ms: int) -> list[Effect]:
+        self._clock(now_ms)
+        history = self._histories.get(key)
+        if history is None:
+            history = self._histories[key] = self._settings.strategy.open(key, self._incarnation, self._numbers)
+        effects: list[Effect] = [Store(entry) for entry in history.add(ids, now_ms)]
+        if effects:
+            self._due.pop(key, None)  # whatever is in memory now is younger than that
+        if history.dirty and key not in self._due:
+            self._due[key] = now_ms + self._settings.persist_ms
+        return effects
+
+    def _forget(self, key: Key, now_ms: int) -> list[Effect]:
+        self._due.pop(key, None)
+        return [Store(entry) for entry in self._histories.pop(key).close(now_ms)]
+
+    def _change(self, kind: AttachmentKind, peer: str, now_ms: int, *, attached: bool) -> list[Effect]:
+        change = Attachment(kind, peer, now_ms, attached, self._incarnation)
+        self.attachments.apply(change)
+        return [StoreAttachment(change)]
