@@ -104,7 +104,7 @@ class SegmentArchive:
         self._seen: set[Path] = set()
         self._files: OrderedDict[Path, pq.ParquetFile] = OrderedDict()
         self.since_ms = 0
-        self.stored_ms: dict[tuple[int, int], int] = {}  # when each (broker, incarnation) last stored something
+        self._stored_ms: dict[int, dict[int, int]] = {}
         self.damaged: list[StoreError] = []
         self.refresh()
 
@@ -122,6 +122,9 @@ class SegmentArchive:
                     self.damaged.append(error)
                     self.since_ms = max(self.since_ms, segment.name.created_ms)  # it may have held anything older
 
+    def stored_ms(self, broker: int) -> Mapping[int, int]:
+        return self._stored_ms.get(broker, {})
+
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         index = self._histories.get((broker, key))
         if index is None:
@@ -134,8 +137,8 @@ class SegmentArchive:
         columns = [column.name for column in HISTORIES.columns if column.name != "data"]
         for number, row in enumerate(file.read(columns=columns).to_pylist()):
             entry = row_entry(row, b"")
-            place = (row["broker"], row["incarnation"])
-            self.stored_ms[place] = max(self.stored_ms.get(place, 0), entry.stored_ms)
+            last_ms = self._stored_ms.setdefault(row["broker"], {})
+            last_ms[entry.incarnation] = max(last_ms.get(entry.incarnation, 0), entry.stored_ms)
             index = self._histories.setdefault((row["broker"], entry.key), TimeIndex())
             index.add(Place(entry, segment, number), entry.span, entry.singles)
 

@@ -4,7 +4,7 @@ An archive answers one question: the matching set of a history at a time. The si
 broker's reads segments (`tidings.segments.archive`). Both are held to the same contract by `tidings.testing.tracking`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from tidings.tracking.history import Entry, Key, newest
@@ -19,6 +19,9 @@ class Archive(Protocol):
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         """M(H, t) of what was stored: each filter once, its last copy; in the order of storing."""
 
+    def stored_ms(self, broker: int) -> Mapping[int, int]:
+        """When each incarnation of a broker last stored an entry."""
+
 
 class MemoryArchive:
     """Everything stored so far. A copy that a later one replaces may stay: `newest` tells them apart."""
@@ -26,11 +29,23 @@ class MemoryArchive:
     def __init__(self, since_ms: int = 0) -> None:
         self.since_ms = since_ms
         self._histories: dict[tuple[int, Key], TimeIndex[Entry]] = {}
+        self._entries: list[tuple[int, Entry]] = []
+        self._stored_ms: dict[int, dict[int, int]] = {}
 
     def store(self, broker: int, entries: Iterable[Entry]) -> None:
         for entry in entries:
+            self._entries.append((broker, entry))
+            last_ms = self._stored_ms.setdefault(broker, {})
+            last_ms[entry.incarnation] = max(last_ms.get(entry.incarnation, 0), entry.stored_ms)
             index = self._histories.setdefault((broker, entry.key), TimeIndex())
             index.add(entry, entry.span, entry.singles)
+
+    def entries(self) -> list[tuple[int, Entry]]:
+        """All of them with their brokers, in the order of storing."""
+        return list(self._entries)
+
+    def stored_ms(self, broker: int) -> Mapping[int, int]:
+        return self._stored_ms.get(broker, {})
 
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         index = self._histories.get((broker, key))

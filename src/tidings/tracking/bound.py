@@ -2,7 +2,9 @@
 
 A filter is in use for at least T_n. Timestamps stray from the broker's clock by T_s either way, and by the jitter T_j
 on the way through the network. If 2·T_s + T_j ≤ w·T_n, filter i cannot reach filter i + w + 1, so no time lies in
-more than w + 1 of them (Theorem 1 and Corollary 2 of Jun and Astley, section 4.2).
+more than w + 1 of them (Theorem 1 and Corollary 2 of Jun and Astley, section 4.2). Messages of one origin keep their
+order on the way; where they may overtake each other, jitter also makes bursts that fill filters faster: count T_j
+twice.
 
 T_n is the time T_f = n / peak rate that it takes to fill a filter, or T_p if that is less and filters rotate; filters
 that are retained live until they are full. T_j is 0 where messages are published; it includes what the clocks of

@@ -29,8 +29,8 @@ def to_text(path: Path) -> str:
     for root in (hop for hop in path.hops if hop.sender is None):
         lines += _tree(root, children, message.broker)
     lines += [f"false positive: broker {hop.broker} (no neighbour has it)" for hop in path.false_positives]
-    lines += [f"not asked: broker {broker} ({reason})" for broker, reason in path.unasked.items()]
-    lines += [f"unknown: broker {broker} (its records of that time are lost)" for broker in path.unknown]
+    lines += [f"not asked: broker {broker} ({_printable(reason)})" for broker, reason in path.unasked.items()]
+    lines += [f"unknown: broker {broker} (records of that time are lost, at least in part)" for broker in path.unknown]
     return "\n".join(lines)
 
 
@@ -43,7 +43,7 @@ def _tree(root: Hop, children: dict[int, list[Hop]], origin: int) -> list[str]:
         below = children.get(hop.broker, [])
         for number, one in enumerate(hop.subscribers):
             last = number == len(hop.subscribers) - 1 and not below
-            lines.append(f"{rest}{'└' if last else '├'}─▸ {one.peer} ({one.probability:.2g})")
+            lines.append(f"{rest}{'└' if last else '├'}─▸ {_printable(one.peer)} ({one.probability:.2g})")
         for position, child in enumerate(reversed(below)):
             last = position == 0
             stack.append((child, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   ")))
@@ -121,6 +121,11 @@ def utc(ms: int) -> str:
     date = f"{era * 400 + year + (month >= 10):04}-{(month + 2) % 12 + 1:02}-{day - (153 * month + 2) // 5 + 1:02}"
     seconds, millis = divmod(rest, 1000)
     return f"{date} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis:03} UTC"
+
+
+def _printable(text: str) -> str:
+    """Names come from strangers: none of them may move the cursor."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def _quoted(text: str) -> str:

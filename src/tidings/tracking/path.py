@@ -53,7 +53,7 @@ class Path:
     hops: tuple[Hop, ...]
     false_positives: tuple[Hop, ...]
     unasked: Mapping[int, str]  # brokers that could not be asked, and why
-    unknown: tuple[int, ...]  # brokers whose records of that time are lost
+    unknown: tuple[int, ...]  # brokers whose records of that time are lost, in part or all of them
     asked: int
     filters: int
 
@@ -117,7 +117,7 @@ class PathSearch:
             hops=hops,
             false_positives=tuple(self._hop(broker, None, ()) for broker in false),
             unasked=dict(sorted(self._failed.items())),
-            unknown=tuple(sorted(b for b, a in self._answers.items() if a.verdict is Verdict.UNKNOWN)),
+            unknown=tuple(sorted(b for b, answer in self._answers.items() if answer.incomplete)),
             asked=len(self._answers) + len(self._failed),
             filters=sum(answer.filters for answer in self._answers.values()),
         )

@@ -81,6 +81,7 @@ class Answer:
     forwarded: tuple[int, ...] | None = None  # to these neighbours at most; None: not recorded
     subscribers: tuple[Statement, ...] = ()
     filters: int = 0  # how many were asked
+    incomplete: bool = False  # records of that time may be lost: who is not named may have got it all the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,29 +167,29 @@ class Recorder:
         return [*stored, *self._change(AttachmentKind.ERA, "", now_ms, attached=False)]
 
     def answer(self, message: MessageId, archive: Archive) -> Answer:
-        own = message.broker == self.broker
-        found = self._find(Key(Kind.PUBLISH if own else Kind.ROUTE, message.broker), message, archive)
-        first, last = message.ms - self._settings.skew_between_brokers_ms, message.ms
-        last += self._settings.skew_between_brokers_ms
+        first = message.ms - self._settings.skew_between_brokers_ms
+        last = message.ms + self._settings.skew_between_brokers_ms
         neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, last))))
+        incomplete = self._incomplete(first, last, archive)
+        kind = Kind.PUBLISH if message.broker == self.broker else Kind.ROUTE
+        found = self._find(Key(kind, message.broker), message, archive)
         if not found.held:
-            verdict = Verdict.UNKNOWN if self._unknown(first, last, archive) else Verdict.ABSENT
-            return Answer(self.broker, verdict, found.probability, neighbours, None, (), found.filters)
+            verdict = Verdict.UNKNOWN if incomplete else Verdict.ABSENT
+            return Answer(self.broker, verdict, 0.0, neighbours, None, (), found.filters, incomplete)
         filters, forwarded = found.filters, None
         if self._settings.forwards:
-            asked = {peer: self._find(Key(Kind.FORWARD, message.broker, str(peer)), message, archive)
-                     for peer in neighbours}  # fmt: skip
-            forwarded = tuple(peer for peer, finding in asked.items() if finding.held)
-            filters += sum(finding.filters for finding in asked.values())
-            forwarded = neighbours if self._unknown(first, last, archive) else forwarded
+            asked = [self._find(Key(Kind.FORWARD, message.broker, str(peer)), message, archive) for peer in neighbours]
+            filters += sum(finding.filters for finding in asked)
+            if not incomplete:
+                forwarded = tuple(peer for peer, finding in zip(neighbours, asked, strict=True) if finding.held)
         subscribers = []
         for peer in self.attachments.between(AttachmentKind.SUBSCRIBER, first, last):
             finding = self._find(Key(Kind.DELIVER, message.broker, peer), message, archive)
             filters += finding.filters
             if finding.held:
                 subscribers.append(Statement(peer, finding.probability))
-        held = Verdict.HELD
-        return Answer(self.broker, held, found.probability, neighbours, forwarded, tuple(subscribers), filters)
+        statements = (neighbours, forwarded, tuple(subscribers))
+        return Answer(self.broker, Verdict.HELD, found.probability, *statements, filters, incomplete)
 
     def _find(self, key: Key, message: MessageId, archive: Archive) -> Finding:
         """The matching set, in memory and stored, and whether one of it holds the message."""
@@ -203,7 +204,7 @@ class Recorder:
         held = any(bool(each.contains(one)[0]) for each in searchable)
         return Finding(held, efpp(each.fpp() for each in searchable), len(searchable))
 
-    def _unknown(self, first_ms: int, last_ms: int, archive: Archive) -> bool:
+    def _incomplete(self, first_ms: int, last_ms: int, archive: Archive) -> bool:
         """Whether records of this time may be missing."""
         began_ms = self.attachments.first_ms
         if began_ms is None or last_ms < max(began_ms, archive.since_ms):
@@ -228,7 +229,8 @@ class Recorder:
 
     def _clock(self, now_ms: int) -> None:
         if now_ms < self._now_ms:  # it was set back: deadlines of the old time may never come
-            self._due = dict.fromkeys(self._due, now_ms + self._settings.persist_ms)
+            latest_ms = now_ms + self._settings.persist_ms
+            self._due = {key: min(due_ms, latest_ms) for key, due_ms in self._due.items()}
         self._now_ms = now_ms
 
     def _add(self, key: Key, ids: Ids, now_ms: int) -> list[Effect]:
