@@ -93,7 +93,7 @@ def storage() -> list[dict[str, Any]]:
             for entry in entries:
                 gzip += len(zlib.compress(ids[at : at + entry.count].tobytes()))
                 at += entry.count
-            made |= {"raw": 16.0, "gzip": gzip / count, "ours": sum(len(e.data) for e in entries) / count}
+            made |= {"raw": 16.0, "gzip": gzip / count, "kept": sum(len(e.data) for e in entries) / count}
         else:
             s = row.settings
             by_mode = {
@@ -107,7 +107,7 @@ def storage() -> list[dict[str, Any]]:
                 "full": s.bits / 8 / s.capacity,
                 "raw": sum(len(e.data) for e in rotated) / count,
                 "gzip": sum(len(zlib.compress(e.data)) for e in rotated) / count,
-                "ours": sum(len(e.data) for e in last.values()) / count,
+                "kept": sum(len(e.data) for e in last.values()) / count,
                 "written": sum(len(e.data) for e in retained) / count,
             }
         made["stores_per_s"] = len(entries if row.settings is None else rotated) / SECONDS
@@ -142,7 +142,7 @@ def query_row(n: int) -> dict[str, Any]:
     row: dict[str, Any] = {"filters": n}
     row["memory_us"] = microseconds(lambda message: recorder.answer(message, memory), n, 2000)
     row["scan_us"] = microseconds(lambda m: [e for e in entries if e.matches(m.ms)], n, max(3, 300_000 // n // 10))
-    if n <= 100_000:
+    if n <= 100_000:  # a million need gigabytes of disk and a minute to write
         with tempfile.TemporaryDirectory() as root:
             row |= from_segments(Path(root), entries, recorder)
     return row
@@ -191,7 +191,7 @@ def plot(
     labels = [f"{r['strategy']} {r['buffer'] // 1000}k {r['accuracy']} {r['persist_s']}s" for r in stored]
     at = np.arange(len(stored))
     for shift, (name, label) in enumerate(
-        (("raw", "rotate, raw"), ("gzip", "rotate, gzip"), ("ours", "as Tidings stores it"))
+        (("raw", "rotate, raw"), ("gzip", "rotate, gzip"), ("kept", "retain, last copies; ids packed"))
     ):
         two.barh(at + 0.27 * (shift - 1), [row[name] for row in stored], 0.27, label=label)
     two.set_yticks(at, labels, fontsize=7)
@@ -206,10 +206,10 @@ def plot(
 
 def main() -> None:
     speeds = recording()
-    columns = ("strategy", "buffer", "accuracy", "million_per_s")
+    columns: tuple[str, ...] = ("strategy", "buffer", "accuracy", "million_per_s")
     table("million ids recorded per CPU second, batches of 1000", columns, [[r[c] for c in columns] for r in speeds])
     stored = storage()
-    columns = ("strategy", "buffer", "accuracy", "persist_s", "full", "raw", "gzip", "ours", "written", "stores_per_s")
+    columns = ("strategy", "buffer", "accuracy", "persist_s", "full", "raw", "gzip", "kept", "written", "stores_per_s")
     table("bytes a message of one history", columns, [[r.get(c, "") for c in columns] for r in stored])
     queries = [query_row(10**exponent) for exponent in (3, 4, 5, 6)]
     columns = ("filters", "memory_us", "segments_us", "scan_us", "open_ms")

@@ -54,6 +54,23 @@ def test_segments_and_memory_agree(seed: int, exact: bool) -> None:
             assert made.trace(message, archive=archive) == made.trace(message)
 
 
+def test_a_filter_that_rots_where_only_its_checksum_tells_makes_the_archive_unsure(tmp_path: Path) -> None:
+    made = world(5)
+    write(tmp_path, made.archive.entries(), each=1000)
+    (segment,) = segments(tmp_path, HISTORIES)
+    data = bytearray(segment.path.read_bytes())
+    at = data.find(b"TBF1") + 30
+    data[at] ^= 1
+    segment.path.write_bytes(data)
+    archive = SegmentArchive(tmp_path)
+    assert archive.damaged == []
+    message = made.sent[0][0]
+    answer = Recorder(message.broker, made.settings, incarnation=99)
+    answer.start(made.now_ms, made.changes[message.broker], archive.stored_ms(message.broker))
+    assert answer.answer(message, archive).verdict is not Verdict.ABSENT
+    assert archive.damaged
+
+
 def test_a_new_process_finds_what_the_old_one_stored(tmp_path: Path) -> None:
     made = world(7)
     write(tmp_path, made.archive.entries())
@@ -99,6 +116,30 @@ def test_what_was_deleted_is_unknown_and_what_came_since_is_found(tmp_path: Path
     assert any(found.sequence == entry.sequence for found in archive.matching(stored[24][0], entry.key, moment))
     sweep(tmp_path, HISTORIES, Retention(age_ms_max=3995), now_ms=5000)
     assert SegmentArchive(tmp_path).since_ms == 1010
+
+
+def test_segments_that_vanish_or_rot_under_an_open_archive_make_it_unsure_not_fail(tmp_path: Path) -> None:
+    stored = world(3).archive.entries()
+    write(tmp_path, stored, each=10)
+    archive = SegmentArchive(tmp_path)
+    entry = stored[0][1]
+    assert entry.span is not None
+    found = len(archive.matching(stored[0][0], entry.key, entry.span[0]))
+    assert found
+    for number, segment in enumerate(segments(tmp_path, HISTORIES)):
+        if number % 2:
+            segment.path.unlink()
+        else:
+            segment.path.write_bytes(segment.path.read_bytes()[:-40])
+    archive = SegmentArchive(tmp_path)
+    write(tmp_path / "again", stored, each=10)
+    late = SegmentArchive(tmp_path / "again")
+    for segment in segments(tmp_path / "again", HISTORIES):
+        segment.path.unlink()
+    for each in (archive, late):
+        assert each.matching(stored[0][0], entry.key, entry.span[0]) == []
+        assert each.damaged
+        assert each.since_ms >= 1000
 
 
 def test_rows_and_entries() -> None:

@@ -5,9 +5,10 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidings.model.message_id import MessageId
 from tidings.testing.tracking import World, check_archive
-from tidings.tracking.archive import MemoryArchive
-from tidings.tracking.history import BloomSettings, Entry, Mode
+from tidings.tracking.archive import FilterIndex, MemoryArchive
+from tidings.tracking.history import BloomHistory, BloomSettings, Entry, Key, Kind, Mode
 from tidings.tracking.record import Settings, Store
 from tidings.tracking.strategies import BloomStrategy
 
@@ -27,6 +28,18 @@ def memory_archive(stored: list[tuple[int, Entry]]) -> MemoryArchive:
     for broker, entry in stored:
         archive.store(broker, [entry])
     return archive
+
+
+def test_a_filter_that_is_stored_while_it_grows_is_found_once() -> None:
+    history = BloomHistory(Key(Kind.ROUTE, 2), BloomSettings(5000, skew_ms=10**6))
+    index = FilterIndex[int]()
+    for number in range(3000):
+        history.add(bytes(MessageId(7, 2, 1000 + number)), 1000 + number)
+        (entry,) = history.persist(1000 + number)
+        index.add(number, (0, entry.sequence), entry.count, entry.full, entry.span, entry.singles)
+    assert index.at(1000) == [2999]
+    index.add(-1, (0, 0), 17, False, (0, 10**6), ())  # an old copy that comes late
+    assert index.at(1000) == [2999]
 
 
 @settings(max_examples=20)

@@ -9,12 +9,16 @@ spans = st.none() | st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda
 items = st.lists(st.tuples(spans, st.lists(st.integers(0, 60), max_size=3)), max_size=25)
 
 
-@given(items, st.integers(-2, 62), st.integers(0, 20))
-def test_as_looking_at_everything(added: list[tuple[tuple[int, int] | None, list[int]]], first: int, more: int) -> None:
+@given(items, st.integers(-2, 62), st.integers(0, 20), st.sets(st.integers(0, 24)))
+def test_as_looking_at_everything(
+    added: list[tuple[tuple[int, int] | None, list[int]]], first: int, more: int, removed: set[int]
+) -> None:
     index = TimeIndex[int]()
-    for number, (span, singles) in enumerate(added):
-        index.add(number, span, singles)
-    assert len(index) == len(added)
+    numbers = [index.add(number, span, set(singles)) for number, (span, singles) in enumerate(added)]
+    for number in removed & set(numbers):
+        index.remove(number)
+        added[number] = (None, [])
+    assert len(index) == len(added) - len(removed & set(numbers))
     assert index.at(first) == [
         number
         for number, (span, singles) in enumerate(added)

@@ -33,8 +33,24 @@ def segments(root: Path, table: Table) -> list[Segment]:
     return sorted(found, key=lambda segment: segment.name)
 
 
-def open_segment(segment: Segment, table: Table) -> pq.ParquetFile:
-    """Checked against its checksum, its table and its version."""
+def open_segment(segment: Segment, table: Table, *, verified: bool = False) -> pq.ParquetFile:
+    """Checked against its table and version, and against its checksum unless that was done before.
+
+    To be checked it is read as a whole; one that was checked before is read piece by piece, as it is asked for.
+    """
+    source = segment.path if verified else pa.BufferReader(_verified(segment))
+    try:
+        file = pq.ParquetFile(source, page_checksum_verification=True)
+        metadata = file.schema_arrow.metadata or {}
+        _check(segment.path, table, metadata.get(TABLE_KEY), metadata.get(VERSION_KEY), file.schema_arrow)
+    except FileNotFoundError as error:
+        raise StoreError("E_STORE_IO", f"cannot read {segment.path}: {error}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError("E_STORE_DAMAGED", f"{segment.path} is no Parquet file: {error}") from None
+    return file
+
+
+def _verified(segment: Segment) -> bytes:
     try:
         data = segment.path.read_bytes()
     except OSError as error:
@@ -43,13 +59,7 @@ def open_segment(segment: Segment, table: Table) -> pq.ParquetFile:
         raise StoreError("E_STORE_DAMAGED", f"{segment.path} is empty")
     if zlib.crc32(data) != segment.name.crc32:
         raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {len(data)} bytes that fail the checksum in its name")
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        metadata = file.schema_arrow.metadata or {}
-        _check(segment.path, table, metadata.get(TABLE_KEY), metadata.get(VERSION_KEY), file.schema_arrow)
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError("E_STORE_DAMAGED", f"{segment.path} is no Parquet file: {error}") from None
-    return file
+    return data
 
 
 def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> pa.Table:

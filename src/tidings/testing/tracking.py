@@ -179,4 +179,10 @@ def check_archive(make: Callable[[list[tuple[int, Entry]]], Archive], stored: li
     for broker, key in {(broker, entry.key) for broker, entry in stored} | {(0, Key(Kind.PUBLISH, 0))}:
         own = [entry for of, entry in stored if (of, entry.key) == (broker, key)]
         for moment in sorted(moments):
-            assert archive.matching(broker, key, moment) == newest(e for e in own if e.matches(moment))
+            found = archive.matching(broker, key, moment)
+            expected = newest(entry for entry in own if entry.matches(moment))
+            assert sorted(found, key=_identity) == sorted(expected, key=_identity)
+
+
+def _identity(entry: Entry) -> tuple[int, int]:
+    return entry.incarnation, entry.sequence

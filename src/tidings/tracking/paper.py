@@ -36,8 +36,8 @@ class Configuration:
 
 def _bloom(buffer_bytes: int, rows: str) -> tuple[Configuration, ...]:
     """Rows of accuracy/T_p; a + for those that store full buffers."""
-    parts = [row.rstrip("+").split("/") + [row.endswith("+")] for row in rows.split()]
-    return tuple(Configuration("bloom", buffer_bytes, str(a), int(t), bool(full)) for a, t, full in parts)
+    parts = [(*row.rstrip("+").partition("/")[::2], row.endswith("+")) for row in rows.split()]
+    return tuple(Configuration("bloom", buffer_bytes, accuracy, int(t_p), full) for accuracy, t_p, full in parts)
 
 
 TABLE_2 = (

@@ -170,17 +170,17 @@ class Recorder:
         first = message.ms - self._settings.skew_between_brokers_ms
         last = message.ms + self._settings.skew_between_brokers_ms
         neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, last))))
-        incomplete = self._incomplete(first, last, archive)
         kind = Kind.PUBLISH if message.broker == self.broker else Kind.ROUTE
         found = self._find(Key(kind, message.broker), message, archive)
         if not found.held:
+            incomplete = self._incomplete(first, last, archive)
             verdict = Verdict.UNKNOWN if incomplete else Verdict.ABSENT
             return Answer(self.broker, verdict, 0.0, neighbours, None, (), found.filters, incomplete)
         filters, forwarded = found.filters, None
         if self._settings.forwards:
             asked = [self._find(Key(Kind.FORWARD, message.broker, str(peer)), message, archive) for peer in neighbours]
             filters += sum(finding.filters for finding in asked)
-            if not incomplete:
+            if not self._incomplete(first, last, archive):
                 forwarded = tuple(peer for peer, finding in zip(neighbours, asked, strict=True) if finding.held)
         subscribers = []
         for peer in self.attachments.between(AttachmentKind.SUBSCRIBER, first, last):
@@ -188,6 +188,7 @@ class Recorder:
             filters += finding.filters
             if finding.held:
                 subscribers.append(Statement(peer, finding.probability))
+        incomplete = self._incomplete(first, last, archive)  # asked last: what is missing may have shown only now
         statements = (neighbours, forwarded, tuple(subscribers))
         return Answer(self.broker, Verdict.HELD, found.probability, *statements, filters, incomplete)
 

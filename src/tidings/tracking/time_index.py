@@ -7,9 +7,12 @@ what a list sorted by start alone cannot promise. Single moments lie in a dictio
 
 >>> index = TimeIndex[str]()
 >>> index.add("monday", (0, 10)), index.add("tuesday", (8, 20), singles=[3]), index.add("era", (0, 10**9))
-(None, None, None)
+(0, 1, 2)
 >>> sorted(index.at(9)), sorted(index.at(3)), sorted(index.between(11, 15))
 (['era', 'monday', 'tuesday'], ['era', 'monday', 'tuesday'], ['era', 'tuesday'])
+>>> index.remove(2)
+>>> index.at(9)
+['monday', 'tuesday']
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -25,22 +28,39 @@ class TimeIndex(Generic[T]):
         self._levels: dict[int, list[tuple[int, int]]] = {}
         self._singles: dict[int, list[int]] = {}
         self._items: dict[int, T] = {}
+        self._starts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
+        self._moments: dict[int, list[int]] = {}  # of those that have any
         self._next = 0
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def add(self, item: T, span: tuple[int, int] | None, singles: Iterable[int] = ()) -> None:
-        """Put an item under its range (both ends belong to it) and under single moments."""
+    def add(self, item: T, span: tuple[int, int] | None, singles: Iterable[int] = ()) -> int:
+        """Put an item under its range (both ends belong to it) and under single moments; returns its number."""
         number, self._next = self._next, self._next + 1
         self._items[number] = item
         if span is not None:
             start, end = span
             self._ends[number] = end
+            self._starts[number] = start
             insort(self._levels.setdefault((end - start).bit_length(), []), (start, number))
-        for moment in set(singles):
+        for moment in singles:
             self._singles.setdefault(moment, []).append(number)
+            self._moments.setdefault(number, []).append(moment)
+        return number
+
+    def remove(self, number: int) -> None:
+        """Take back what `add` has put there under this number."""
+        del self._items[number]
+        if number in self._ends:
+            start, end = self._starts.pop(number), self._ends.pop(number)
+            rows = self._levels[(end - start).bit_length()]
+            del rows[bisect_left(rows, (start, number))]
+        for moment in self._moments.pop(number, ()):
+            self._singles[moment].remove(number)
+            if not self._singles[moment]:
+                del self._singles[moment]
 
     def at(self, moment: int) -> list[T]:
         """Items whose range or single moments hold it, in the order in which they were added."""
