@@ -24,7 +24,7 @@ SMALL = BloomSettings(capacity=20, bits=640, hashes=12, skew_ms=15, jitter_ms=12
 def world(seed: int, mode: Mode = Mode.RETAIN, *, exact: bool = False, forwards: bool = False) -> World:
     bloom = BloomSettings(SMALL.capacity, SMALL.bits, SMALL.hashes, SMALL.skew_ms, SMALL.jitter_ms, mode)
     strategy: Strategy = AsyncStrategy(320, bloom.skew_ms, bloom.jitter_ms) if exact else BloomStrategy(bloom)
-    wanted = Settings(strategy, persist_ms=40, skew_between_brokers_ms=60, forwards=forwards)
+    wanted = Settings(strategy, persist_ms=40, skew_between_brokers_ms=30, forwards=forwards)
     return World(random.Random(seed), wanted, bloom)
 
 

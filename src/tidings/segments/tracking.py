@@ -5,9 +5,11 @@ nothing else.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +23,12 @@ from tidings.tracking.attachments import Attachment, AttachmentKind
 from tidings.tracking.history import Encoding, Entry, Key, Kind, newest
 
 OPEN_SEGMENTS_MAX = 16
+E = TypeVar("E", bound=Enum)
+_HISTORY = ("broker", "kind", "origin", "peer")
+_FILTER = (
+    *("incarnation", "sequence", "encoding", "count", "full"),
+    *("first_ms", "last_ms", "singles_ms", "opened_ms", "stored_ms"),
+)
 
 
 def entry_row(broker: int, entry: Entry) -> dict[str, Any]:
@@ -44,26 +52,36 @@ def entry_row(broker: int, entry: Entry) -> dict[str, Any]:
     }
 
 
-def row_entry(row: Mapping[str, Any], data: bytes | None = None) -> Entry:
-    """The opposite of `entry_row`; a row without its data gets `data`."""
-    span = None if row["first_ms"] is None else (row["first_ms"], row["last_ms"])
+def row_entry(row: Mapping[str, Any]) -> Entry:
+    """The opposite of `entry_row`."""
+    key = Key(_known(Kind, row["kind"]), row["origin"], row["peer"])
+    return replace(_entry(key, *(row[name] for name in _FILTER)), data=row["data"])
+
+
+def _entry(
+    key: Key,
+    incarnation: int,
+    sequence: int,
+    encoding: str,
+    count: int,
+    full: bool,
+    first_ms: int | None,
+    last_ms: int | None,
+    singles: Sequence[int],
+    opened_ms: int,
+    stored_ms: int,
+) -> Entry:
+    """Of the columns in `_FILTER`, without its data."""
+    span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
+    known = _known(Encoding, encoding)
+    return Entry(key, sequence, span, tuple(singles), count, full, known, b"", opened_ms, stored_ms, incarnation)
+
+
+def _known(names: type[E], name: str) -> E:
     try:
-        kind, encoding = Kind(row["kind"]), Encoding(row["encoding"])
+        return names(name)
     except ValueError as error:
         raise StoreError("E_STORE_DAMAGED", f"a row of histories: {error}") from None
-    return Entry(
-        key=Key(kind, row["origin"], row["peer"]),
-        sequence=row["sequence"],
-        span=span,
-        singles=tuple(row["singles_ms"]),
-        count=row["count"],
-        full=row["full"],
-        encoding=encoding,
-        data=row["data"] if data is None else data,
-        opened_ms=row["opened_ms"],
-        stored_ms=row["stored_ms"],
-        incarnation=row["incarnation"],
-    )
 
 
 def attachment_row(broker: int, change: Attachment) -> dict[str, Any]:
@@ -88,31 +106,27 @@ def read_attachments(root: Path, broker: int) -> list[Attachment]:
 
 
 class Place(NamedTuple):
-    """Where a filter lies."""
+    """Where a filter lies, and all about it but its data."""
 
     segment: Segment
     row: int
-
-
-class Opened(NamedTuple):
-    file: pq.ParquetFile
-    about: pa.Table  # every column but the data
+    entry: Entry
 
 
 class SegmentArchive:
     """`tracking.archive.Archive` over the segments of a directory.
 
-    It keeps in memory where each filter lies and its time, nothing else; some segments stay open. A segment is checked
+    It keeps in memory where each filter lies and its time, not its data; some segments stay open. A segment is checked
     against its checksum when a filter is first read from it. A damaged one is left out and named in `damaged`, and as
     nobody knows what was in it, the archive counts as incomplete for everything older.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._histories: dict[tuple[int, str, int, str], FilterIndex[Place]] = {}
+        self._histories: dict[tuple[int, Key], FilterIndex[Place]] = {}
         self._seen: set[Path] = set()
         self._verified: set[Path] = set()
-        self._open: OrderedDict[Path, Opened] = OrderedDict()
+        self._open: OrderedDict[Path, pq.ParquetFile] = OrderedDict()
         self._stored_ms: dict[int, dict[int, int]] = {}
         self.since_ms = 0
         self.damaged: list[StoreError] = []
@@ -135,7 +149,7 @@ class SegmentArchive:
         return self._stored_ms.get(broker, {})
 
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
-        index = self._histories.get((broker, key.kind.value, key.origin, key.peer))
+        index = self._histories.get((broker, key))
         found = []
         for place in [] if index is None else index.at(moment):
             try:
@@ -149,26 +163,36 @@ class SegmentArchive:
         self.since_ms = max(self.since_ms, segment.name.created_ms)
 
     def _index(self, segment: Segment) -> None:
-        about = _about(segment, open_segment(segment, HISTORIES, verified=True))
-        columns = [about[name].to_pylist() for name in (*_HISTORY, *_FILTER)]
-        for number, row in enumerate(zip(*columns, strict=True)):
-            broker, kind, origin, peer, incarnation, sequence, count, full, first_ms, last_ms, singles, stored_ms = row
-            last = self._stored_ms.setdefault(broker, {})
-            last[incarnation] = max(last.get(incarnation, 0), stored_ms)
-            index = self._histories.setdefault((broker, kind, origin, peer), FilterIndex())
-            span = None if first_ms is None else (first_ms, last_ms)
-            index.add(Place(segment, number), (incarnation, sequence), count, full, span, singles)
+        with open_segment(segment, HISTORIES, verified=True) as file:
+            try:
+                about = file.read(columns=[*_HISTORY, *_FILTER])
+            except (pa.ArrowException, OSError) as error:
+                raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None
+        keys: dict[tuple[int, str, int, str], tuple[Key, FilterIndex[Place]]] = {}
+        histories = zip(*(about[name].to_pylist() for name in _HISTORY), strict=True)
+        filters = zip(*(about[name].to_pylist() for name in _FILTER), strict=True)
+        for number, (history, parts) in enumerate(zip(histories, filters, strict=True)):
+            if history not in keys:
+                broker, kind, origin, peer = history
+                key = Key(_known(Kind, kind), origin, peer)
+                keys[history] = key, self._histories.setdefault((broker, key), FilterIndex())
+            key, index = keys[history]
+            entry = _entry(key, *parts)
+            last_ms = self._stored_ms.setdefault(history[0], {})
+            last_ms[entry.incarnation] = max(last_ms.get(entry.incarnation, 0), entry.stored_ms)
+            which = (entry.incarnation, entry.sequence)
+            index.add(Place(segment, number, entry), which, entry.count, entry.full, entry.span, entry.singles)
 
     def _load(self, place: Place) -> Entry:
-        opened = self._opened(place.segment)
+        file = self._opened(place.segment)
         group, row = divmod(place.row, FILTERS_PER_GROUP)
         try:
-            data = opened.file.read_row_group(group, columns=["data"])["data"][row].as_py()
+            data = file.read_row_group(group, columns=["data"], use_threads=False)["data"][row].as_py()
         except (pa.ArrowException, OSError, IndexError) as error:
             raise StoreError("E_STORE_DAMAGED", f"{place.segment.path}: {error}") from None
-        return row_entry(opened.about.slice(place.row, 1).to_pylist()[0], data)
+        return replace(place.entry, data=data)
 
-    def _opened(self, segment: Segment) -> Opened:
+    def _opened(self, segment: Segment) -> pq.ParquetFile:
         path = segment.path
         if path in self._open:
             self._open.move_to_end(path)
@@ -176,19 +200,7 @@ class SegmentArchive:
         if path not in self._verified:
             open_segment(segment, HISTORIES)
             self._verified.add(path)
-        file = open_segment(segment, HISTORIES, verified=True)
-        self._open[path] = Opened(file, _about(segment, file))
+        self._open[path] = open_segment(segment, HISTORIES, verified=True)
         if len(self._open) > OPEN_SEGMENTS_MAX:
-            self._open.popitem(last=False)[1].file.close()
+            self._open.popitem(last=False)[1].close()
         return self._open[path]
-
-
-_HISTORY = ("broker", "kind", "origin", "peer")
-_FILTER = ("incarnation", "sequence", "count", "full", "first_ms", "last_ms", "singles_ms", "stored_ms")
-
-
-def _about(segment: Segment, file: pq.ParquetFile) -> pa.Table:
-    try:
-        return file.read(columns=[column.name for column in HISTORIES.columns if column.name != "data"])
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None

@@ -48,7 +48,7 @@ Effect: TypeAlias = Store | StoreAttachment
 class Settings:
     strategy: Strategy = field(default_factory=BloomStrategy)
     persist_ms: int = 1000  # T_p
-    skew_between_brokers_ms: int = 1000  # widens the time for which attachments are looked up
+    skew_between_brokers_ms: int = 1000  # widens the time that is looked up; T_s + T_j at least
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
 
     def __post_init__(self) -> None:
