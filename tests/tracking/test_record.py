@@ -204,7 +204,15 @@ def test_nothing_is_recorded_without_a_strategy() -> None:
     recorder.start(START_MS)
     assert recorder.published(np.zeros((5000, 16), np.uint8), START_MS) == []
     assert recorder.next_ms is None
-    assert stored(recorder.close(START_MS)) == []
+    message = MessageId(9, 2, START_MS + 5000)
+    assert recorder.answer(message, MemoryArchive()).verdict is Verdict.UNKNOWN
+    effects = [*recorder.start(START_MS), *recorder.close(START_MS + 9000)]
+    assert stored(effects) == []
+    past = [effect.change for effect in effects if isinstance(effect, StoreAttachment)]
+    later = Recorder(1, Settings(), incarnation=2)
+    later.start(START_MS + 20_000, past)
+    assert later.answer(message, MemoryArchive()).verdict is Verdict.UNKNOWN
+    assert later.answer(MessageId(9, 2, START_MS + 21_500), MemoryArchive()).verdict is Verdict.ABSENT
 
 
 def test_settings_are_checked() -> None:

@@ -20,7 +20,7 @@ from tidings.tracking.time_index import TimeIndex
 class AttachmentKind(Enum):
     SUBSCRIBER = "subscriber"
     NEIGHBOUR = "neighbour"
-    ERA = "era"  # the broker started: everybody else is gone
+    ERA = "era"  # the broker started or ended: everybody else is gone; the peer is the strategy that recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ from tidings.tracking.archive import Archive
 from tidings.tracking.attachments import Attachment, AttachmentKind, AttachmentMap
 from tidings.tracking.history import Entry, History, Key, Kind, Span, efpp
 from tidings.tracking.ids import Ids, as_ids, id_origins
-from tidings.tracking.strategies import BloomStrategy, Strategy
+from tidings.tracking.strategies import BloomStrategy, NoStrategy, Strategy
+
+TIME_MAX_MS = 2**48
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +108,25 @@ class Recorder:
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
     ) -> list[Effect]:
         """Begin an era; `past` is what was stored in earlier ones, in order, and `stored_ms` when each of them, by
-        incarnation, last stored an entry. One that ended without `close` has left a gap."""
+        incarnation, last stored an entry. One that ended without `close`, or recorded nothing, has left a gap."""
         opened: Attachment | None = None
-        own = Attachment(AttachmentKind.ERA, "", now_ms, attached=True, incarnation=self._incarnation)
+        strategy = self._settings.strategy.name
+        own = Attachment(AttachmentKind.ERA, strategy, now_ms, attached=True, incarnation=self._incarnation)
         for change in (*past, own):
             if change.kind is AttachmentKind.ERA:
-                if opened is not None and change.attached:
-                    last_ms = (stored_ms or {}).get(opened.incarnation, opened.ms)
-                    self._gaps.append((min(last_ms, change.ms) - self._settings.persist_ms, change.ms))
+                if opened is not None:
+                    self._end_era(opened, change, (stored_ms or {}).get(opened.incarnation, opened.ms))
                 opened = change if change.attached else None
             self.attachments.apply(change)
+        if strategy == NoStrategy().name:
+            self._gaps.append((now_ms, TIME_MAX_MS))
         return [StoreAttachment(own)]
+
+    def _end_era(self, opened: Attachment, end: Attachment, stored_ms: int) -> None:
+        if opened.peer == NoStrategy().name:
+            self._gaps.append((opened.ms, end.ms))
+        elif end.attached:  # the next one has begun: this one was killed
+            self._gaps.append((min(stored_ms, end.ms) - self._settings.persist_ms, end.ms))
 
     @property
     def memory_bytes(self) -> int:
@@ -148,8 +158,8 @@ class Recorder:
         if not self.attachments.is_attached(kind, peer):
             return []
         of = Kind.DELIVER if kind is AttachmentKind.SUBSCRIBER else Kind.FORWARD
-        stored = [effect for key in list(self._histories) if (key.kind, key.peer) == (of, peer)
-                  for effect in self._forget(key, now_ms)]  # fmt: skip
+        ended = [key for key in self._histories if (key.kind, key.peer) == (of, peer)]
+        stored = [effect for key in ended for effect in self._forget(key, now_ms)]
         return [*stored, *self._change(kind, peer, now_ms, attached=False)]
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -164,7 +174,7 @@ class Recorder:
     def close(self, now_ms: int) -> list[Effect]:
         """Store everything: the process ends."""
         stored = [effect for key in list(self._histories) for effect in self._forget(key, now_ms)]
-        return [*stored, *self._change(AttachmentKind.ERA, "", now_ms, attached=False)]
+        return [*stored, *self._change(AttachmentKind.ERA, self._settings.strategy.name, now_ms, attached=False)]
 
     def answer(self, message: MessageId, archive: Archive) -> Answer:
         first = message.ms - self._settings.skew_between_brokers_ms
