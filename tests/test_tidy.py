@@ -18,6 +18,7 @@ LAYERS = [
     "tracking",
     "delivery",
     "node",
+    "segments",
     "sim",
     "broker",
     "protocols",

@@ -1,0 +1,87 @@
+"""Reading segments: listed by time, checked before they are believed.
+
+What is wrong with a segment is a StoreError that names it: E_STORE_DAMAGED for bytes that are not those written (an
+empty or truncated file too), E_STORE_VERSION for another table or a version this code does not know.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidings.errors import StoreError
+from tidings.model.tables import Table
+from tidings.segments.names import SegmentName
+from tidings.segments.schema import TABLE_KEY, VERSION_KEY, arrow_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    name: SegmentName
+    path: Path
+
+
+def segments(root: Path, table: Table) -> list[Segment]:
+    """Of one table, oldest first. A table nobody has written to has none."""
+    directory = root / table.name
+    if not directory.is_dir():
+        return []
+    found = [Segment(name, path) for path in directory.iterdir() if (name := SegmentName.parse(path.name)) is not None]
+    return sorted(found, key=lambda segment: segment.name)
+
+
+def open_segment(segment: Segment, table: Table, *, verified: bool = False) -> pq.ParquetFile:
+    """Checked against its table and version, and against its checksum unless that was done before.
+
+    To be checked it is read as a whole; one that was checked before is read piece by piece, as it is asked for.
+    """
+    source = segment.path if verified else pa.BufferReader(_verified(segment))
+    try:
+        file = pq.ParquetFile(source, page_checksum_verification=True)
+        metadata = file.schema_arrow.metadata or {}
+        _check(segment.path, table, metadata.get(TABLE_KEY), metadata.get(VERSION_KEY), file.schema_arrow)
+    except FileNotFoundError as error:
+        raise StoreError("E_STORE_IO", f"cannot read {segment.path}: {error}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError("E_STORE_DAMAGED", f"{segment.path} is no Parquet file: {error}") from None
+    return file
+
+
+def _verified(segment: Segment) -> bytes:
+    try:
+        data = segment.path.read_bytes()
+    except OSError as error:
+        raise StoreError("E_STORE_IO", f"cannot read {segment.path}: {error}") from None
+    if not data:
+        raise StoreError("E_STORE_DAMAGED", f"{segment.path} is empty")
+    if zlib.crc32(data) != segment.name.crc32:
+        raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {len(data)} bytes that fail the checksum in its name")
+    return data
+
+
+def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> pa.Table:
+    file = open_segment(segment, table)
+    try:
+        return file.read(columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None
+
+
+def read_rows(root: Path, table: Table) -> Iterator[dict[str, object]]:
+    """Every row of every segment, oldest segment first."""
+    for segment in segments(root, table):
+        yield from read_segment(segment, table).to_pylist()
+
+
+def _check(path: Path, table: Table, name: bytes | None, version: bytes | None, schema: pa.Schema) -> None:
+    if name is None or version is None:
+        raise StoreError("E_STORE_VERSION", f"{path} is not a segment: no table and version in its metadata")
+    if (name, version) != (table.name.encode(), str(table.version).encode()):
+        found, wanted = f"{name.decode(errors='replace')} {version.decode(errors='replace')}", table
+        reason = f"{path} is of table {found}; this reads {wanted.name} {wanted.version}"
+        raise StoreError("E_STORE_VERSION", reason)
+    if not schema.equals(arrow_schema(table)):
+        raise StoreError("E_STORE_VERSION", f"{path} has other columns than {table.name} {table.version}")

@@ -1,0 +1,42 @@
+"""How long segments stay: whole segments go, oldest first, when they are too old or all of them are too large."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.errors import UsageError
+from tidings.model.tables import Table
+from tidings.segments.reader import Segment, segments
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Of one table; None: no limit."""
+
+    age_ms_max: int | None = None
+    bytes_max: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.age_ms_max or 0) < 0 or (self.bytes_max or 0) < 0:
+            raise UsageError("E_SEGMENT_RETENTION", "a limit is not negative")
+
+
+def expired(found: list[tuple[Segment, int]], retention: Retention, now_ms: int) -> list[Segment]:
+    """Which of some segments, with their sizes and oldest first, have to go."""
+    total = sum(size for _, size in found)
+    gone = []
+    for segment, size in found:
+        too_old = retention.age_ms_max is not None and now_ms - segment.name.created_ms > retention.age_ms_max
+        too_many = retention.bytes_max is not None and total > retention.bytes_max
+        if too_old or too_many:
+            gone.append(segment)
+            total -= size
+    return gone
+
+
+def sweep(root: Path, table: Table, retention: Retention, now_ms: int) -> list[Segment]:
+    """Delete what has to go; returns it."""
+    found = [(segment, segment.path.stat().st_size) for segment in segments(root, table)]
+    gone = expired(found, retention, now_ms)
+    for segment in gone:
+        segment.path.unlink(missing_ok=True)
+    return gone

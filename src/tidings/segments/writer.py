@@ -1,0 +1,123 @@
+"""Appending rows: one segment at a time, there in full or not at all, and never a second time under the same name.
+
+A segment is made in memory, written under a temporary name and synced; then it gets its name by a hard link, which
+fails where a rename would overwrite; then the directory is synced. A crash leaves at most a temporary file, which the
+next writer of the same name removes.
+
+Columns are compressed with zstd. Full Bloom filters are as good as random, so a segment in which most filters are full
+keeps them as they are.
+"""
+
+import errno
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidings.errors import StoreError, UsageError
+from tidings.model.tables import HISTORIES, Table
+from tidings.segments.names import TEMPORARY_PREFIX, SegmentName, check_writer
+from tidings.segments.schema import arrow_schema
+
+ROWS_PER_GROUP = 65_536
+FILTERS_PER_GROUP = 64  # a query reads one group to get at one filter
+
+
+class SegmentWriter:
+    """Of one table, by one process. Rows are mappings from column to value; every append is one segment."""
+
+    def __init__(self, root: Path, table: Table, writer: str) -> None:
+        self._directory, self._table, self._writer = root / table.name, table, check_writer(writer)
+        _do(f"make {self._directory}", lambda: self._directory.mkdir(parents=True, exist_ok=True))
+        for left in self._directory.glob(f"{TEMPORARY_PREFIX}*-{writer}-*.parquet"):
+            left.unlink(missing_ok=True)
+        own = [name.sequence for name in _names(self._directory) if name.writer == writer]
+        self._sequence = max(own, default=-1) + 1
+
+    def append(self, rows: Sequence[Mapping[str, Any]], now_ms: int) -> Path:
+        """On disk when it returns."""
+        if not rows:
+            raise UsageError("E_SEGMENT_EMPTY", "a segment has at least one row")
+        return self.append_table(_arrow(self._table, rows), now_ms)
+
+    def append_table(self, rows: pa.Table, now_ms: int) -> Path:
+        if rows.schema != arrow_schema(self._table):
+            raise UsageError("E_SEGMENT_SCHEMA", f"these are not the columns of {self._table.name}")
+        data = _parquet(self._table, rows)
+        name = SegmentName(now_ms, self._writer, self._sequence, zlib.crc32(data))
+        path = self._directory / str(name)
+        _do(f"write {path}", lambda: _publish(data, path))
+        self._sequence += 1
+        return path
+
+
+def _arrow(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    schema = arrow_schema(table)
+    try:
+        made = pa.Table.from_pydict({name: [row[name] for row in rows] for name in schema.names}, schema)
+    except (KeyError, pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise UsageError("E_SEGMENT_ROW", f"not a row of {table.name}: {error}") from None
+    for field, column in zip(schema, made.columns, strict=True):
+        if column.null_count and not field.nullable:
+            raise UsageError("E_SEGMENT_ROW", f"not a row of {table.name}: {field.name} is never null")
+    return made
+
+
+def _parquet(table: Table, rows: pa.Table) -> bytes:
+    compression: dict[str, str] | str = "zstd"
+    group = ROWS_PER_GROUP
+    if table is HISTORIES:
+        group = FILTERS_PER_GROUP
+        full = sum(
+            f and e == "bloom" for f, e in zip(*(rows[c].to_pylist() for c in ("full", "encoding")), strict=True)
+        )
+        if 2 * full > rows.num_rows:
+            leaves = {name: name for name in rows.schema.names} | {"singles_ms": "singles_ms.list.element"}
+            compression = {leaf: "none" if name == "data" else "zstd" for name, leaf in leaves.items()}
+    sink = pa.BufferOutputStream()
+    plain = [column.name for column in table.columns if column.name not in ("data", "message", "id")]
+    pq.write_table(
+        rows,
+        sink,
+        row_group_size=group,
+        compression=compression,
+        use_dictionary=[name for name in plain if name not in ("singles_ms", "value")],
+        write_page_checksum=True,
+    )
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _publish(data: bytes, path: Path) -> None:
+    temporary = path.with_name(TEMPORARY_PREFIX + path.name)
+    with temporary.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(temporary, path)
+    finally:
+        temporary.unlink()
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _names(directory: Path) -> list[SegmentName]:
+    return [name for path in directory.iterdir() if (name := SegmentName.parse(path.name)) is not None]
+
+
+def _do(what: str, work: Callable[[], object]) -> None:
+    try:
+        work()
+    except FileExistsError:
+        raise StoreError("E_STORE_LOCKED", f"cannot {what}: another writer has that name") from None
+    except OSError as error:
+        code = "E_STORE_FULL" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "E_STORE_IO"
+        raise StoreError(code, f"cannot {what}: {error}") from None

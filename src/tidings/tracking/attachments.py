@@ -1,0 +1,67 @@
+"""Who was attached to a broker, and when: subscribers, and neighbours too, because a network of last month differs.
+
+A subscriber is attached while a subscription of it exists, connected or not: a durable one can be given a message long
+after the message's time. Changes are few and must survive everything, so each is stored on its own before it counts.
+An *era* is one life of the broker's process; whoever was attached when it ended was attached until the next began.
+
+>>> attached = AttachmentMap()
+>>> attached.apply(Attachment(AttachmentKind.SUBSCRIBER, "audit", 1000, attached=True))
+>>> attached.apply(Attachment(AttachmentKind.SUBSCRIBER, "audit", 5000, attached=False))
+>>> attached.between(AttachmentKind.SUBSCRIBER, 4900, 5200), attached.between(AttachmentKind.SUBSCRIBER, 5100, 5200)
+(['audit'], [])
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tidings.tracking.time_index import TimeIndex
+
+
+class AttachmentKind(Enum):
+    SUBSCRIBER = "subscriber"
+    NEIGHBOUR = "neighbour"
+    ERA = "era"  # the broker started or ended: everybody else is gone; the peer is the strategy that recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One change, by the broker's clock."""
+
+    kind: AttachmentKind
+    peer: str
+    ms: int
+    attached: bool
+    incarnation: int = 0
+
+
+class AttachmentMap:
+    """Changes are applied in the order of their making."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[AttachmentKind, str], int] = {}
+        self._past: dict[AttachmentKind, TimeIndex[str]] = {kind: TimeIndex() for kind in AttachmentKind}
+        self.first_ms: int | None = None  # nothing is known about the time before
+
+    def apply(self, change: Attachment) -> None:
+        if self.first_ms is None:
+            self.first_ms = change.ms
+        if change.kind is AttachmentKind.ERA:
+            for kind, peer in list(self._since):
+                self._end(kind, peer, change.ms)
+        elif change.attached:
+            self._since.setdefault((change.kind, change.peer), change.ms)
+        else:
+            self._end(change.kind, change.peer, change.ms)
+
+    def is_attached(self, kind: AttachmentKind, peer: str) -> bool:
+        return (kind, peer) in self._since
+
+    def between(self, kind: AttachmentKind, first_ms: int, last_ms: int) -> list[str]:
+        """Who was attached at some time from first to last, sorted."""
+        now = {peer for (of, peer), since in self._since.items() if of is kind and since <= last_ms}
+        return sorted(now | set(self._past[kind].between(first_ms, last_ms)))
+
+    def _end(self, kind: AttachmentKind, peer: str, ms: int) -> None:
+        since = self._since.pop((kind, peer), None)
+        if since is not None:
+            self._past[kind].add(peer, (since, max(since, ms)))
