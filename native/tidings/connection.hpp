@@ -1,4 +1,4 @@
-// One client connection as the forwarder knows it.
+// One connection as the forwarder knows it: a client's, or a link to another broker.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -25,6 +25,8 @@ struct Connection {
     bool checks_destinations = false;
     uint32_t pushed_back = 0;   // by so many sinks, memory counted as one
     size_t frame_bytes_max = 0;
+    size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
+    uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
     std::string tail;           // input not parsed yet
     Output output;
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed

@@ -27,7 +27,7 @@ struct ForwarderOptions {
 
 struct ForwarderStats {
     uint64_t received = 0, received_bytes = 0, delivered = 0, sent_bytes = 0;
-    uint64_t unmatched = 0, expired = 0, dropped_oldest = 0, dropped_newest = 0, dropped_stalled = 0, pushed_back = 0, feeds = 0;
+    uint64_t unmatched = 0, expired = 0, dropped_oldest = 0, dropped_newest = 0, dropped_stalled = 0, dropped_link = 0, pushed_back = 0, feeds = 0;
 };
 
 class Outlets {
@@ -50,6 +50,7 @@ public:
         connections_[number] = std::make_unique<Connection>();
         connections_[number]->open = true;
         connections_[number]->frame_bytes_max = options.login_frame_bytes_max;
+        connections_[number]->output_bytes_max = options.output_bytes_max;
         return number;
     }
 
@@ -93,9 +94,22 @@ public:
         return sinks_[index];
     }
 
+    // The sink of a link: it holds up those who publish here, and loses what passes through when it is full.
+    uint32_t add_link(uint32_t number, size_t backlog_bytes_max, size_t output_bytes_max) {
+        Connection& connection = at(number);
+        const uint32_t index = next_sink();
+        Sink& sink = add_sink(Sink::Kind::Link);
+        sink.connection = number;
+        sink.number = Sink::link_number;
+        sink.backlog_bytes_max = backlog_bytes_max;
+        connection.output_bytes_max = std::min(output_bytes_max, connection.output_bytes_max);
+        connection.direct.emplace(sink.number, index);
+        return index;
+    }
+
     void remove_sink(uint32_t index) {
         Sink& sink = sink_at(index);
-        if (sink.kind == Sink::Kind::Direct) {
+        if (sink.kind != Sink::Kind::Mailbox) {
             Connection& connection = at(sink.connection);
             connection.direct.erase(sink.number);
             std::erase(connection.backlogged, index);
@@ -118,7 +132,7 @@ public:
     void deliver_direct(Sink& sink, uint32_t publisher, uint32_t attempt, std::string_view message, int64_t now_ms) {
         if (sink.no_local && sink.connection == publisher) return;
         Connection& connection = *connections_[sink.connection];
-        if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < options.output_bytes_max) [[likely]] {
+        if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
             const size_t bytes = delivery_bytes(message);
             write_delivery(connection.output.grow(bytes), sink.number, attempt, 0, message);
@@ -127,7 +141,30 @@ public:
             ++stats.delivered;
             mark_dirty(sink.connection, connection);
         } else {
-            wait_in_backlog(sink, connection, publisher, attempt, message, now_ms);
+            std::string frame(delivery_bytes(message), '\0');
+            write_delivery(frame.data(), sink.number, attempt, 0, message);
+            wait_in_backlog(sink, connection, publisher, std::move(frame), now_ms);
+        }
+    }
+
+    // A frame of two parts for the link's peer.
+    void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message, int64_t now_ms) {
+        Connection& connection = *connections_[sink.connection];
+        const size_t bytes = frame_header_bytes + head.size() + message.size();
+        const auto write = [&](char* place) {
+            place = write_frame_header(place, static_cast<uint32_t>(head.size() + message.size()), type);
+            std::memcpy(place, head.data(), head.size());
+            std::memcpy(place + head.size(), message.data(), message.size());
+        };
+        if (sink.backlog.empty() && connection.output.size() < connection.output_bytes_max) {
+            write(connection.output.grow(bytes));
+            held_bytes_ += bytes;
+            ++sink.delivered;
+            mark_dirty(sink.connection, connection);
+        } else {
+            std::string frame(bytes, '\0');
+            write(frame.data());
+            wait_in_backlog(sink, connection, publisher, std::move(frame), now_ms);
         }
     }
 
@@ -211,7 +248,7 @@ public:
     // To be called every now and then: sinks that have taken nothing for too long stop holding up others.
     void check_stalls(int64_t now_ms) {
         for (Sink& sink : sinks_) {
-            if (sink.kind != Sink::Kind::Direct || sink.stalled || !sink.full()) continue;
+            if (sink.kind == Sink::Kind::Free || sink.kind == Sink::Kind::Mailbox || sink.stalled || !sink.full()) continue;
             if (now_ms - sink.moved_ms < options.stall_ms) continue;
             sink.stalled = true;
             release_waiters(sink);
@@ -266,18 +303,16 @@ private:
         std::memcpy(place + 16, message.data(), message.size());
     }
 
-    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, uint32_t attempt, std::string_view message,
-                         int64_t now_ms) {
+    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, std::string frame, int64_t now_ms) {
         if (sink.full() && !make_way(sink, publisher)) return;
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
         if (!sink.queued) {
             sink.queued = true;
             connection.backlogged.push_back(connection.direct.at(sink.number));
         }
-        std::string& frame = sink.backlog.emplace_back(delivery_bytes(message), '\0');
-        write_delivery(frame.data(), sink.number, attempt, 0, message);
         sink.backlog_bytes += frame.size();
         held_bytes_ += frame.size();
+        sink.backlog.push_back(std::move(frame));
         if (sink.full() && sink.policy == Policy::PushBack && publisher != nobody) push_back(sink, publisher);
     }
 
@@ -287,7 +322,7 @@ private:
             case Policy::PushBack:
                 if (!sink.stalled && publisher != nobody) return true;  // its publisher is being pushed back
                 ++sink.dropped;
-                ++stats.dropped_stalled;
+                ++(sink.kind == Sink::Kind::Link ? stats.dropped_link : stats.dropped_stalled);
                 return false;
             case Policy::DropOldest:
                 while (sink.full() && !sink.backlog.empty()) {
@@ -316,14 +351,14 @@ private:
 
     // Move what waits into the output, as far as credit and room go.
     void pump(Sink& sink, Connection& connection, int64_t now_ms) {
-        while (!sink.backlog.empty() && sink.credit > 0 && connection.output.size() < options.output_bytes_max) {
+        while (!sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) {
             sink.credit -= sink.credit != Sink::unlimited;
             connection.output.append(sink.backlog.front());
             held_bytes_ += sink.backlog.front().size();
             forget_oldest(sink);
             sink.moved_ms = now_ms;
             ++sink.delivered;
-            ++stats.delivered;
+            stats.delivered += sink.kind == Sink::Kind::Direct;
             mark_dirty(sink.connection, connection);
         }
         if (sink.backlog.empty() && sink.queued) {

@@ -1,4 +1,4 @@
-// Where a match leads: to a connection's output (direct), or to Python (mailbox).
+// Where a match leads: to a connection's output (direct), to Python (mailbox), or to another broker (link).
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -10,9 +10,10 @@ namespace tidings {
 enum class Policy : uint8_t { PushBack, DropOldest, DropNewest, Disconnect };
 
 struct Sink {
-    enum class Kind : uint8_t { Free, Direct, Mailbox };
+    enum class Kind : uint8_t { Free, Direct, Mailbox, Link };
 
     static constexpr int64_t unlimited = INT64_MAX;
+    static constexpr uint32_t link_number = UINT32_MAX;
 
     Kind kind = Kind::Free;
     Policy policy = Policy::PushBack;
