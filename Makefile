@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup build demo test check bench fuzz docs stub clean
+.PHONY: help setup build demo test check bench fuzz docs stub clean sim
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ bench: setup  ## measure the kernel; results and plots go to bench/results
 
 fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
 	scripts/fuzz
+
+sim: setup  ## networks of brokers under random faults in the simulator, judged against the truth (SEEDS=1000)
+	$(BIN)/python -m tidings.testing.network 1 $(or $(SEEDS),1000)
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi

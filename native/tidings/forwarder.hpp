@@ -165,9 +165,10 @@ public:
             if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publisher, 1, message, now_ms);
     }
 
-    // Who else in the network wants it.
+    // Who else in the network wants it, as far as that is known here.
     std::vector<uint32_t> destinations(std::string_view message) {
         decode_one(message);
+        if (!network().partitions()) return {};
         return network().destinations(single_[0].message);
     }
 
@@ -289,7 +290,7 @@ private:
         }
         if (network_ && !(entry.message.flags & MessageView::Queue)) {
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (entry.message.flags & MessageView::Persistent && !routers.empty()) {
+            if (entry.message.flags & MessageView::Persistent && !routers.empty() && network_->partitions()) {
                 out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
                                 .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
                                 .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});

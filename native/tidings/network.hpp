@@ -160,6 +160,9 @@ public:
         return here;
     }
 
+    // Whether messages travel with a set of destinations: only then can persistent ones be accounted for.
+    bool partitions() const { return !options_.flooding; }
+
     Interests interests;
     NetworkStats stats;
 
