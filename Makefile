@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup build demo test check bench fuzz docs stub clean sim
+.PHONY: help setup demo test check bench fuzz sanitize sim docs stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -32,14 +32,25 @@ check: setup  ## format, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: setup  ## measure the kernel; results and plots go to bench/results
-	$(BIN)/python -m bench.kernel
+bench: setup  ## measure the kernel and the models; results and plots go to bench/results
+	for name in matching encoded bloom codec selector covering store waiting simulator; do $(BIN)/python -m bench.$$name || exit 1; done
 
 fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
 	scripts/fuzz
 
 sim: setup  ## networks of brokers under random faults in the simulator, judged against the truth (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.network 1 $(or $(SEEDS),1000)
+
+sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in the kernel
+	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize
+	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  -C cmake.define.TIDINGS_SANITIZE=ON -C build-dir=build/sanitize/cmake .
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/kernel/test_fuzz.py
+
+docs: setup  ## check that the documentation is true: its code runs, its links lead somewhere
+	$(BIN)/python -m pytest tests/test_docs.py
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi

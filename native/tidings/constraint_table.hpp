@@ -169,12 +169,16 @@ public:
     }
 
     bool holds(const Interned& one, const Value* value) const {
-        if (one.held) return tidings::holds(one.held->constraint, value);
-        Constraint view;
-        view.op = one.op;
-        view.negated = one.negated;
-        view.value = one.value;
-        return tidings::holds(view, value);
+        return one.held ? tidings::holds(one.held->constraint, value) : tidings::holds(view(one), value);
+    }
+    // The same as predicates have it, to be asked of many values.
+    Constraint view(const Interned& one) const {
+        if (one.held) return one.held->constraint;
+        Constraint made;
+        made.op = one.op;
+        made.negated = one.negated;
+        made.value = one.value;
+        return made;
     }
 
     // Which derived attributes of messages somebody constrains (bits of Derived).

@@ -287,8 +287,16 @@ private:
     }
 
     void check(const Candidate* first, const Candidate* last) {
-        for (; first != last; ++first)
-            if (holds(*first)) emit_one(first->token);
+        uint32_t found[64];
+        size_t count = 0;
+        for (; first != last; ++first) {
+            found[count] = first->token;
+            count += holds(*first);
+            if (count < 64) continue;
+            emit_marked(found, count);
+            count = 0;
+        }
+        emit_marked(found, count);
     }
 
     bool holds(const Candidate& candidate) const {

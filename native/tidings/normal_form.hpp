@@ -16,7 +16,7 @@ public:
     explicit NormalForm(const Predicate& predicate) {
         for (const Conjunction& conjunction : predicate.conjunctions) {
             const size_t first = conjunctions_.size();
-            conjunctions_.emplace_back();
+            conjunctions_.emplace_back().constraints.reserve(conjunction.constraints.size());
             for (const Constraint& constraint : conjunction.constraints) add(first, constraint);
         }
     }
@@ -39,8 +39,9 @@ private:
                 }
             return;
         }
-        const Constraint normal = normalise(constraint);
-        for (size_t i = first; i < conjunctions_.size(); ++i) conjunctions_[i].constraints.push_back(normal);
+        Constraint normal = normalise(constraint);
+        for (size_t i = first + 1; i < conjunctions_.size(); ++i) conjunctions_[i].constraints.push_back(normal);
+        conjunctions_[first].constraints.push_back(std::move(normal));
     }
 
     Constraint normalise(const Constraint& constraint) {

@@ -137,12 +137,13 @@ public:
         if (attribute.blocks == 0) return;
         if (one.op == Op::Eq) {
             const uint32_t block = lookup(hash_value(one.value, attribute.hash), attribute.name, one.value);
-            if (block != none) mark(blocks_[block], state);
+            if (block != none && blocks_[block].state < state) blocks_[block].state = state;
         } else if (attribute.blocks > limits_.checked) {
             ++generations_[one.attribute];
         } else {
+            const Constraint constraint = table_.view(one);
             for (uint32_t block = attribute.first_block; block != none; block = blocks_[block].payload->next)
-                if (table_.holds(one, &blocks_[block].value)) mark(blocks_[block], state);
+                if (blocks_[block].state < state && holds(constraint, blocks_[block].value)) blocks_[block].state = state;
         }
     }
 
@@ -221,10 +222,6 @@ private:
         if (payload.next != none) blocks_[payload.next].payload->previous = payload.previous;
         (payload.previous == none ? attribute.first_block : blocks_[payload.previous].payload->next) = payload.next;
         --attribute.blocks;
-    }
-
-    static void mark(Block& block, Block::State state) {
-        if (block.state < state) block.state = state;
     }
 
     void refill(Block& block) {

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.matching import IndexedMatcher, LinearMatcher, Matcher, ScanMatcher, per_message
+from tidings.matching.workload import Workload
 from tidings.model.codec import encode_predicate
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination
@@ -154,3 +155,32 @@ def test_add_many_is_add_in_order() -> None:
     assert per_message(one.match(batch)) == per_message(many.match(batch)) == [[1, 4, 7], [2, 5, 8]]
     with pytest.raises(UsageError, match="E_MATCHER_ARRAYS"):
         many.add_many(np.array([11], np.uint32), b"", np.array([5], np.uint64))
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload(5, conjunctions=2),
+        Workload(6, conjunctions=2, zipf=1.2),
+        Workload(7, conjunctions=1, ranges_only=True),
+        Workload(8, conjunctions=1, constraints_max=1, zipf=1.0),
+        Workload(9, conjunctions=2, terms=20_000, int_max=100_000),
+    ],
+)
+def test_same_answers_with_thousands_of_subscribers(workload: Workload) -> None:
+    """Enough for tables to split and lists to grow beyond one chunk, and all of it to shrink again."""
+    count = 8000
+    index, scan = IndexedMatcher(), LinearMatcher()
+    blobs, ends = workload.encoded_predicates(0, count)
+    for matcher in (index, scan):
+        matcher.add_many(np.arange(count, dtype=np.uint32), blobs, ends)
+    batch = MessageBatch.from_messages(workload.encoded_messages(0, 40))
+    assert per_message(index.match(batch)) == per_message(scan.match(batch))
+    for id in range(0, count, 3):
+        index.remove(id)
+        scan.remove(id)
+    assert per_message(index.match(batch)) == per_message(scan.match(batch))
+    for id in range(count):
+        if id % 3:
+            index.remove(id)
+    assert (len(index), index.conjunctions, len(index.match(batch)[1])) == (0, 0, 0)

@@ -1,8 +1,9 @@
 """The client: `connect` for asyncio, `sync.connect` for everybody else."""
 
+from tidings.client import sync
 from tidings.client.client import Client, connect
 from tidings.client.delivery import Delivery
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
 
-__all__ = ["Client", "Delivery", "Subscription", "Transaction", "connect"]
+__all__ = ["Client", "Delivery", "Subscription", "Transaction", "connect", "sync"]

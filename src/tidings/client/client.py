@@ -13,14 +13,13 @@ client gives up.
 import asyncio
 import itertools
 import random
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from tidings.client.link import Link
+from tidings.client.options import Options, options_from
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
 from tidings.errors import ConnectionLostError, RemoteError, SecurityError, TidingsError, UsageError
@@ -32,7 +31,6 @@ from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.model.values import Value
 from tidings.protocols.frames import VERSION, FrameType, RawFrame, control, decode_fields, decode_receipts
 
-DEFAULT_PORT = 7300
 PERHAPS_SENT = 1  # flag of a PUBLISH frame
 UNCONFIRMED_MAX = 1000  # publications under way before `publish` waits
 WINDOW = 1000
@@ -52,57 +50,13 @@ class Receipt:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    host: str
-    port: int
-    user: str = ""
-    password: str = field(default="", repr=False)
-    client_id: str = ""
-    tls: ssl.SSLContext | None = None
-    reconnect: bool = True
-    give_up_seconds: float = 60.0
-    connect_seconds: float = 10.0
-    heartbeat_ms: int = 10_000
-
-
-def connect(
-    url: str = "tidings://127.0.0.1:7300",
-    *,
-    user: str = "",
-    password: str = "",
-    client_id: str = "",
-    tls: ssl.SSLContext | None = None,
-    reconnect: bool = True,
-    give_up_seconds: float = 60.0,
-    heartbeat_ms: int = 10_000,
-) -> "Client":
+def connect(url: str = "tidings://127.0.0.1:7300", **options: Any) -> "Client":
     """A client for `tidings://host:port` (`tidings+tls://` for TLS). Use it with `async with`, or `await` it.
 
-    `client_id` names the owner of durable subscriptions; give one if you make any.
+    Options: user, password, client_id (names the owner of durable subscriptions; give one if you make any), tls (an
+    SSLContext), reconnect, give_up_seconds, heartbeat_ms.
     """
-    parts = urlsplit(url if "://" in url else f"tidings://{url}")
-    if parts.scheme not in ("tidings", "tidings+tls"):
-        raise UsageError("E_URL", f"the address {url!r} does not begin with tidings:// or tidings+tls://")
-    if parts.scheme == "tidings+tls" and tls is None:
-        tls = ssl.create_default_context()
-    try:
-        port = parts.port or DEFAULT_PORT
-    except ValueError:
-        raise UsageError("E_URL", f"the address {url!r} has no valid port") from None
-    return Client(
-        Options(
-            host=parts.hostname or "127.0.0.1",
-            port=port,
-            user=user or unquote(parts.username or ""),
-            password=password or unquote(parts.password or ""),
-            client_id=client_id,
-            tls=tls,
-            reconnect=reconnect,
-            give_up_seconds=give_up_seconds,
-            heartbeat_ms=heartbeat_ms,
-        )
-    )
+    return Client(options_from(url, **options))
 
 
 @dataclass(slots=True)

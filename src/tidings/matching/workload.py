@@ -158,8 +158,9 @@ class Workload:
         sizes = np.array([len(term) for term in self.vocabulary])[np.minimum(values, self.terms - 1)]
         lengths = np.minimum(PIECE_MIN + draws % (PIECE_MAX - PIECE_MIN + 1), sizes)
         inside = draws // (PIECE_MAX - PIECE_MIN + 1) % (sizes - lengths + 1)
-        starts = np.choose(np.minimum(operators, 3), (0, 0, sizes - lengths, inside))
-        return starts * (PIECE_MAX + 1) + lengths
+        starts: Numbers = np.where(operators == 2, sizes - lengths, np.where(operators == 3, inside, 0))
+        pieces: Numbers = starts * (PIECE_MAX + 1) + lengths
+        return pieces
 
     # ---- messages
 
@@ -169,7 +170,7 @@ class Workload:
         return [
             Message(
                 destination,
-                {self.names[name]: self._value(name, value) for name, value in zip(*row, strict=True)},
+                {self.names[name]: self.value_of(name, value) for name, value in zip(*row, strict=True)},
                 id=MessageId.from_bytes(_id_bytes(start + i)),
             )
             for i, row in enumerate(zip(names.tolist(), values.tolist(), strict=True))
@@ -200,16 +201,10 @@ class Workload:
         return names, np.stack(values, axis=1) if values else np.empty((count, 0), np.int64)
 
     @cached_property
-    def _pieces(self) -> dict[int, bytes]:
-        """Every possible attribute, encoded."""
-        width = max(self.terms, self.int_max + 1)
-        return {
-            name * width + value: bytes((len(text),)) + text.encode() + encode_value(self._value(name, value))
-            for name, text in enumerate(self.names)
-            for value in range(self.terms if name < self.strings else self.int_max + 1)
-        }
+    def _pieces(self) -> "_AttributeBytes":
+        return _AttributeBytes(self)
 
-    def _value(self, name: int, value: int) -> Value:
+    def value_of(self, name: int, value: int) -> Value:
         return self.vocabulary[value] if name < self.strings else value
 
     # ---- draws
@@ -273,6 +268,20 @@ class _Catalog(dict[int, Constraint]):
             start, length = divmod(piece, PIECE_MAX + 1)
             made = Constraint(workload.names[name], op, term if op is Op.EQ else term[start : start + length])
         return self.setdefault(code, made)
+
+
+class _AttributeBytes(dict[int, bytes]):
+    """From name * width + value to the attribute, encoded; each once."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__()
+        self._workload = workload
+
+    def __missing__(self, code: int) -> bytes:
+        workload = self._workload
+        name, value = divmod(code, max(workload.terms, workload.int_max + 1))
+        text = workload.names[name].encode()
+        return self.setdefault(code, bytes((len(text),)) + text + encode_value(workload.value_of(name, value)))
 
 
 def _rank(draw: NDArray[np.float64], count: int, zipf: float) -> Numbers:

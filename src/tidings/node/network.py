@@ -77,11 +77,18 @@ class Network:
             return Flooding(self.flood, settings.encoding, self, lambda: unicast.links, settings.bdrp)
         return Bdrp(self.flood, settings.encoding, self, settings.bdrp)
 
+    def at(self, now: float) -> float:
+        """The time of the links, in milliseconds: it never goes back, as the clock on the wall may, by which messages
+        expire (`now_ms`). A driver tells it before each turn of the node."""
+        self._now = max(self._now, now)
+        return self._now
+
     # --- doors ----------------------------------------------------------------------------------------------------
 
     def recover(self, now: float, recovered: Recovered) -> None:
         """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it."""
         self.transit.recover(recovered)
+        self.at(now)
         for key, payload in recovered.notes.items():
             name, _, router = key.partition(":")
             if name == INTEREST_NOTE and payload:
@@ -96,14 +103,14 @@ class Network:
             self._linked(self.links.dial(now, address, expected))
 
     def stop(self, now: float, reason: str) -> None:
-        self._linked(self.links.stop(self._at(now), reason))
+        self._linked(self.links.stop(self.at(now), reason))
 
     def opened(self, connection: str, number: int) -> None:
         """The plane has this connection under that number."""
         self._numbers[connection], self._names[number] = number, connection
 
     def step(self, now: float, told: fx.Input) -> None:
-        now = self._at(now)
+        now = self.at(now)
         match told:
             case fx.Timer(name=name) if name == UNICAST_TIMER:
                 self._routed(self.unicast.tick(now))
@@ -139,7 +146,7 @@ class Network:
             self.step(now, fx.Lost(connection, str(error)))
 
     def relayed(
-        self, now: float, number: int, hops: int, tag: int, routers: list[Router], expires_ms: int, message: bytes
+        self, now_ms: int, number: int, hops: int, tag: int, routers: list[Router], expires_ms: int, message: bytes
     ) -> None:
         """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
 
@@ -149,11 +156,11 @@ class Network:
         def failed(error: TidingsError) -> None:
             self.broken(self._now, number, error)  # it will be sent again
 
-        self.transit.relayed(int(self._at(now)), hops, routers, expires_ms, message, done, failed)
+        self.transit.relayed(now_ms, hops, routers, expires_ms, message, done, failed)
 
-    def settle(self, now: float, interests: list[tuple[bool, bytes]]) -> None:
+    def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
-        now = self._at(now)
+        now = self._now
         for added, predicate in interests:
             change = self.scheme.subscribe if added else self.scheme.unsubscribe
             self._routed(change(now, decode_predicate(predicate)))
@@ -161,9 +168,9 @@ class Network:
         for number, tags in acks.items():
             if number in self._names:
                 self._plane.send(number, control_frame(Taken(tuple(tags))))
-        self.transit.pump(int(now))
+        self.transit.pump(now_ms)
 
-    def tick(self, now: float, journal: Journal) -> None:
+    def tick(self, journal: Journal) -> None:
         """About once a second: write down what was learned, and give up what waits for routers of an earlier life that
         nobody has heard of since."""
         changed, self._unnoted = self._unnoted, set()
@@ -171,7 +178,7 @@ class Network:
             rows = self.scheme.predicates.get(router)
             payload = b"" if rows is None else encode_change(Change(tuple(rows)), self.settings.encoding.row_bytes)
             journal.change(Note(f"{INTEREST_NOTE}:{router}", payload))
-        if self._at(now) - self._started > self.settings.bdrp.retain_ms:
+        if self._now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
             for router in [router for router in self.transit.waiting_for() if router not in known]:
                 self.transit.abandon(router)
@@ -198,10 +205,6 @@ class Network:
         self.transit.routed(next_hops)
 
     # --- effects of the machines ----------------------------------------------------------------------------------
-
-    def _at(self, now: float) -> float:
-        self._now = max(self._now, now)
-        return self._now
 
     def _linked(self, effects: list[LinkEffect]) -> None:
         for effect in effects:

@@ -63,10 +63,11 @@ class Node:
             )
             self.network = Network(plane, network, transit, incarnation, rng)
 
-    def recover(self, recovered: Recovered, now_ms: int = 0) -> None:
+    def recover(self, recovered: Recovered, now: float = 0.0) -> None:
+        """Stand where the store says we stood; `now` is the time of the links."""
         self.post_office.recover(recovered)
         if self.network is not None:
-            self.network.recover(now_ms, recovered)
+            self.network.recover(now, recovered)
 
     def connected(self, connection: int, principal: Principal, client_id: str = "") -> None:
         self.connections[connection] = Connection(connection, principal, client_id)
@@ -178,7 +179,7 @@ class Node:
         """About once a second: look for what has expired, and try again what could not be written."""
         self.post_office.touch_all()
         if self.network is not None:
-            self.network.tick(now_ms, self._journal)
+            self.network.tick(self._journal)
         return [*self.turn(now_ms), *self._journal.flush(retry=True)]
 
     def turn(self, now_ms: int) -> list[Effect]:

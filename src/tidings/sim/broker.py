@@ -81,7 +81,7 @@ class SimBroker:
     # --- the machine ----------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Any]:
-        self.node.recover(self._store.recover(), int(now))
+        self.node.recover(self._store.recover(), now)
         self.network.start(now)
         return [*self._finish(now), fx.SetTimer("tick", now + TICK_MS)]
 
@@ -99,8 +99,7 @@ class SimBroker:
                 self.network.step(now, told)
                 self._close(connection)
             case fx.Timer(name="tick"):
-                self._carry = self.node.tick(int(now))
-                return [*self._finish(now, self._carry), fx.SetTimer("tick", now + TICK_MS)]
+                return [*self._finish(now, self.node.tick(int(now))), fx.SetTimer("tick", now + TICK_MS)]
             case fx.Timer(name="write"):
                 return self._write(now)
             case fx.Timer(name="written"):
@@ -137,6 +136,7 @@ class SimBroker:
 
     def _finish(self, now: float, effects: list[nfx.Effect] | None = None) -> list[Any]:
         """Handle what came of it until nothing more does; then output, and what the links ask for."""
+        self.network.at(now)
         out = self._carry_out(now, effects or [])
         while True:
             while events := self.forwarder.events():

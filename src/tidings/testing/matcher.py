@@ -12,8 +12,6 @@ apart, texts with equal beginnings.
 from collections.abc import Callable
 from random import Random
 
-import pytest
-
 from tidings.errors import UsageError
 from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.matching.matcher import Matcher, per_message
@@ -27,8 +25,20 @@ from tidings.model.values import INT_MAX, INT_MIN, Value
 
 NAMES = ("a", "b", "c", "d", "e")
 SMALL = (0, 1, 2, 3, 1.0, 2.5, -1, True, False)
-NUMBERS: tuple[Value, ...] = (2**53, 2**53 + 1, 2.0**53, 0.1, 0.1 + 1e-12, -0.1, -0.1 - 1e-12, -0.0, 1e300)
-NUMBERS += (INT_MAX, INT_MIN, 2.0**63)
+NUMBERS: tuple[Value, ...] = (
+    2**53,
+    2**53 + 1,
+    2.0**53,
+    0.1,
+    0.1 + 1e-12,
+    -0.1,
+    -0.1 - 1e-12,
+    -0.0,
+    1e300,
+    INT_MAX,
+    INT_MIN,
+    2.0**63,
+)
 NUMBERS += (-(2.0**63), float("inf"), float("-inf"), 1_700_000_000_001, 1_700_000_000_002, -1_700_000_000_001)
 LONG = "abcdefghijklmnopqrstuvwxyz0123456789"
 TEXTS = (
@@ -152,11 +162,18 @@ def change(matcher: Matcher, reference: Matcher, known: set[int], rng: Random) -
         return
     for one in (matcher, reference):
         if id in known:
-            with pytest.raises(UsageError, match="E_MATCHER_ID"):
-                one.add(id, predicate)
+            assert refusal(one.add, id, predicate) == "E_MATCHER_ID"
         else:
             if rng.random() < 0.05:
-                with pytest.raises(UsageError, match="E_MATCHER_ID"):
-                    one.remove(id)
+                assert refusal(one.remove, id) == "E_MATCHER_ID"
             one.add(id, predicate)
     known.add(id)
+
+
+def refusal(call: Callable[..., None], *arguments: object) -> str | None:
+    """The code with which a call was refused."""
+    try:
+        call(*arguments)
+    except UsageError as error:
+        return error.code
+    return None

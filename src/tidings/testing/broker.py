@@ -1,0 +1,53 @@
+"""A real broker on loopback for tests: real sockets, a store of its own, on a thread of its own."""
+
+import asyncio
+import tempfile
+import threading
+from pathlib import Path
+
+from tidings.broker.server import Broker, Listener
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.node.settings import Settings
+from tidings.protocols.native import NativeSession
+
+
+class BrokerThread:
+    """`with BrokerThread() as broker:` and connect to `broker.url`."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.port = 0
+        self._settings = settings or Settings()
+        self._folder = tempfile.TemporaryDirectory()
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"tidings://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "BrokerThread":
+        self._thread.start()
+        self._ready.wait(10)
+        assert self.port, "the broker did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+        self._folder.cleanup()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        broker = Broker(self._settings, SqliteStore(Path(self._folder.name) / "store.db"))
+        await broker.start([])
+        self.port = await broker.listen(Listener(NativeSession, port=0))
+        self._ready.set()
+        await self._stop.wait()
+        await broker.stop()
