@@ -18,7 +18,7 @@ SQUARE = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
 
 async def drain(subscription: Subscription, count: int) -> list[int]:
     """So many, and then no more."""
-    got = []
+    got: list[int] = []
     for _ in range(count):
         delivery = await subscription.receive(20.0)
         assert delivery is not None, f"{len(got)} of {count}"
