@@ -4,6 +4,8 @@ SEEDS=1000 in the environment runs more of them than usual; so does `make sim`.
 """
 
 import os
+from functools import partial
+from random import Random
 
 import pytest
 
@@ -172,3 +174,45 @@ def test_flooding_costs_more_where_there_are_cycles() -> None:
         copies[scheme] = sum(one.forwarder.network_stats()["copies"] for one in brokers.running().values())
     assert copies["bdrp"] == 2  # by the diagonal, one each
     assert copies["flooding"] > 3 * copies["bdrp"]
+
+
+def test_a_link_that_flaps_for_a_minute_under_load_loses_nothing() -> None:
+    """Up and down every 0.1 to 5 s, as slow and as fast as faults come; the way around it is there half of the time."""
+    rng = Random(3)
+    graph = Graph()
+    edges = [(1, 2), (2, 3), (3, 4), (4, 1)]
+    for a, b in edges:
+        graph.add(a, b, 2.0)
+    settings = {
+        router: NetworkSettings(
+            router,
+            dials=tuple((str(b), b) for a, b in edges if a == router),
+            link=harness.LINK,
+            costs=dict.fromkeys(range(1, 5), 2),
+        )
+        for router in range(1, 5)
+    }
+    brokers = Brokers(graph, settings, seed=1)
+    calendar = brokers.calendar
+    brokers.subscribe(3, "x >= 0", durable=True)
+    brokers.subscribe(2, "x >= 0")
+    calendar.run(until=3000)
+    at = 3000.0
+    while at < 63_000:
+        a, b = rng.choice(edges)
+        calendar.at(at, inflict, brokers.driver, CutLink(a, b))
+        at += rng.uniform(100, 5000)
+        calendar.at(at, inflict, brokers.driver, HealLink(a, b))
+        at += rng.uniform(0, 500)
+    for number in range(600):
+        for persistent in (False, True):
+            publish = partial(brokers.publish, 1, {"x": number}, persistent=persistent)
+            calendar.at(3000.0 + 100 * number + 50 * persistent, publish)
+    calendar.run(until=at + 10_000)
+    brokers.check_tables()
+    brokers.check_nobody_twice()
+    brokers.read_durables()
+    calendar.run(until=calendar.now + 200)
+    brokers.check_durable()
+    durable = brokers.subscribers[0]
+    assert sum(one.persistent and one.id in durable.got for one in brokers.publications) == 600
