@@ -80,10 +80,13 @@ private:
         const uint32_t first = router(reader, 0);
         const size_t at = reader.position();
         const size_t size = reader.length();
-        if (size > routers_max / 8 || first > UINT32_MAX - 8 * size) refuse("E_FORWARD_ROUTER", "too many destinations", at);
+        if (size > routers_max / 8) refuse("E_FORWARD_ROUTER", "too many destinations", at);
         const std::string_view bits = reader.bytes(size);
-        for (size_t i = 0; i < 8 * size; ++i)
-            if (static_cast<uint8_t>(bits[i / 8]) >> (i % 8) & 1) routers.push_back(first + static_cast<uint32_t>(i));
+        for (size_t i = 0; i < 8 * size; ++i) {
+            if (!(static_cast<uint8_t>(bits[i / 8]) >> (i % 8) & 1)) continue;
+            if (i > UINT32_MAX - first) refuse("E_FORWARD_ROUTER", "a router's number has 32 bits", at);
+            routers.push_back(first + static_cast<uint32_t>(i));
+        }
     }
 
     static size_t varint_size(uint64_t n) {

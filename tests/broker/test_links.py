@@ -1,6 +1,9 @@
 """Brokers linked over real sockets: clients at one get what clients at another publish."""
 
 import asyncio
+import ssl
+import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,13 +104,61 @@ def test_who_does_not_know_the_secret_stays_outside(tmp_path: Path) -> None:
         network = BrokerNetwork(tmp_path, [(1, 2), (1, 3)])
         async with network:
             await network.stop(3)
-            await network.start(3, secret=b"another secret, made up")
+            await network.start(3, LinkSettings(port=network.link_ports[3], secret=b"another secret, made up"))
             await eventually(lambda: network.linked(1, 2))
             await asyncio.sleep(0.5)
             assert not network.linked(1, 3)
             links = network.brokers[3].node.network
             assert links is not None
             assert list(links.links.peers()) == []
+
+    asyncio.run(check())
+
+
+def certificate(folder: Path, name: str) -> None:
+    """A certificate of this name and its key, signed by the folder's own authority."""
+    authority, key = folder / "ca.pem", folder / "ca.key"
+    openssl = partial(subprocess.run, check=True, capture_output=True, timeout=60)
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    if not authority.exists():
+        openssl(["openssl", "req", "-x509", *new, "-keyout", key, "-out", authority, "-subj", "/CN=test authority"])
+    paths = folder / f"{name}.pem", folder / f"{name}.key"
+    signed = ["-CA", authority, "-CAkey", key, "-addext", "subjectAltName=IP:127.0.0.1"]
+    signed += ["-addext", "basicConstraints=critical,CA:FALSE", "-subj", f"/CN={name}"]
+    openssl(["openssl", "req", "-x509", *new, *signed, "-keyout", paths[1], "-out", paths[0]])
+
+
+def context(folder: Path, name: str, purpose: ssl.Purpose) -> ssl.SSLContext:
+    found = ssl.create_default_context(purpose, cafile=folder / "ca.pem")
+    found.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
+    found.verify_mode = ssl.CERT_REQUIRED
+    return found
+
+
+def test_certificates_say_which_broker_it_is(tmp_path: Path) -> None:
+    """3 shows the certificate of 2: it is in the network's hands, and still not who it says."""
+
+    def links(router: int, port: int) -> LinkSettings:
+        name = f"broker-{min(router, 2)}"
+        accept, dial = (context(tmp_path, name, one) for one in (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH))
+        return LinkSettings(port=port, certificates=True, tls_accept=accept, tls_dial=dial)
+
+    for name in ("broker-1", "broker-2"):
+        certificate(tmp_path, name)
+
+    async def check() -> None:
+        network = BrokerNetwork(tmp_path, [(1, 2), (3, 1)], links=links)
+        async with network:
+            await eventually(lambda: network.linked(1, 2))
+            await asyncio.sleep(0.5)
+            assert not network.linked(1, 3)
+            async with connect(network.url(2)) as reader, connect(network.url(1)) as writer:
+                ticks = await reader.subscribe("ticks.>")
+                one = network.brokers[1].node.network
+                assert one is not None
+                await eventually(lambda: bool(one.scheme.predicates.get(2)))
+                await writer.publish("ticks.a", {"n": 1})
+                assert await drain(ticks, 1) == [1]
 
     asyncio.run(check())
 

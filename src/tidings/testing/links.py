@@ -33,8 +33,11 @@ def free_ports(count: int) -> list[int]:
 class BrokerNetwork:
     """`edges` name routers; the first of each dials the second."""
 
-    def __init__(self, folder: Path, edges: list[tuple[int, int]], *, secret: bytes = SECRET) -> None:
-        self.folder, self.edges, self.secret = folder, edges, secret
+    def __init__(
+        self, folder: Path, edges: list[tuple[int, int]], *, links: Callable[[int, int], LinkSettings] | None = None
+    ) -> None:
+        self.folder, self.edges = folder, edges
+        self._links = links or (lambda router, port: LinkSettings(port=port, secret=SECRET))
         self.routers = sorted({router for edge in edges for router in edge})
         self.link_ports = dict(zip(self.routers, free_ports(len(self.routers)), strict=True))
         self.ports: dict[int, int] = {}
@@ -49,10 +52,10 @@ class BrokerNetwork:
         for router in list(self.brokers):
             await self.stop(router)
 
-    async def start(self, router: int, secret: bytes | None = None) -> None:
+    async def start(self, router: int, links: LinkSettings | None = None) -> None:
         dials = tuple((f"127.0.0.1:{self.link_ports[b]}", b) for a, b in self.edges if a == router)
         network = NetworkSettings(router, "test", dials, link=QUICK)
-        links = LinkSettings(port=self.link_ports[router], secret=secret or self.secret)
+        links = links or self._links(router, self.link_ports[router])
         store = SqliteStore(self.folder / f"{router}.db")
         broker = Broker(Settings(broker_id=router), store, network=network, links=links)
         await broker.start([])
