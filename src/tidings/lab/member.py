@@ -43,6 +43,7 @@ class Member:
     encoding: str = "graded"  # or vectors, elements
     broadcast_above: int = 0
     heartbeat_ms: float = 1000.0
+    link_host: str = ""  # where links come in, if not at `host`
 
     @property
     def status_path(self) -> Path:
@@ -103,7 +104,7 @@ def status(broker: Broker) -> dict[str, Any]:
 
 async def serve(member: Member) -> None:
     store = SqliteStore(Path(member.folder) / f"{member.name}.db")
-    links = LinkSettings(member.host, member.link_port, bytes.fromhex(member.secret))
+    links = LinkSettings(member.link_host or member.host, member.link_port, bytes.fromhex(member.secret))
     broker = Broker(Settings(broker_id=member.router), store, network=member.network(), links=links)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

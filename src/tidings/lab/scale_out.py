@@ -30,11 +30,11 @@ from tidings.routing.interests import InterestEncoding
 from tidings.sim.broker import SimBroker, SimClient
 from tidings.sim.brokers import Brokers
 
-SITES, CLIENTS, SUBSCRIPTIONS = 8, 80, 20
+CLIENTS, SUBSCRIPTIONS = 80, 20
 # So many names of attributes that a message matches about 5 % of the clients, as in the paper.
 STRINGS, INTEGERS = 105, 70
 BANDWIDTH_BYTES_S, LATENCY_MS = 1_000_000.0, 5.0
-SETTLE_MS, DRAIN_MS = 4000.0, 1000.0
+SETTLE_MS, DRAIN_MS = 4000.0, 200.0
 FRAME_BYTES = 8
 TOPOLOGIES = {2: lambda: line(2), 4: square_diagonal, 8: eight_brokers}
 VARIANTS = {
@@ -50,7 +50,7 @@ class Measurement:
     variant: str
     rate: float  # messages a second, all clients together
     expected: int  # deliveries
-    delivered: int  # of these, one second after the last was published
+    delivered: int  # of these, a fifth of a second after the last was published
     link_bytes: int
     least_bytes: int
     busiest: float  # share of its bandwidth that the busiest link used
@@ -59,11 +59,46 @@ class Measurement:
     clients: float  # that want it, on average
 
 
+def workload(seed: int) -> Workload:
+    return Workload(seed, conjunctions=1, constraints_max=1, strings=STRINGS, integers=INTEGERS)
+
+
+class Truth:
+    """Where the clients are, what they want, and what it would take at least to bring it to them."""
+
+    def __init__(self, graph: Graph, seed: int) -> None:
+        self.graph = graph
+        self.routers = [int(node) for node in graph]
+        self.homes = [self.routers[client * len(self.routers) // CLIENTS] for client in range(CLIENTS)]
+        self.predicates = workload(seed).predicates(0, CLIENTS * SUBSCRIPTIONS)
+        self._matcher = IndexedMatcher()
+        for number, predicate in enumerate(self.predicates):
+            self._matcher.add(number, predicate)
+        self._trees = {router: shortest_tree(graph, router) for router in self.routers}
+
+    def matches(self, batch: MessageBatch) -> list[list[int]]:
+        """Numbers of subscriptions, for each message; subscription n belongs to client n // SUBSCRIPTIONS."""
+        return per_message(self._matcher.match(batch))
+
+    def brokers_of(self, matched: Sequence[int]) -> set[int]:
+        return {self.homes[one // SUBSCRIPTIONS] for one in matched}
+
+    def least_links(self, source: int, routers: set[int]) -> int:
+        """Links of the shortest-path tree to these."""
+        tree, links = self._trees[source], set()
+        for router in routers:
+            node: Any = router
+            while node != source:
+                links.add(node)
+                node = tree[node]
+        return len(links)
+
+
 class ScaleOut:
     def __init__(self, brokers: int, variant: str, seed: int = 1) -> None:
         self.graph: Graph = with_links(TOPOLOGIES[brokers](), LATENCY_MS, BANDWIDTH_BYTES_S)
         self.variant, self.seed = variant, seed
-        self.workload = Workload(seed, conjunctions=1, constraints_max=1, strings=STRINGS, integers=INTEGERS)
+        self.truth = Truth(self.graph, seed)
         scheme, encoding = VARIANTS[variant]
         settings = {
             int(node): NetworkSettings(
@@ -76,18 +111,13 @@ class ScaleOut:
             for node in self.graph
         }
         self.net = Brokers(self.graph, settings, seed)
-        self.routers = [int(node) for node in self.graph]
-        self.homes = [self.routers[client * SITES // CLIENTS * len(self.routers) // SITES] for client in range(CLIENTS)]
         self.clients: list[SimClient] = []
-        self._matcher = IndexedMatcher()
-        self._trees = {router: shortest_tree(self.graph, router) for router in self.routers}
         self._subscribe()
         self.net.calendar.run(until=SETTLE_MS)
 
     def _subscribe(self) -> None:
-        predicates = self.workload.predicates(0, CLIENTS * SUBSCRIPTIONS)
-        for client, home in enumerate(self.homes):
-            mine = predicates[client * SUBSCRIPTIONS : (client + 1) * SUBSCRIPTIONS]
+        for client, home in enumerate(self.truth.homes):
+            mine = self.truth.predicates[client * SUBSCRIPTIONS : (client + 1) * SUBSCRIPTIONS]
 
             def act(machine: SimBroker, now: float, mine: Sequence[Predicate] = mine) -> list[Any]:
                 one = machine.connect()
@@ -99,29 +129,28 @@ class ScaleOut:
                 return effects
 
             self.net.driver.call(str(home), act)
-            for number, predicate in enumerate(mine):
-                self._matcher.add(client * SUBSCRIPTIONS + number, predicate)
 
     def run(self, rate: float, seconds: float) -> Measurement:
         count = int(rate * seconds)
         rng = Random(f"{self.seed} {rate}")
-        messages = self.workload.messages(0, count)
+        messages = workload(self.seed).messages(0, count)
         before = self._counts()
         carried = self._carried()
         start, at = self.net.calendar.now, self.net.calendar.now
         expected = least = wanted = clients = 0
         batch = MessageBatch.from_messages(encode_messages(messages))
-        found = per_message(self._matcher.match(batch))
+        found = self.truth.matches(batch)
         for number, message in enumerate(messages):
             at += rng.expovariate(rate) * 1000
             client = rng.randrange(CLIENTS)
             data = encode_message(message)
             matched = found[number]
             expected += len(matched)
-            routers = {self.homes[one // SUBSCRIPTIONS] for one in matched} - {self.homes[client]}
+            home = self.truth.homes[client]
+            routers = self.truth.brokers_of(matched) - {home}
             wanted += len(routers)
             clients += len({one // SUBSCRIPTIONS for one in matched})
-            least += self._least(self.homes[client], routers) * (len(data) + FRAME_BYTES)
+            least += self.truth.least_links(home, routers) * (len(data) + FRAME_BYTES)
             self.net.calendar.at(at, self._publish, client, data)
         self.net.calendar.run(until=at)
         took_ms = at - start
@@ -132,7 +161,7 @@ class ScaleOut:
         delta = Counter(after)
         delta.subtract(before)
         return Measurement(
-            len(self.routers),
+            len(self.graph),
             self.variant,
             rate,
             expected,
@@ -147,17 +176,7 @@ class ScaleOut:
 
     def _publish(self, client: int, data: bytes) -> None:
         one = self.clients[client]
-        self.net.driver.call(str(self.homes[client]), lambda machine, now: machine.publish(now, one, data))
-
-    def _least(self, source: int, routers: set[int]) -> int:
-        """Links of the shortest-path tree to these."""
-        tree, links = self._trees[source], set()
-        for router in routers:
-            node: Any = router
-            while node != source:
-                links.add(node)
-                node = tree[node]
-        return len(links)
+        self.net.driver.call(str(self.truth.homes[client]), lambda machine, now: machine.publish(now, one, data))
 
     def _counts(self) -> Counter[str]:
         total: Counter[str] = Counter()
