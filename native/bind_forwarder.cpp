@@ -1,6 +1,7 @@
 // The forwarder's binding. Numbers, bytes and tuples cross; the GIL is released while input is parsed and matched.
 #include <malloc.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include "python_values.hpp"
@@ -96,6 +97,14 @@ public:
                 return nb::make_tuple(kind, event.connection, event.receipt);
             case Event::Kind::Room:
                 return nb::make_tuple(kind, event.connection);
+            case Event::Kind::Arrived:
+                return nb::make_tuple(kind, event.connection, event.expires_ms, to_bytes(event.bytes), event.sinks);
+            case Event::Kind::Relay:
+                return nb::make_tuple(kind, event.connection, event.flags, event.tag, event.routers, event.expires_ms,
+                                      to_bytes(event.bytes));
+            case Event::Kind::Entry:
+                return nb::make_tuple(kind, event.connection, event.flags, event.receipt, event.expires_ms, to_bytes(event.bytes),
+                                      event.sinks, event.routers);
         }
         throw UsageError{"E_EVENT", "unknown event"};
     }
@@ -112,8 +121,27 @@ public:
         d["dropped_oldest"] = s.dropped_oldest;
         d["dropped_newest"] = s.dropped_newest;
         d["dropped_stalled"] = s.dropped_stalled;
+        d["dropped_link"] = s.dropped_link;
         d["pushed_back"] = s.pushed_back;
         d["feeds"] = s.feeds;
+        return d;
+    }
+
+    nb::dict network_stats() {
+        const NetworkStats& s = forwarder.network().stats;
+        nb::dict d;
+        d["entered"] = s.entered;
+        d["destinations"] = s.destinations;
+        d["copies"] = s.copies;
+        d["copy_bytes"] = s.copy_bytes;
+        d["arrived"] = s.arrived;
+        d["relayed"] = s.relayed;
+        d["in_vain"] = s.in_vain;
+        d["no_route"] = s.no_route;
+        d["no_hops"] = s.no_hops;
+        d["duplicates"] = s.duplicates;
+        d["wrong_path"] = s.wrong_path;
+        d["expired"] = s.expired;
         return d;
     }
 
@@ -175,6 +203,47 @@ void bind_output(nb::class_<PyForwarder>& type) {
         .def("check_stalls", [](PyForwarder& self, int64_t now_ms) { self.forwarder.outlets().check_stalls(now_ms); }, nb::arg("now_ms"));
 }
 
+void bind_network(nb::class_<PyForwarder>& type) {
+    type.def("join",
+             [](PyForwarder& self, uint32_t router, bool flooding, uint32_t broadcast_above, uint8_t hops_max, size_t backlog_bytes_max,
+                bool vectors, uint32_t bits, uint32_t hashes, uint64_t key, bool graded) {
+                 NetworkOptions options{.router = router, .flooding = flooding, .broadcast_above = broadcast_above,
+                                        .hops_max = hops_max, .backlog_bytes_max = backlog_bytes_max};
+                 self.forwarder.join(options, Interests(vectors, bits, hashes, key, graded ? Grade::Graded : Grade::Plain, process_seed()));
+             },
+             nb::arg("router"), nb::arg("flooding"), nb::arg("broadcast_above"), nb::arg("hops_max"), nb::arg("backlog_bytes_max"),
+             nb::arg("vectors"), nb::arg("bits"), nb::arg("hashes"), nb::arg("key"), nb::arg("graded"))
+        .def("interest",
+             [](PyForwarder& self, uint32_t router, const std::vector<nb::bytes>& added, const std::vector<nb::bytes>& removed) {
+                 for (const nb::bytes& row : added) self.forwarder.network().interests.add(router, view_of(row));
+                 for (const nb::bytes& row : removed) self.forwarder.network().interests.remove(router, view_of(row));
+             },
+             nb::arg("router"), nb::arg("added"), nb::arg("removed"))
+        .def("forget", [](PyForwarder& self, uint32_t router) { self.forwarder.network().interests.forget(router); }, nb::arg("router"))
+        .def("routes",
+             [](PyForwarder& self, const std::vector<std::pair<uint32_t, uint32_t>>& pairs) {
+                 self.forwarder.network().set_routes({pairs.begin(), pairs.end()});
+             },
+             nb::arg("next_hops"))
+        .def("link", [](PyForwarder& self, uint32_t connection, uint32_t neighbour) { self.forwarder.network().link(connection, neighbour); },
+             nb::arg("connection"), nb::arg("neighbour"))
+        .def("unlink", [](PyForwarder& self, uint32_t neighbour) { self.forwarder.network().unlink(neighbour); }, nb::arg("neighbour"))
+        .def("link_waiting", [](PyForwarder& self, uint32_t neighbour) { return self.forwarder.network().waiting(neighbour); },
+             nb::arg("neighbour"))
+        .def("destinations", [](PyForwarder& self, nb::bytes message) { return self.forwarder.destinations(view_of(message)); },
+             nb::arg("message"))
+        .def("enter",
+             [](PyForwarder& self, nb::bytes message, int64_t now_ms, int64_t publisher) {
+                 self.forwarder.enter(view_of(message), now_ms, publisher < 0 ? Outlets::nobody : static_cast<uint32_t>(publisher));
+             },
+             nb::arg("message"), nb::arg("now_ms"), nb::arg("publisher"))
+        .def("relay",
+             [](PyForwarder& self, uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag, nb::bytes message,
+                int64_t now_ms) { return self.forwarder.network().relay(neighbour, routers, hops, tag, view_of(message), now_ms); },
+             nb::arg("neighbour"), nb::arg("routers"), nb::arg("hops"), nb::arg("tag"), nb::arg("message"), nb::arg("now_ms"))
+        .def("network_stats", &PyForwarder::network_stats, nb::sig("def network_stats(self) -> dict[str, int]"));
+}
+
 }  // namespace
 
 void bind_forwarder(nb::module_& m) {
@@ -210,4 +279,5 @@ void bind_forwarder(nb::module_& m) {
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);
+    bind_network(type);
 }

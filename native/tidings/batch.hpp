@@ -11,7 +11,7 @@
 namespace tidings {
 
 inline constexpr size_t frame_header_bytes = 8;
-inline constexpr uint8_t frame_publish = 0x10, frame_deliver = 0x11;
+inline constexpr uint8_t frame_publish = 0x10, frame_deliver = 0x11, frame_forward = 0x41;
 
 struct Entry {
     enum class Status : uint8_t { Message, Broken, Control };
@@ -20,7 +20,7 @@ struct Entry {
     uint8_t type = 0, frame_flags = 0;  // of the frame; 0 where there is none
     uint16_t session = 0;
     size_t offset = 0;          // of the message, or of a control frame's payload, in the buffer
-    std::string_view prefix;    // what stands between frame header and message: receipt number, or subscription, count, tag
+    std::string_view prefix;    // what stands between frame header and message: receipt number; subscription, count, tag; destinations
     std::string_view payload;   // the message's bytes, or a control frame's payload
     MessageView message;        // if status is Message
     CodecError error{};         // if status is Broken; the position counts from `offset`
@@ -101,7 +101,7 @@ public:
 
 private:
     void add_frame(Entry& entry, std::string_view payload, size_t offset, uint8_t derived) {
-        const size_t prefix = entry.type == frame_publish ? 4 : entry.type == frame_deliver ? 16 : 0;
+        const size_t prefix = prefix_bytes(entry.type, payload);
         if (prefix == 0) {
             entry.status = Entry::Status::Control;
             entry.payload = payload;
@@ -115,6 +115,14 @@ private:
             entry.prefix = payload.substr(0, prefix);
             add_message(entry, payload.substr(prefix), offset + prefix, derived);
         }
+    }
+
+    // What stands before the message; 0: the frame holds none.
+    static size_t prefix_bytes(uint8_t type, std::string_view payload) {
+        if (type == frame_publish) return 4;
+        if (type == frame_deliver) return 16;
+        if (type != frame_forward) return 0;
+        return payload.size() < 4 ? 4 : size_t{4} + Reader(payload).u32();
     }
 
     void add_message(Entry& entry, std::string_view bytes, size_t offset, uint8_t derived) {

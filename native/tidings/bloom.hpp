@@ -127,11 +127,11 @@ private:
     static constexpr uint32_t FirstTests = 2;
     static constexpr uint64_t LargeWords = 1 << 15;  // 256 KiB: beyond it misses cost more than prefetches
 
-    // The positions of one id, in order. Two hashes of a 16-byte id, both read from the same two words.
+    // The positions of one id, in order. The step is mixed from the start: two seeds of one hash would not be independent enough.
     struct Walk {
         uint64_t h, step;
         Walk() = default;
-        explicit Walk(const uint8_t* id) : h(hash64(id, IdBytes, 0)), step(hash64(id, IdBytes, 1) | 1) {}
+        explicit Walk(const uint8_t* id) : h(hash64(id, IdBytes, 0)), step(mix64(h) | 1) {}
         uint64_t next(uint64_t m) {
             const auto product = static_cast<unsigned __int128>(h) * m;
             h += step;

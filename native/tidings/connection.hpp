@@ -1,4 +1,4 @@
-// One client connection as the forwarder knows it.
+// One connection as the forwarder knows it: a client's, or a link to another broker.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -31,6 +31,8 @@ struct Connection {
     size_t taken_bytes = 0;     // by the last `take`
     size_t parked_bytes = 0;    // taken, and still with a socket that takes no more
     int64_t moved_ms = 0;       // when output was last taken, or was last seen to be empty
+    size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
+    uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
     Output tail;                // input not parsed yet
     Output output;
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed

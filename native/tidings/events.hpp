@@ -8,7 +8,7 @@
 namespace tidings {
 
 struct Event {
-    enum class Kind : uint8_t { Control = 1, Message, Transacted, Ask, Error, Slow, Room };
+    enum class Kind : uint8_t { Control = 1, Message, Transacted, Ask, Error, Slow, Room, Arrived, Relay, Entry };
 
     Kind kind;
     uint32_t connection = 0;
@@ -20,6 +20,8 @@ struct Event {
     std::string reason{};
     size_t position = 0;
     std::vector<uint32_t> sinks{};
+    std::vector<uint32_t> routers{};
+    uint64_t tag = 0;
 };
 
 class Events {

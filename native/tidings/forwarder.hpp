@@ -1,7 +1,8 @@
 // The path of a plain message, from the bytes of one socket read to the output of every sink it matches, without Python:
 //
 //   bytes ── frames ── decode ── match ─┬─ direct sink: one DELIVER frame in its connection's output
-//                                       └─ mailbox:     an event for Python, with the message and the mailboxes
+//                                       ├─ mailbox:     an event for Python, with the message and the mailboxes
+//                                       └─ other brokers, if there is a network (network.hpp)
 //
 // The forwarder knows no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
 // connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early, what
@@ -12,11 +13,13 @@
 // halved. A sink that takes nothing at all for a while no longer holds up others: it loses messages, which is counted, until it
 // takes again. The sum of all memory is bounded the same way.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tidings/matcher.hpp"
+#include "tidings/network.hpp"
 #include "tidings/outlets.hpp"
 
 namespace tidings {
@@ -32,6 +35,14 @@ public:
 
     Outlets& outlets() { return out_; }
     const Matcher& matcher() const { return matcher_; }
+
+    void join(const NetworkOptions& options, Interests interests) {
+        network_ = std::make_unique<Network>(options, std::move(interests), out_);
+    }
+    Network& network() {
+        if (!network_) throw UsageError{"E_NO_NETWORK", "this broker has joined no network"};
+        return *network_;
+    }
 
     // ---- connections
 
@@ -162,6 +173,20 @@ public:
             if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
     }
 
+    // Who else in the network wants it, as far as that is known here.
+    std::vector<uint32_t> destinations(std::string_view message) {
+        decode_one(message);
+        if (!network().partitions()) return {};
+        return network().destinations(single_[0].message);
+    }
+
+    // The same, and send it there. Not for persistent messages: these are relayed one by one.
+    void enter(std::string_view message, int64_t now_ms, uint32_t publisher) {
+        decode_one(message);
+        if (expired(single_[0].message, now_ms)) return;
+        network().enter(single_[0].message, network().destinations(single_[0].message), publisher, now_ms);
+    }
+
 private:
     unsigned flags(const Connection& connection) const {
         return (out_.has_output() ? HasOutput : 0u) | (out_.events.empty() ? 0u : HasEvents) |
@@ -218,6 +243,8 @@ private:
             fail(number, connection, entry.error);
         } else if (entry.status == Entry::Status::Control) {
             handle_control(number, connection, entry, now_ms);
+        } else if (entry.type == frame_forward && connection.neighbour) {
+            handle_forward(number, connection, entry, now_ms);
         } else if (entry.type != FramePublish || !connection.logged_in) {
             fail(number, connection, {"E_FRAME_UNEXPECTED", "a frame that has no place here", 0});
         } else {
@@ -275,6 +302,16 @@ private:
             else
                 mailboxes_.push_back(index);
         }
+        if (network_ && !(entry.message.flags & MessageView::Queue)) {
+            const std::vector<uint32_t>& routers = network_->destinations(entry.message);
+            if (entry.message.flags & MessageView::Persistent && !routers.empty() && network_->partitions()) {
+                out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
+                                .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                                .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
+                return;
+            }
+            network_->enter(entry.message, routers, number, now_ms);
+        }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
             out_.events.add(Event{.kind = Event::Kind::Message, .connection = number, .flags = entry.frame_flags, .session = entry.session,
                             .receipt = receipt_of(entry), .expires_ms = publication.expires_ms,
@@ -283,6 +320,41 @@ private:
             out_.stats.unmatched += matched_.empty();
             note_receipt(connection, entry);
         }
+    }
+
+    // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.
+    void handle_forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        try {
+            header_.decode(entry.prefix.substr(4));
+        } catch (const CodecError& error) {
+            return fail(number, connection, error);
+        }
+        if (header_.tagged) {
+            ++network_->stats.arrived;
+            out_.events.add(Event{.kind = Event::Kind::Relay, .connection = number, .flags = header_.hops,
+                            .expires_ms = expiration(entry.message), .bytes = std::string(entry.payload),
+                            .routers = header_.routers, .tag = header_.tag});
+        } else if (expired(entry.message, now_ms)) {
+            ++network_->stats.expired;
+        } else if (network_->arrive(connection.neighbour, header_, entry.message, now_ms)) {
+            arrive_here(number, entry, now_ms);
+        }
+    }
+
+    void arrive_here(uint32_t number, const Entry& entry, int64_t now_ms) {
+        matcher_.match(entry.message, matched_);
+        network_->stats.in_vain += matched_.empty();
+        mailboxes_.clear();
+        for (const uint32_t index : matched_) {
+            Sink& sink = out_.sink_at(index);
+            if (sink.kind == Sink::Kind::Direct)
+                out_.deliver_direct(sink, {Outlets::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
+            else
+                mailboxes_.push_back(index);
+        }
+        if (!mailboxes_.empty())
+            out_.events.add(Event{.kind = Event::Kind::Arrived, .connection = number, .expires_ms = expiration(entry.message),
+                            .bytes = std::string(entry.payload), .sinks = mailboxes_});
     }
 
     // A topic and a queue may have the same name and not the same guests.
@@ -325,6 +397,8 @@ private:
 
     Outlets out_;
     Matcher matcher_;
+    std::unique_ptr<Network> network_;
+    ForwardHeader header_;
     MessageBatch batch_, single_;
     Column<uint32_t> matched_;
     std::vector<uint32_t> mailboxes_;

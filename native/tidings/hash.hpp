@@ -51,7 +51,7 @@ inline uint64_t hash64(std::string_view text, uint64_t seed) {
         h = fold_multiply(h ^ word, 0xD6E8FEB86659FD93ull);
     }
     if (size) h = fold_multiply(h ^ load_tail(p, size, longer), 0xD6E8FEB86659FD93ull);
-    return fold_multiply(h ^ seed, 0xC4CEB9FE1A85EC53ull);
+    return fold_multiply(h ^ 0xFF51AFD7ED558CCDull, 0xC4CEB9FE1A85EC53ull);
 }
 
 inline uint64_t hash64(const void* data, size_t size, uint64_t seed) {

@@ -12,11 +12,10 @@
 #include "tidings/connection.hpp"
 #include "tidings/error.hpp"
 #include "tidings/events.hpp"
+#include "tidings/frames.hpp"
 #include "tidings/sink.hpp"
 
 namespace tidings {
-
-enum FrameType : uint8_t { FramePublish = frame_publish, FrameDeliver = frame_deliver, FrameReceipts = 0x12, FrameCredit = 0x22 };
 
 struct ForwarderOptions {
     size_t output_bytes_max = 1 << 20;      // a connection's output beyond this goes to its sinks' backlogs
@@ -27,7 +26,7 @@ struct ForwarderOptions {
 
 struct ForwarderStats {
     uint64_t received = 0, received_bytes = 0, delivered = 0, sent_bytes = 0;
-    uint64_t unmatched = 0, expired = 0, dropped_oldest = 0, dropped_newest = 0, dropped_stalled = 0, pushed_back = 0, feeds = 0;
+    uint64_t unmatched = 0, expired = 0, dropped_oldest = 0, dropped_newest = 0, dropped_stalled = 0, dropped_link = 0, pushed_back = 0, feeds = 0;
 };
 
 class Outlets {
@@ -53,6 +52,7 @@ public:
         connection->open = true;
         connection->number = number;
         connection->frame_bytes_max = options.login_frame_bytes_max;
+        connection->output_bytes_max = options.output_bytes_max;
         connections_[number & place_mask] = std::move(connection);
         return number;
     }
@@ -105,9 +105,22 @@ public:
         return sinks_[index];
     }
 
+    // The sink of a link: it holds up those who publish here, and loses what passes through when it is full.
+    uint32_t add_link(uint32_t number, size_t backlog_bytes_max, size_t output_bytes_max) {
+        Connection& connection = at(number);
+        const uint32_t index = next_sink();
+        Sink& sink = add_sink(Sink::Kind::Link);
+        sink.connection = number;
+        sink.number = Sink::link_number;
+        sink.backlog_bytes_max = backlog_bytes_max;
+        connection.output_bytes_max = std::min(output_bytes_max, connection.output_bytes_max);
+        connection.direct.emplace(sink.number, index);
+        return index;
+    }
+
     void remove_sink(uint32_t index) {
         Sink& sink = sink_at(index);
-        if (sink.kind == Sink::Kind::Direct) {
+        if (sink.kind != Sink::Kind::Mailbox) {
             Connection& connection = at(sink.connection);
             connection.direct.erase(sink.number);
             std::erase(connection.backlogged, index);
@@ -146,7 +159,7 @@ public:
     void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
         if (sink.no_local && sink.connection == one.publisher) return;
         Connection& connection = *connections_[sink.connection & place_mask];
-        if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < options.output_bytes_max) [[likely]] {
+        if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
             const size_t bytes = delivery_bytes(one.message);
             write_delivery(connection.output.grow(bytes), sink.number, one.attempt, 0, one.message);
@@ -154,7 +167,29 @@ public:
             ++stats.delivered;
             added(connection, bytes);
         } else {
-            wait_in_backlog(sink, connection, one, now_ms);
+            std::string frame(delivery_bytes(one.message), '\0');
+            write_delivery(frame.data(), sink.number, one.attempt, 0, one.message);
+            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms}, now_ms);
+        }
+    }
+
+    // A frame of two parts for the link's peer.
+    void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message, int64_t now_ms) {
+        Connection& connection = *connections_[sink.connection & place_mask];
+        const size_t bytes = frame_header_bytes + head.size() + message.size();
+        const auto write = [&](char* place) {
+            place = write_frame_header(place, static_cast<uint32_t>(head.size() + message.size()), type);
+            std::memcpy(place, head.data(), head.size());
+            std::memcpy(place + head.size(), message.data(), message.size());
+        };
+        if (sink.backlog.empty() && connection.output.size() < connection.output_bytes_max) {
+            write(connection.output.grow(bytes));
+            ++sink.delivered;
+            added(connection, bytes);
+        } else {
+            std::string frame(bytes, '\0');
+            write(frame.data());
+            wait_in_backlog(sink, connection, publisher, {std::move(frame), 0}, now_ms);
         }
     }
 
@@ -253,7 +288,7 @@ public:
     // To be called every now and then: sinks that have taken nothing for too long stop holding up others.
     void check_stalls(int64_t now_ms) {
         for (Sink& sink : sinks_) {
-            if (sink.kind != Sink::Kind::Direct || sink.stalled || !sink.full()) continue;
+            if (sink.kind == Sink::Kind::Free || sink.kind == Sink::Kind::Mailbox || sink.stalled || !sink.full()) continue;
             if (now_ms - sink.moved_ms < options.stall_ms) continue;
             sink.stalled = true;
             release_waiters(sink);
@@ -304,36 +339,17 @@ public:
     Events events;
 
 private:
-    static constexpr size_t delivery_header_bytes = frame_header_bytes + 16;
-    static size_t delivery_bytes(std::string_view message) { return delivery_header_bytes + message.size(); }
-
-    static char* write_frame_header(char* place, uint32_t payload, uint8_t type) {
-        std::memcpy(place, &payload, 4);
-        place[4] = static_cast<char>(type);
-        place[5] = place[6] = place[7] = 0;
-        return place + frame_header_bytes;
-    }
-
-    static void write_delivery(char* place, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
-        place = write_frame_header(place, static_cast<uint32_t>(16 + message.size()), FrameDeliver);
-        std::memcpy(place, &subscription, 4);
-        std::memcpy(place + 4, &attempt, 4);
-        std::memcpy(place + 8, &tag, 8);
-        std::memcpy(place + 16, message.data(), message.size());
-    }
-
-    void wait_in_backlog(Sink& sink, Connection& connection, const Publication& one, int64_t now_ms) {
-        if (sink.full() && !make_way(sink, one.publisher)) return;
+    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting, int64_t now_ms) {
+        if (sink.full() && !make_way(sink, publisher)) return;
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
         if (!sink.queued) {
             sink.queued = true;
             connection.backlogged.push_back(connection.direct.at(sink.number));
         }
-        Sink::Waiting& waiting = sink.backlog.emplace_back(std::string(delivery_bytes(one.message), '\0'), one.expires_ms);
-        write_delivery(waiting.frame.data(), sink.number, one.attempt, 0, one.message);
         sink.backlog_bytes += waiting.bytes();
         held_bytes_ += waiting.bytes();
-        if (sink.full() && sink.policy == Policy::PushBack && one.publisher != nobody) push_back(sink, one.publisher);
+        sink.backlog.push_back(std::move(waiting));
+        if (sink.full() && sink.policy == Policy::PushBack && publisher != nobody) push_back(sink, publisher);
     }
 
     // The sink's backlog is full: what its policy says. False: the new message is not taken.
@@ -342,7 +358,7 @@ private:
             case Policy::PushBack:
                 if (!sink.stalled && publisher != nobody) return true;  // its publisher is being pushed back
                 ++sink.dropped;
-                ++stats.dropped_stalled;
+                ++(sink.kind == Sink::Kind::Link ? stats.dropped_link : stats.dropped_stalled);
                 return false;
             case Policy::DropOldest:
                 while (sink.full() && !sink.backlog.empty()) {
@@ -371,7 +387,7 @@ private:
 
     // Move what waits into the output, as far as credit and room go.
     void pump(Sink& sink, Connection& connection, int64_t now_ms) {
-        while (!sink.backlog.empty() && sink.credit > 0 && connection.output.size() < options.output_bytes_max) {
+        while (!sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) {
             sink.moved_ms = now_ms;
             const Sink::Waiting& first = sink.backlog.front();
             if (first.expires_ms != 0 && first.expires_ms <= now_ms) {
@@ -380,7 +396,7 @@ private:
                 sink.credit -= sink.credit != Sink::unlimited;
                 connection.output.append(first.frame);
                 ++sink.delivered;
-                ++stats.delivered;
+                stats.delivered += sink.kind == Sink::Kind::Direct;
                 added(connection, first.frame.size());
             }
             forget_oldest(sink);

@@ -1,4 +1,4 @@
-// Where a match leads: to a connection's output (direct), or to Python (mailbox).
+// Where a match leads: to a connection's output (direct), to Python (mailbox), or to another broker (link).
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -10,10 +10,11 @@ namespace tidings {
 enum class Policy : uint8_t { PushBack, DropOldest, DropNewest, Disconnect };
 
 struct Sink {
-    enum class Kind : uint8_t { Free, Direct, Mailbox };
+    enum class Kind : uint8_t { Free, Direct, Mailbox, Link };
 
     static constexpr int64_t unlimited = INT64_MAX;
     static constexpr size_t waiting_bytes = 64;  // what one message costs in a backlog besides its frame
+    static constexpr uint32_t link_number = UINT32_MAX;
 
     struct Waiting {
         std::string frame;

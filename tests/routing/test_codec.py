@@ -16,6 +16,7 @@ from tidings.routing.control import (
     FloodSummary,
     Known,
     SchemeMessage,
+    Taken,
     VectorRequest,
     VectorRoute,
     VectorUpdate,
@@ -40,6 +41,7 @@ messages: st.SearchStrategy[Control] = st.one_of(
     st.builds(VectorUpdate, st.lists(st.builds(VectorRoute, u32, version, u32), max_size=4).map(tuple), st.booleans()),
     st.builds(VectorRequest, u32, version, u8),
     st.builds(SchemeMessage, u8, st.binary(max_size=40)),
+    st.builds(Taken, st.lists(u64, max_size=5).map(tuple)),
 )
 
 

@@ -12,23 +12,26 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from random import Random
 from typing import assert_never
 
 from tidings.broker.connection import ClientConnection, Silence
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.limits import Limits
+from tidings.broker.links import BrokerLinks, LinkSettings
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
+from tidings.broker.reception import Reception
 from tidings.broker.session import Bye, Hello, Invalid, Ping
 from tidings.broker.writer import StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
+from tidings.node.network_settings import NetworkSettings
 from tidings.node.node import Node
 from tidings.node.requests import Failed, Refused
-from tidings.node.session import Principal
 from tidings.node.settings import Settings
 
 __all__ = ["Broker", "Limits", "Listener"]
@@ -39,7 +42,6 @@ EVENTS, OUTPUT, BLOCKED = int(Flag.EVENTS), int(Flag.OUTPUT), int(Flag.BLOCKED)
 CONTROL, MESSAGE = int(Kind.CONTROL), int(Kind.MESSAGE)
 FLUSH_BYTES = 1 << 20  # this much output does not wait for the end of the loop iteration
 WRITE_BYTES = 1 << 20  # of one write to one socket
-LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 
@@ -53,6 +55,8 @@ class Broker:
         guard: Guard | None = None,
         limits: Limits | None = None,
         name: str = "tidings",
+        network: NetworkSettings | None = None,
+        links: LinkSettings | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -64,7 +68,11 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
-        self.node = Node(self.forwarder, settings)
+        if network and links and not links.insecure:
+            network = replace(network, authenticate=True)
+        # A later start must have a greater incarnation, so that what it says overrules what an earlier one said.
+        self.node = Node(self.forwarder, settings, network, incarnation=self.now_ms(), rng=Random())
+        self.links = BrokerLinks(self, self.node.network, links) if self.node.network and links else None
         self.connections: dict[int, ClientConnection] = {}
         self.refused_logins: Counter[str] = Counter()  # by code
         self.refused_connections = 0
@@ -75,10 +83,9 @@ class Broker:
         self._listening: list[Listening] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._per_address: dict[str, int] = {}
-        self._per_user: Counter[str] = Counter()
-        self._login_pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="log-in")
+        self.per_user: Counter[str] = Counter()
+        self.reception = Reception(self)
         self._flushing = False
-        self._next_publisher = 1
         self._stopping = False
 
     @staticmethod
@@ -93,10 +100,12 @@ class Broker:
         recovered = await self._loop.run_in_executor(None, self._store.recover)
         for damage in recovered.damaged:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
-        self.node.recover(recovered)
+        self.node.recover(recovered, self.links.now() if self.links else 0.0)
         self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
         for listener in listeners:
             await self.listen(listener)
+        if self.links is not None:
+            await self.links.start()
         self._spawn(self._keep_time())
         self.ready = True
 
@@ -123,12 +132,14 @@ class Broker:
         await self._settled()
         for connection in list(self.connections.values()):
             self._end(connection, "E_SHUTDOWN", "the broker is shutting down")
+        if self.links is not None:
+            await self.links.stop()
         await self._drained(2.0)
         await self._settled()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._login_pool.shutdown(wait=False, cancel_futures=True)
+        self.reception.close()
         if self.writer is not None:
             await self.writer.close()
         await self._loop.run_in_executor(None, self._store.close)
@@ -182,9 +193,9 @@ class Broker:
         self.connections[connection.number] = connection
         self._per_address[connection.address] = at_address + 1
         if full or at_address >= self.limits.connections_per_address_max or self._stopping:
-            self._turn_away(connection, "too many connections")
+            self.turn_away(connection, "too many connections")
 
-    def _turn_away(self, connection: ClientConnection, reason: str) -> None:
+    def turn_away(self, connection: ClientConnection, reason: str) -> None:
         self.refused_connections += 1
         error = LimitError("E_CONNECTIONS", reason, fatal=True)
         self.forwarder.send(connection.number, connection.session.error(error))
@@ -199,10 +210,10 @@ class Broker:
         connection.number = -1
         _one_less(self._per_address, connection.address)
         if connection.logged_in:
-            _one_less(self._per_user, connection.user)
+            _one_less(self.per_user, connection.user)
         self._carry_out(self.node.lost(self.now_ms(), number))
         self.forwarder.close(number)
-        self._after()
+        self.after()
 
     def react(self, connection: ClientConnection, flags: int) -> None:
         """What `feed` said must be done."""
@@ -214,9 +225,20 @@ class Broker:
                 connection.pause_reading()
             else:
                 connection.resume_reading()
-        self._after()
+        self.after()
 
-    def _after(self) -> None:
+    def fed(self, flags: int) -> None:
+        """What came by a link has been fed to the forwarder."""
+        if flags & EVENTS:
+            self._handle_events()
+        self.after()
+
+    def settle(self) -> None:
+        """Something was done outside the events of the forwarder: let the node finish its turn."""
+        self._carry_out(self.node.turn(self.now_ms()))
+        self.after()
+
+    def after(self) -> None:
         """Follow up whatever was just done: publishers to resume, output to write."""
         for number in self.forwarder.take_resumable():
             resumed = self.connections.get(number)
@@ -230,7 +252,7 @@ class Broker:
 
     def _handle_events_later(self) -> None:
         self._handle_events()
-        self._after()
+        self.after()
 
     def flush_soon(self) -> None:
         if self.forwarder.fresh_bytes() > FLUSH_BYTES:
@@ -246,6 +268,8 @@ class Broker:
         for number, data, left in forwarder.take_all(WRITE_BYTES, self.now_ms()):
             connection = connections.get(number)
             if connection is None:
+                if self.links is not None:
+                    self.links.write(number, data, left)
                 continue
             if data:
                 connection.write(data)
@@ -260,7 +284,7 @@ class Broker:
         if forwarder.has_events():
             self._loop.call_soon(self._handle_events_later)
         elif forwarder.has_resumable():  # what was written made room for publishers that wait
-            self._loop.call_soon(self._after)
+            self._loop.call_soon(self.after)
 
     def _close(self, connection: ClientConnection, *, linger: bool = False) -> None:
         """Close after what is in its output.
@@ -288,6 +312,8 @@ class Broker:
                 kind, number = event[0], event[1]
                 connection = self.connections.get(number)
                 if connection is None:
+                    if self.links is not None:
+                        self.links.event(event)
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
@@ -299,7 +325,7 @@ class Broker:
                         self._handle_event(kind, connection, event)
                     except Exception:  # a fault of ours must cost one connection, not all of them
                         log.exception("internal error while serving %s", connection.address)
-                        self._fail(connection, RemoteProtocolError("E_INTERNAL", "an error inside the broker"))
+                        self.fail(connection, RemoteProtocolError("E_INTERNAL", "an error inside the broker"))
             if len(events) > 1 or events[0][0] != CONTROL:  # a request has had its turn
                 self._carry_out(node.turn(self.now_ms()))
 
@@ -314,10 +340,12 @@ class Broker:
                 self._ask(connection, *event[2:])
             case Kind.ERROR:
                 _, _, code, reason, position = event
-                self._fail(connection, RemoteProtocolError(code, reason, position=position))
+                self.fail(connection, RemoteProtocolError(code, reason, position=position))
             case Kind.SLOW:
                 what = f"subscription {event[2]}" if event[2] else "memory is short, and this connection"
                 self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
+            case Kind.ENTRY:
+                self.node.from_network(self.now_ms(), event)
             case Kind.ROOM:
                 self._carry_out(self.node.room(self.now_ms(), number))
 
@@ -325,11 +353,11 @@ class Broker:
         try:
             received = connection.session.receive(type, flags, session, payload)
         except TidingsError as error:
-            self._fail(connection, error)
+            self.fail(connection, error)
             return
         match received:
             case Hello():
-                self._spawn(self._log_in(connection, received))
+                self._spawn(self.reception.log_in(connection, received))
                 return  # parsing goes on after the log-in
             case Ping():
                 self.forwarder.send(connection.number, connection.session.pong())
@@ -362,7 +390,7 @@ class Broker:
             self.forwarder.skip(number)
         self._go_on(connection)
 
-    def _fail(self, connection: ClientConnection, error: TidingsError) -> None:
+    def fail(self, connection: ClientConnection, error: TidingsError) -> None:
         """The stream is broken: say why, and close."""
         fatal = RemoteProtocolError(error.code, error.reason, position=error.position)
         if not isinstance(error, SecurityError):
@@ -373,64 +401,6 @@ class Broker:
 
     def _answer(self, connection: ClientConnection, answer: Failed | Refused) -> None:
         self.forwarder.send(connection.number, connection.session.answer(answer))
-
-    async def _log_in(self, connection: ClientConnection, hello: Hello) -> None:
-        number = connection.number
-        try:
-            if self.guard.open:
-                principal = self.guard.log_in(hello, connection.address, "")
-            else:
-                shown = connection.certificate_name()
-                principal = await self._loop.run_in_executor(self._login_pool, self._prove, connection, hello, shown)
-        except SecurityError as error:
-            self.refused_logins[error.code] += 1
-            fields = {"user": hello.user[:100], "address": connection.address, "code": error.code}
-            note(log, logging.WARNING, "log-in refused", **fields)
-            if connection.number == number:
-                self._fail(connection, error)
-                self._after()
-            return
-        if connection.number == number:
-            self._logged_in(connection, hello, principal)
-
-    def _prove(self, connection: ClientConnection, hello: Hello, certificate: str) -> Principal:
-        """On a thread of the pool."""
-        if connection.number < 0:  # it has gone while it waited for its turn: no need to work for it
-            raise SecurityError("E_LOGIN_GONE", "the client left before it was its turn", fatal=True)
-        return self.guard.log_in(hello, connection.address, certificate)
-
-    def _logged_in(self, connection: ClientConnection, hello: Hello, principal: Principal) -> None:
-        number, client_id = connection.number, hello.client_id
-        if not self.guard.open:
-            if self._per_user[principal.name] >= self.limits.connections_per_user_max:
-                self._turn_away(connection, "too many connections of this user")
-                return
-            # Clients choose their ids. What one user keeps here must not be another's for the asking.
-            client_id = f"{principal.name}/{client_id}"
-        connection.logged_in = True
-        self._per_user[principal.name] += 1
-        connection.user = principal.name
-        connection.heartbeat_ms = min(hello.heartbeat_ms or self.limits.heartbeat_ms, self.limits.heartbeat_ms)
-        self.node.connected(number, principal, client_id)
-        self.forwarder.log_in(number, self.limits.frame_bytes_max, not self.guard.open)
-        publisher = self._next_publisher
-        self._next_publisher = publisher % 0xFFFF_FFFF + 1
-        welcome = connection.session.welcome(
-            {
-                "server": self.name,
-                "broker": self.settings.broker_id,
-                "publisher": publisher,
-                "time_ms": self.now_ms(),
-                "frame_max": self.limits.frame_bytes_max,
-                "heartbeat_ms": connection.heartbeat_ms,
-                "subscriptions_max": self.settings.subscriptions_max,
-            }
-        )
-        self.forwarder.send(number, welcome)
-        flags = self.forwarder.handled(number, self.now_ms())
-        if not flags & BLOCKED:
-            connection.resume_reading()
-        self.react(connection, flags)
 
     # --- effects --------------------------------------------------------------------------------------------------
 
@@ -450,17 +420,19 @@ class Broker:
                     note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
                 case _:
                     assert_never(effect)
+        if self.links is not None:
+            self.links.carry_out()
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
         if error is not None:
             note(log, logging.ERROR, "the store refused a batch", error=error)
         for ticket in tickets:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
-        self._after()
+        self.after()
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
         self._carry_out(self.node.loaded(self.now_ms(), asked, messages, damaged))
-        self._after()
+        self.after()
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -471,16 +443,18 @@ class Broker:
             now_ms = self.now_ms()
             self.forwarder.check_stalls(now_ms)
             ticks += 1
+            if self.links is not None:
+                self.links.network.at(self.links.now())
             if ticks % 4 == 0:
                 self._carry_out(self.node.tick(now_ms))
                 self._check_silence(now_ms)
-            self._after()
+            self.after()
 
     def _check_silence(self, now_ms: int) -> None:
         for connection in list(self.connections.values()):
             match connection.silence(now_ms, self.limits):
                 case Silence.NO_LOGIN:
-                    self._fail(connection, SecurityError("E_LOGIN_TIMEOUT", "no log-in in time", fatal=True))
+                    self.fail(connection, SecurityError("E_LOGIN_TIMEOUT", "no log-in in time", fatal=True))
                 case Silence.LONG:
                     self.forwarder.send(connection.number, connection.session.ping())
                 case Silence.TOO_LONG:

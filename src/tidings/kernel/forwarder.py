@@ -4,6 +4,8 @@ A thin face over the kernel's forwarder (native/tidings/forwarder.hpp): it gives
 bytes and time, and takes output and events; there is no socket and no clock in here.
 """
 
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Any, TypeAlias
 
@@ -24,6 +26,9 @@ class Kind(IntEnum):
     ERROR = 5  # connection, code, reason, position; nothing more of this connection is parsed
     SLOW = 6  # connection, subscription: its policy is to be disconnected; subscription 0: memory is short
     ROOM = 7  # connection: there is room in its output again
+    ARRIVED = 8  # link, expires_ms, message, mailbox sinks: from another broker
+    RELAY = 9  # link, hops, tag, routers, expires_ms, message: persistent, from another broker
+    ENTRY = 10  # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers: persistent, for others
 
 
 class Flag(IntFlag):
@@ -32,6 +37,22 @@ class Flag(IntFlag):
     OUTPUT = 1  # some connection has output
     EVENTS = 2  # call `events`
     BLOCKED = 4  # stop reading from this connection
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkShape:
+    """A router's place in its network, and how the network encodes interests."""
+
+    router: int
+    flooding: bool = False  # interests belong to neighbours, and every broker matches anew
+    broadcast_above: int = 0  # destinations; 0: never broadcast
+    hops_max: int = 32
+    backlog_bytes_max: int = 8 << 20
+    vectors: bool = True  # rows are vectors; otherwise sets of elements
+    bits: int = 256
+    hashes: int = 7
+    key: int = 0
+    graded: bool = False
 
 
 class Forwarder:
@@ -72,6 +93,12 @@ class Forwarder:
         self.held_bytes = plane.held_bytes
         self.fresh_bytes = plane.fresh_bytes
         self.matcher_bytes = plane.matcher_bytes
+        self.link = plane.link
+        self.unlink = plane.unlink
+        self.link_waiting = plane.link_waiting
+        self.destinations = plane.destinations
+        self.relay = plane.relay
+        self.network_stats = plane.network_stats
         self._plane = plane
 
     def events(self) -> list[EventTuple]:
@@ -132,3 +159,35 @@ class Forwarder:
 
     def release(self, connection: int) -> None:
         self._plane.release(connection)
+
+    # --- with other brokers (native/tidings/network.hpp) ------------------------------------------------------------
+
+    def join(self, network: NetworkShape) -> None:
+        """From now on this is one router of a network."""
+        self._plane.join(
+            network.router,
+            network.flooding,
+            network.broadcast_above,
+            network.hops_max,
+            network.backlog_bytes_max,
+            network.vectors,
+            network.bits,
+            network.hashes,
+            network.key,
+            network.graded,
+        )
+
+    def interest(self, router: int, added: Collection[bytes], removed: Collection[bytes]) -> None:
+        """Rows that lead to a router from now on, and that no longer do."""
+        self._plane.interest(router, list(added), list(removed))
+
+    def forget(self, router: int) -> None:
+        self._plane.forget(router)
+
+    def routes(self, next_hops: Mapping[int, int]) -> None:
+        """For every router that can be reached: the neighbour on the way to it."""
+        self._plane.routes(list(next_hops.items()))
+
+    def enter(self, message: bytes, now_ms: int, connection: int | None) -> None:
+        """Send a message that is not persistent to the other brokers that want it."""
+        self._plane.enter(message, now_ms, -1 if connection is None else connection)

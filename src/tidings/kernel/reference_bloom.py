@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.bloom import BITS_MAX, HASHES_MAX, Ids, as_ids, check_shape, false_positive_probability
-from tidings.kernel.hash64 import MASK, hash64
+from tidings.kernel.hash64 import MASK, hash64, mix64
 
 HEADER_BYTES = 24
 COUNT_MAX = 2**64 - 1
@@ -17,9 +17,10 @@ def positions(one: bytes, bits: int, hashes: int) -> list[int]:
     """Where an id's k bits are.
 
     >>> positions(bytes(16), 64, 4)
-    [23, 62, 37, 12]
+    [53, 42, 30, 19]
     """
-    h1, h2 = hash64(one, 0), hash64(one, 1) | 1
+    h1 = hash64(one, 0)
+    h2 = mix64(h1) | 1
     return [((h1 + i * h2 & MASK) * bits) >> 64 for i in range(hashes)]
 
 

@@ -29,13 +29,22 @@ from tidings.node.subscribing import Plan, durable_name, plan
 
 
 class Desk:
-    def __init__(self, plane: Plane, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        office: PostOffice,
+        journal: Journal,
+        outbox: Outbox,
+        settings: Settings,
+        abroad: Callable[[int, int, bytes], Callable[[], None] | None],
+    ) -> None:
         self._plane = plane
         self._office = office
         self._journal = journal
         self._outbox = outbox
         self._settings = settings
         self.transacted_bytes = 0  # of messages in open transactions
+        self._abroad = abroad  # a message for other brokers: what sends it once it is safe, if that is left to do
 
     def carry_out(self, now_ms: int, client: Connection, request: Request) -> None:
         match request:
@@ -239,10 +248,13 @@ class Desk:
     def _prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
         """Journal the message if need be; returns what publishes it once the transaction is safe."""
         _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
+        send = self._abroad(now_ms, connection, message)
 
         def publish() -> None:
             self._plane.publish(message, now_ms, connection)
             offer()
+            if send is not None:
+                send()
 
         return publish
 

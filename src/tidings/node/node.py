@@ -5,38 +5,70 @@ finish by itself), and the completions of earlier effects (`persisted`, `loaded`
 must carry out. The path of plain messages never comes here; the node only installs sinks for it in the plane.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from random import Random
 
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.delivery.store import Recovered
 from tidings.errors import LimitError, TidingsError
+from tidings.kernel.forwarder import EventTuple, Kind
 from tidings.node.brakes import CROWD, Brakes
 from tidings.node.desk import Desk
 from tidings.node.effects import Close, Effect, Load, Log
 from tidings.node.journal import Journal
+from tidings.node.network import Network
+from tidings.node.network_settings import NetworkSettings
 from tidings.node.outbox import Outbox
-from tidings.node.plane import Plane
-from tidings.node.post_office import PostOffice
+from tidings.node.plane import NetworkPlane
+from tidings.node.post_office import PERSISTENT, QUEUE, PostOffice, expires_ms_of
 from tidings.node.requests import Failed, Request
 from tidings.node.session import Connection, MailboxSubscription, Principal
 from tidings.node.settings import Settings
+from tidings.node.transit import Transit
+from tidings.node.watched import WatchedPlane
+
+PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 
 
 class Node:
-    def __init__(self, plane: Plane, settings: Settings) -> None:
+    def __init__(
+        self,
+        plane: NetworkPlane,
+        settings: Settings,
+        network: NetworkSettings | None = None,
+        *,
+        incarnation: int = 1,
+        rng: Random | None = None,
+    ) -> None:
         self.settings = settings
         self.connections: dict[int, Connection] = {}
         self._plane = plane
+        self._watched = watched = WatchedPlane(plane)
         self._journal = Journal()
         self._outbox = Outbox()
         self._brakes = Brakes(plane)
-        self.post_office = PostOffice(plane, self._journal, self._brakes, settings)
-        self._desk = Desk(plane, self.post_office, self._journal, self._outbox, settings)
+        self.post_office = PostOffice(watched, self._journal, self._brakes, settings)
+        self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
         self._loading: set[int] = set()
         self._absent: set[int] = set()  # the store could not bring them: to be asked again at the next tick
+        self.network: Network | None = None
+        if network is not None:
+            assert rng is not None, "links wait for random times"
+            transit = Transit(
+                plane,
+                self._journal,
+                self.post_office,
+                network.router,
+                hops_max=network.hops_max,
+                window_bytes=network.window_bytes,
+            )
+            self.network = Network(plane, network, transit, incarnation, rng)
 
-    def recover(self, recovered: Recovered) -> None:
+    def recover(self, recovered: Recovered, now: float = 0.0) -> None:
+        """Stand where the store says we stood; `now` is the time of the links."""
         self.post_office.recover(recovered)
+        if self.network is not None:
+            self.network.recover(now, recovered)
 
     def connected(self, connection: int, principal: Principal, client_id: str = "") -> None:
         self.connections[connection] = Connection(connection, principal, client_id)
@@ -84,6 +116,34 @@ class Node:
         if self._crowded(1.0):
             self._brakes.hold(connection, CROWD)
 
+    def from_network(self, now_ms: int, event: EventTuple) -> None:
+        """An event of the plane that only a network causes. Call `turn` after the last one of a batch."""
+        assert self.network is not None
+        match event:
+            case (Kind.ARRIVED, _, expires_ms, message, sinks):
+                mailboxes = self.post_office.mailboxes_for(message, sinks)
+                self.post_office.accept(message, mailboxes, expires_ms=expires_ms)
+            case (Kind.RELAY, link, hops, tag, routers, expires_ms, message):
+                self.network.relayed(now_ms, link, hops, tag, routers, expires_ms, message)
+            case (Kind.ENTRY, connection, flags, receipt, expires_ms, message, sinks, routers):
+                self.network.transit.accept(message, routers, expires_ms)
+                perhaps_sent = bool(flags & PERHAPS_SENT)
+                self.message(connection, 0, message, sinks, expires_ms=expires_ms, perhaps_sent=perhaps_sent)
+                self._journal.then(
+                    lambda: self._outbox.accepted(connection, receipt),
+                    lambda error: self._outbox.refused(connection, receipt, error),
+                )
+
+    def _abroad(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None] | None:
+        """A message of a transaction, for other brokers: what is persistent is stored in the same batch."""
+        if self.network is None or message[1] & QUEUE:
+            return None
+        if not message[1] & PERSISTENT:
+            return lambda: self._plane.enter(message, now_ms, connection)
+        if routers := self._plane.destinations(message):
+            self.network.transit.accept(message, routers, expires_ms_of(message))
+        return None
+
     def transacted(self, connection: int, session: int, receipt: int, message: bytes) -> None:
         """A message of a session in a transaction: it waits for the commit."""
         try:
@@ -129,6 +189,8 @@ class Node:
             self._outbox.add(Log("ERROR", "messages in the store are damaged and were given up", {"seqs": lost}))
             self.post_office.lost(lost)
         if messages:
+            if self.network is not None:
+                self.network.transit.loaded(messages)
             self.post_office.loaded(messages)
         return self.turn(now_ms)
 
@@ -141,11 +203,16 @@ class Node:
         """About once a second: look for what has expired, and try again what could not be written."""
         self._absent.clear()
         self.post_office.touch_all()
+        if self.network is not None:
+            self.network.tick(self._journal)
         return [*self.turn(now_ms), *self._journal.flush(retry=True)]
 
     def turn(self, now_ms: int) -> list[Effect]:
         """The end of each door: write, give out, answer, hold or release publishers."""
         writes = self._journal.flush()
+        changes = self._watched.take_changes()
+        if self.network is not None:
+            self.network.settle(now_ms, changes)
         self._dispatch(now_ms)
         writes += self._journal.flush()
         self._relieve(now_ms)
@@ -154,6 +221,8 @@ class Node:
 
     def _dispatch(self, now_ms: int) -> None:
         wanted = self.post_office.unread()
+        if self.network is not None:
+            wanted += self.network.transit.take_wanted()
         for mailbox in self.post_office.take_touched():
             self._dispatch_mailbox(now_ms, mailbox)
             wanted += mailbox.wanted

@@ -1,6 +1,9 @@
 """The forwarding plane as a node sees it: the kernel's forwarder, or anything with its face."""
 
+from collections.abc import Collection, Mapping
 from typing import Protocol
+
+from tidings.kernel.forwarder import NetworkShape
 
 
 class Plane(Protocol):
@@ -43,3 +46,32 @@ class Plane(Protocol):
         """Stop reading from this connection until `release`."""
 
     def release(self, connection: int) -> None: ...
+
+
+class NetworkPlane(Plane, Protocol):
+    """The plane of a broker that may have links to others."""
+
+    def join(self, network: NetworkShape) -> None: ...
+
+    def interest(self, router: int, added: Collection[bytes], removed: Collection[bytes]) -> None: ...
+
+    def forget(self, router: int) -> None: ...
+
+    def routes(self, next_hops: Mapping[int, int]) -> None: ...
+
+    def link(self, connection: int, neighbour: int) -> None:
+        """This connection leads to a neighbour: messages for others may leave and arrive by it."""
+
+    def unlink(self, neighbour: int) -> None: ...
+
+    def send(self, connection: int, data: bytes) -> None:
+        """A whole frame, in order with what the plane sends by itself."""
+
+    def destinations(self, message: bytes) -> list[int]:
+        """Which other brokers want it."""
+
+    def enter(self, message: bytes, now_ms: int, connection: int | None) -> None:
+        """Send a message that is not persistent to the other brokers that want it."""
+
+    def relay(self, neighbour: int, routers: list[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool:
+        """A copy that the neighbour must acknowledge; False if it cannot be sent now."""

@@ -58,7 +58,8 @@ class PostOffice:
 
     def recover(self, recovered: Recovered) -> None:
         """Stand where the store says we stood."""
-        for box in recovered.mailboxes:
+        kinds = {kind.value for kind in MailboxKind}
+        for box in [box for box in recovered.mailboxes if box.kind in kinds]:  # others are not the post office's
             mailbox = self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
             waiting = recovered.waiting[box.mailbox]
             perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
@@ -77,12 +78,21 @@ class PostOffice:
     def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
         if len(self.by_name) >= self._settings.mailboxes_max:
             raise LimitError("E_MAILBOXES", f"at most {self._settings.mailboxes_max} queues and kept subscriptions")
-        number = self._next_mailbox
-        self._next_mailbox += 1
+        number = self.take_mailbox()
         mailbox = self._open(number, name, kind, predicate)
         if mailbox.durable:
             self._journal.change(MailboxAdded(number, name, kind.value, predicate))
         return mailbox
+
+    def take_mailbox(self) -> int:
+        """A number under which the store can keep something."""
+        self._next_mailbox += 1
+        return self._next_mailbox - 1
+
+    def take_seq(self) -> int:
+        """The number of the next message to be stored."""
+        self._next_seq += 1
+        return self._next_seq - 1
 
     def remove(self, mailbox: Mailbox) -> None:
         """The mailbox and what waits in it are gone."""
@@ -196,8 +206,7 @@ class PostOffice:
         deliveries: int = 0,
     ) -> tuple[bool, Callable[[], None]]:
         """Put the message into the journal if it must be there; returns whether, and what then offers it."""
-        seq = self._next_seq
-        self._next_seq += 1
+        seq = self.take_seq()
         durable = tuple(mailbox.number for mailbox in mailboxes if mailbox.durable)
         crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
         stored = bool(durable) and bool(message[1] & PERSISTENT or crowded)

@@ -26,6 +26,7 @@ from tidings.routing.control import (
     FloodSummary,
     Known,
     SchemeMessage,
+    Taken,
     VectorRequest,
     VectorRoute,
     VectorUpdate,
@@ -168,6 +169,7 @@ VERSION = _group("version", Version, (U64, U64))
 PARAMETERS = _many("parameters", _group("parameter", lambda name, value: (name, value), (TEXT, TEXT)))
 KNOWN = _many("known", _group("known", Known, (BYTE, U32, VERSION)))
 ROUTES = _many("routes", _group("route", VectorRoute, (U32, VERSION, U32)))
+TAGS = _many("tags", U64)
 
 LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
     Greeting: (1, (TEXT, U32, U64, U32, U32, PARAMETERS)),
@@ -183,6 +185,7 @@ LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
     VectorUpdate: (32, (ROUTES, FLAG)),
     VectorRequest: (33, (U32, VERSION, BYTE)),
     SchemeMessage: (48, (BYTE, BYTES)),
+    Taken: (64, (TAGS,)),
 }
 _BY_NUMBER = {number: (kind, layout) for kind, (number, layout) in LAYOUTS.items()}
 # Precomputed, because a simulation encodes millions of these.

@@ -86,6 +86,13 @@ class SchemeMessage(ControlMessage):
     payload: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Taken(ControlMessage):
+    """The persistent messages with these tags are safe here: the sender need not keep them for these destinations."""
+
+    tags: tuple[int, ...]
+
+
 Control: TypeAlias = (
     Greeting
     | Welcome
@@ -100,4 +107,5 @@ Control: TypeAlias = (
     | VectorUpdate
     | VectorRequest
     | SchemeMessage
+    | Taken
 )

@@ -49,6 +49,11 @@ class LinkState:
         self._published_at = -inf
         self._compute_at: float | None = None
 
+    @property
+    def links(self) -> dict[Router, Mapping[Router, int]]:
+        """The map of the network: who says to have which links at what cost."""
+        return {**self._map, self.router: dict(self._links)}
+
     def start(self, now: float) -> list[Effect]:
         return []  # without links there is nothing to say and nobody to hear it
 
@@ -128,7 +133,7 @@ class LinkState:
 
     def _compute(self) -> list[Effect]:
         self._compute_at = None
-        routes = shortest_routes(self.router, {**self._map, self.router: self._links})
+        routes = shortest_routes(self.router, self.links)
         if routes == self.table.routes:
             return []
         self.table = UnicastTable(routes)

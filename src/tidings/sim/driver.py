@@ -96,6 +96,12 @@ class Driver:
         assert process.machine is not None
         self._carry_out(process, process.machine.step(self.calendar.now + process.skew_ms, told))
 
+    def call(self, address: str, action: Callable[[Any, float], Iterable[Any]]) -> None:
+        """Something from outside, such as a client: `action(machine, now)` gives effects. Nothing if it is down."""
+        process = self.processes[address]
+        if process.machine is not None:
+            self._carry_out(process, action(process.machine, self.calendar.now + process.skew_ms))
+
     def _carry_out(self, process: Process, effects: Iterable[Any]) -> None:
         for effect in effects:
             match effect:

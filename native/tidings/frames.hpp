@@ -1,0 +1,31 @@
+// Frames the kernel writes by itself.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "tidings/batch.hpp"
+
+namespace tidings {
+
+enum FrameType : uint8_t { FramePublish = frame_publish, FrameDeliver = frame_deliver, FrameReceipts = 0x12, FrameCredit = 0x22 };
+
+inline constexpr size_t delivery_header_bytes = frame_header_bytes + 16;
+inline size_t delivery_bytes(std::string_view message) { return delivery_header_bytes + message.size(); }
+
+inline char* write_frame_header(char* place, uint32_t payload, uint8_t type) {
+    std::memcpy(place, &payload, 4);
+    place[4] = static_cast<char>(type);
+    place[5] = place[6] = place[7] = 0;
+    return place + frame_header_bytes;
+}
+
+inline void write_delivery(char* place, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
+    place = write_frame_header(place, static_cast<uint32_t>(16 + message.size()), FrameDeliver);
+    std::memcpy(place, &subscription, 4);
+    std::memcpy(place + 4, &attempt, 4);
+    std::memcpy(place + 8, &tag, 8);
+    std::memcpy(place + 16, message.data(), message.size());
+}
+
+}  // namespace tidings

@@ -1,0 +1,273 @@
+"""The asyncio driver of a broker's links: carries out what the network's machines ask for.
+
+Links have a port of their own, apart from clients'. A peer is let in only if it proves itself: by the network's secret
+(link_secret.py), by a certificate of the name that belongs to its router number, or by both. Whoever wants neither, on
+a machine or network where nobody else is, has to say so (`insecure`).
+"""
+
+import asyncio
+import logging
+import secrets
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidings.broker.link_connection import LinkConnection
+from tidings.broker.link_secret import CHALLENGE_BYTES, CHALLENGE_FRAME, PROOF_FRAME, Handshake
+from tidings.errors import RemoteProtocolError, UsageError
+from tidings.kernel.forwarder import EventTuple, Kind
+from tidings.model.codec import encode_frame
+from tidings.node.network import Network
+from tidings.overlay import effects as fx
+
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
+
+log = logging.getLogger("tidings.links")
+
+WRITE_BYTES = 256 << 10
+SECRET_BYTES_MIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """Where links come in, and what proves a peer."""
+
+    host: str = "127.0.0.1"
+    port: int | None = 7301  # None: no links come in, this broker only dials
+    secret: bytes = field(default=b"", repr=False)
+    tls_accept: ssl.SSLContext | None = field(default=None, repr=False)  # must ask for the peer's certificate
+    tls_dial: ssl.SSLContext | None = field(default=None, repr=False)
+    certificate_names: Mapping[int, str] = field(default_factory=dict)  # by router number; default: "broker-<number>"
+    certificates: bool = False  # a peer must show the certificate of its name
+    insecure: bool = False  # let everybody in who can reach the port
+
+    def __post_init__(self) -> None:
+        if self.secret and len(self.secret) < SECRET_BYTES_MIN:
+            raise UsageError("E_LINK_SECRET", f"a secret has at least {SECRET_BYTES_MIN} bytes")
+        if self.certificates and (self.tls_dial is None or (self.port is not None and self.tls_accept is None)):
+            raise UsageError("E_LINK_TLS", "certificates need TLS for links")
+        if not (self.secret or self.certificates or self.insecure):
+            raise UsageError("E_LINK_OPEN", "links need a secret or certificates, or the word that they need none")
+
+
+class BrokerLinks:
+    def __init__(self, broker: "Broker", network: Network, settings: LinkSettings) -> None:
+        self.settings, self.network = settings, network
+        self.buffer = broker.buffer
+        self.port = 0
+        self._broker = broker
+        self._forwarder = broker.forwarder
+        self._connections: dict[str, LinkConnection] = {}
+        self._by_number: dict[int, LinkConnection] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._server: asyncio.Server | None = None
+        self._accepted = 0
+        self._base_ms = time.time() * 1000 - time.monotonic() * 1000
+
+    def now(self) -> float:
+        """Milliseconds that never go back."""
+        return self._base_ms + time.monotonic() * 1000
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self.settings.port is not None:
+            self._server = await self._loop.create_server(
+                self._accept, self.settings.host, self.settings.port, ssl=self.settings.tls_accept
+            )
+            self.port = self._server.sockets[0].getsockname()[1]
+        self.network.start(self.now())
+        self._broker.settle()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.network.stop(self.now(), "shutting down")
+        self._broker.settle()
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in list(self._dialling.values()):
+            task.cancel()
+        await asyncio.gather(*self._dialling.values(), return_exceptions=True)
+
+    def cut(self) -> None:
+        """Break all connections, as a failing network would; they are dialled again."""
+        for connection in list(self._connections.values()):
+            connection.abort()
+
+    # --- sockets --------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> LinkConnection:
+        self._accepted += 1
+        return LinkConnection(self, f"from:{self._accepted}", self._handshake(dialled=False))
+
+    def _handshake(self, *, dialled: bool) -> Handshake | None:
+        secret = self.settings.secret
+        return Handshake(secret, dialled, secrets.token_bytes(CHALLENGE_BYTES)) if secret else None
+
+    def opened(self, connection: LinkConnection) -> None:
+        connection.number = number = self._forwarder.open()
+        self._connections[connection.name] = self._by_number[number] = connection
+        self.network.opened(connection.name, number)
+        if connection.handshake is not None:
+            self._forwarder.send(number, encode_frame(CHALLENGE_FRAME, connection.handshake.challenge))
+        dialled = connection.name.startswith("to:")
+        self._tell(fx.Connected(connection.name) if dialled else fx.Accepted(connection.name))
+
+    def received(self, connection: LinkConnection, size: int) -> None:
+        self.network.at(self.now())
+        self._broker.fed(self._forwarder.feed(connection.number, size, self._broker.now_ms()))
+
+    def set_writable(self, connection: LinkConnection, writable: bool) -> None:
+        self._forwarder.set_writable(connection.number, writable)
+        if writable:
+            self._broker.flush_soon()
+
+    def lost(self, connection: LinkConnection, reason: str) -> None:
+        if self._connections.get(connection.name) is connection:
+            self._tell(fx.Lost(connection.name, reason))
+            self._drop(connection)
+
+    def _drop(self, connection: LinkConnection) -> None:
+        if self._connections.pop(connection.name, None) is not None:
+            del self._by_number[connection.number]
+            self._forwarder.close(connection.number)
+            connection.number = -1
+
+    def _tell(self, told: fx.Input) -> None:
+        self.network.step(self.now(), told)
+        self._broker.settle()
+
+    # --- called by the broker -------------------------------------------------------------------------------------
+
+    def event(self, event: EventTuple) -> None:
+        """An event of the forwarder about a link."""
+        kind, number = event[0], event[1]
+        connection = self._by_number.get(number)
+        if connection is None:
+            return
+        now_ms = self._broker.now_ms()
+        match kind:
+            case Kind.CONTROL:
+                _, _, type, _, _, payload = event
+                self._control(connection, type, payload)
+                if connection.number >= 0:
+                    self._forwarder.handled(number, now_ms)
+            case Kind.ARRIVED | Kind.RELAY:
+                self._broker.node.from_network(now_ms, event)
+            case Kind.ERROR:
+                _, _, code, reason, position = event
+                self.network.broken(self.now(), number, RemoteProtocolError(code, reason, position=position))
+
+    def write(self, number: int, data: bytes, left: int) -> None:
+        """What the forwarder had for a link; `left`: bytes that did not go into this write."""
+        connection = self._by_number.get(number)
+        if connection is None:
+            return
+        if data:
+            connection.write(data)
+        if left and connection.writable:
+            self._forwarder.set_writable(number, True)
+            self._broker.flush_soon()
+
+    def carry_out(self) -> None:
+        """What the network's machines ask for."""
+        for effect in self.network.take():
+            match effect:
+                case fx.Dial(connection=name, address=address):
+                    self._dialling[name] = self._loop.create_task(self._dial(name, address))
+                case fx.Close(connection=name, reason=reason):
+                    self._close(name, reason)
+                case fx.SetTimer(name=name, at=at):
+                    self._set_timer(name, at)
+                case fx.Authenticate(connection=name, router=router):
+                    self._connections[name].asked = router
+                    self._loop.call_soon(self._judge, name)
+                case fx.Report(code=code, reason=reason):
+                    log.info("%s: %s", code, reason)
+                case _:
+                    log.debug("%s", effect)
+
+    # --- effects --------------------------------------------------------------------------------------------------
+
+    async def _dial(self, name: str, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        tls = self.settings.tls_dial
+        make = LinkConnection(self, name, self._handshake(dialled=True))
+        try:
+            await self._loop.create_connection(
+                lambda: make, host, int(port), ssl=tls, server_hostname=host if tls else None
+            )
+        except (OSError, ValueError, ssl.SSLError) as error:
+            self._tell(fx.Lost(name, str(error)))
+        finally:
+            self._dialling.pop(name, None)
+
+    def _close(self, name: str, reason: str) -> None:
+        task = self._dialling.pop(name, None)
+        connection = self._connections.get(name)
+        if connection is not None:
+            log.debug("closing %s: %s", name, reason)
+            while data := self._forwarder.take(connection.number, WRITE_BYTES, self._broker.now_ms()):
+                connection.write(data)
+            self._drop(connection)
+            connection.close()
+        elif task is not None:
+            task.cancel()
+
+    def _set_timer(self, name: str, at: float) -> None:
+        old = self._timers.pop(name, None)
+        if old is not None:
+            old.cancel()
+        self._timers[name] = self._loop.call_later(max(0.0, at - self.now()) / 1000 + 0.0005, self._ring, name, at)
+
+    def _ring(self, name: str, at: float) -> None:
+        if self.now() < at:  # never early
+            self._set_timer(name, at)
+            return
+        self._timers.pop(name, None)
+        self._tell(fx.Timer(name))
+
+    # --- is the peer who it says? ---------------------------------------------------------------------------------
+
+    def _control(self, connection: LinkConnection, type: int, payload: bytes) -> None:
+        handshake = connection.handshake
+        if type == CHALLENGE_FRAME and handshake is not None and len(payload) == CHALLENGE_BYTES:
+            if not connection.their_challenge:
+                connection.their_challenge = payload
+                self._forwarder.send(connection.number, encode_frame(PROOF_FRAME, handshake.answer(payload)))
+        elif type == PROOF_FRAME and handshake is not None and connection.their_challenge:
+            if connection.proven is None:
+                connection.proven = handshake.check(payload, connection.their_challenge)
+                self._loop.call_soon(self._judge, connection.name)
+        elif type in (CHALLENGE_FRAME, PROOF_FRAME):
+            wrong = RemoteProtocolError("E_LINK_SECRET", "a challenge or proof that was not expected")
+            self.network.broken(self.now(), connection.number, wrong)
+        else:
+            self.network.control(self.now(), connection.number, type, payload)
+
+    def _judge(self, name: str) -> None:
+        """Answer the machine's question once everything that is needed is there."""
+        connection = self._connections.get(name)
+        if connection is None or not connection.asked:
+            return
+        if connection.handshake is not None and not connection.proven:
+            if connection.proven is not None:
+                self._deny(connection, "E_LINK_SECRET", "the peer does not know the network's secret")
+            return  # or it has not answered yet: a link's handshake has a time limit
+        if self.settings.certificates:
+            router = connection.asked
+            expected = self.settings.certificate_names.get(router, f"broker-{router}")
+            if connection.certificate_name() != expected:
+                self._deny(connection, "E_LINK_CERTIFICATE", f"router {router} must show the certificate {expected!r}")
+                return
+        self._tell(fx.Authenticated(name))
+
+    def _deny(self, connection: LinkConnection, code: str, reason: str) -> None:
+        log.warning("a link was refused: %s: %s", code, reason)
+        self._tell(fx.Denied(connection.name, code, reason))

@@ -1,0 +1,93 @@
+"""From a greeting to a client that is known: log-in, limits, welcome."""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tidings.broker.connection import ClientConnection
+from tidings.broker.logs import note
+from tidings.broker.session import Hello
+from tidings.errors import SecurityError
+from tidings.kernel.forwarder import Flag
+from tidings.node.session import Principal
+
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
+
+log = logging.getLogger("tidings.broker")
+
+LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
+BLOCKED = int(Flag.BLOCKED)
+
+
+class Reception:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="log-in")
+        self._next_publisher = 1
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def log_in(self, connection: ClientConnection, hello: Hello) -> None:
+        number = connection.number
+        try:
+            if self._broker.guard.open:
+                principal = self._broker.guard.log_in(hello, connection.address, "")
+            else:
+                shown = connection.certificate_name()
+                principal = await asyncio.get_running_loop().run_in_executor(
+                    self._pool, self._prove, connection, hello, shown
+                )
+        except SecurityError as error:
+            self._broker.refused_logins[error.code] += 1
+            fields = {"user": hello.user[:100], "address": connection.address, "code": error.code}
+            note(log, logging.WARNING, "log-in refused", **fields)
+            if connection.number == number:
+                self._broker.fail(connection, error)
+                self._broker.after()
+            return
+        if connection.number == number:
+            self._logged_in(connection, hello, principal)
+
+    def _prove(self, connection: ClientConnection, hello: Hello, certificate: str) -> Principal:
+        """On a thread of the pool."""
+        if connection.number < 0:  # it has gone while it waited for its turn: no need to work for it
+            raise SecurityError("E_LOGIN_GONE", "the client left before it was its turn", fatal=True)
+        return self._broker.guard.log_in(hello, connection.address, certificate)
+
+    def _logged_in(self, connection: ClientConnection, hello: Hello, principal: Principal) -> None:
+        number, client_id = connection.number, hello.client_id
+        if not self._broker.guard.open:
+            if self._broker.per_user[principal.name] >= self._broker.limits.connections_per_user_max:
+                self._broker.turn_away(connection, "too many connections of this user")
+                return
+            # Clients choose their ids. What one user keeps here must not be another's for the asking.
+            client_id = f"{principal.name}/{client_id}"
+        connection.logged_in = True
+        self._broker.per_user[principal.name] += 1
+        connection.user = principal.name
+        connection.heartbeat_ms = min(
+            hello.heartbeat_ms or self._broker.limits.heartbeat_ms, self._broker.limits.heartbeat_ms
+        )
+        self._broker.node.connected(number, principal, client_id)
+        self._broker.forwarder.log_in(number, self._broker.limits.frame_bytes_max, not self._broker.guard.open)
+        publisher = self._next_publisher
+        self._next_publisher = publisher % 0xFFFF_FFFF + 1
+        welcome = connection.session.welcome(
+            {
+                "server": self._broker.name,
+                "broker": self._broker.settings.broker_id,
+                "publisher": publisher,
+                "time_ms": self._broker.now_ms(),
+                "frame_max": self._broker.limits.frame_bytes_max,
+                "heartbeat_ms": connection.heartbeat_ms,
+                "subscriptions_max": self._broker.settings.subscriptions_max,
+            }
+        )
+        self._broker.forwarder.send(number, welcome)
+        flags = self._broker.forwarder.handled(number, self._broker.now_ms())
+        if not flags & BLOCKED:
+            connection.resume_reading()
+        self._broker.react(connection, flags)

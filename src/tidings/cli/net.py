@@ -1,0 +1,143 @@
+"""`tidings net`: a whole network of brokers on this machine."""
+
+import json
+import time
+from enum import Enum
+from pathlib import Path
+from random import Random
+from typing import Annotated
+
+import typer
+
+from tidings.errors import TidingsError
+from tidings.lab.local_network import LocalNetwork, LocalOptions
+from tidings.overlay import generate as shapes
+from tidings.overlay.draw import to_dot, to_text
+from tidings.overlay.graph import Graph
+from tidings.overlay.topology import from_toml, to_toml
+
+FOLDER = Path("out/net")
+Folder = Annotated[Path, typer.Option("--folder", help="Where stores, logs and the rest of the network live.")]
+app = typer.Typer(no_args_is_help=True, help="A whole network of brokers on this machine, from one topology file.")
+
+
+class Kind(Enum):
+    LINE = "line"
+    RING = "ring"
+    STAR = "star"
+    FULL = "full"
+    SQUARE = "square+diagonal"
+    TREE = "tree"
+    WAXMAN = "waxman"
+    BARABASI_ALBERT = "barabasi-albert"
+    TRANSIT_STUB = "transit-stub"
+    EIGHT = "eight"
+    LARGE = "large"
+
+
+def register(to: typer.Typer) -> None:
+    to.add_typer(app, name="net")
+
+
+@app.command()
+def start(
+    topology: Annotated[Path, typer.Argument(help="A topology in TOML; `tidings net generate` makes one.")],
+    folder: Folder = FOLDER,
+    port: Annotated[int, typer.Option(help="Of the first broker; the others and all links follow.")] = 7400,
+    scheme: Annotated[str, typer.Option(help="bdrp or flooding.")] = "bdrp",
+    encoding: Annotated[str, typer.Option(help="How interests travel: graded, elements or vectors.")] = "graded",
+    wait: Annotated[float, typer.Option(help="Seconds to wait until all brokers know each other.")] = 20.0,
+) -> None:
+    """Start a network: one process a broker.
+
+    Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
+    """
+    options = LocalOptions(port=port, scheme=scheme, encoding=encoding)
+    network = LocalNetwork.create(folder, from_toml(topology.read_text()), options)
+    network.start()
+    deadline = time.monotonic() + wait
+    while not network.settled() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    typer.echo(network.draw())
+    if wait and not network.settled():
+        raise TidingsError("E_NET_UNSETTLED", f"not all brokers know each other yet; see the logs in {folder}")
+
+
+@app.command()
+def show(
+    folder: Folder = FOLDER,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: all that each broker sees.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="The topology for graphviz.")] = False,
+) -> None:
+    """Draw the network, and say how its brokers are.
+
+    Example: tidings net show --json
+    """
+    network = LocalNetwork.load(folder)
+    if dot:
+        typer.echo(to_dot(network.graph), nl=False)
+    else:
+        typer.echo(json.dumps(network.status(), indent=1) if as_json else network.draw())
+
+
+@app.command()
+def stop(
+    name: Annotated[str, typer.Argument(help="One broker; all if left out.")] = "",
+    folder: Folder = FOLDER,
+    kill: Annotated[bool, typer.Option("--kill", help="As a power failure would.")] = False,
+) -> None:
+    """Stop the network, or one broker of it.
+
+    Example: tidings net stop 3 --kill && tidings net restart 3
+    """
+    LocalNetwork.load(folder).stop(name or None, kill=kill)
+
+
+@app.command()
+def restart(name: Annotated[str, typer.Argument(help="The broker.")], folder: Folder = FOLDER) -> None:
+    """Start a broker again that was stopped.
+
+    Example: tidings net restart 3
+    """
+    LocalNetwork.load(folder).start(name)
+
+
+@app.command()
+def generate(
+    kind: Annotated[Kind, typer.Argument(help="The shape.")],
+    size: Annotated[int, typer.Argument(help="How many brokers, where the shape leaves it open.")] = 4,
+    seed: Annotated[int, typer.Option(help="Of the random ones.")] = 1,
+    draw: Annotated[bool, typer.Option("--draw", help="A picture instead of TOML.")] = False,
+) -> None:
+    """Make a topology.
+
+    Example: tidings net generate waxman 12 --seed 3 > topology.toml
+    """
+    graph = make(kind, size, Random(seed))
+    typer.echo(to_text(graph) if draw else to_toml(graph), nl=draw)
+
+
+def make(kind: Kind, size: int, rng: Random) -> Graph:
+    match kind:
+        case Kind.LINE:
+            return shapes.line(size)
+        case Kind.RING:
+            return shapes.ring(size)
+        case Kind.STAR:
+            return shapes.star(size)
+        case Kind.FULL:
+            return shapes.full(size)
+        case Kind.SQUARE:
+            return shapes.square_diagonal()
+        case Kind.TREE:
+            return shapes.random_tree(size, rng)
+        case Kind.WAXMAN:
+            return shapes.waxman(size, rng)
+        case Kind.BARABASI_ALBERT:
+            return shapes.barabasi_albert(size, rng)
+        case Kind.TRANSIT_STUB:
+            return shapes.transit_stub(rng)
+        case Kind.EIGHT:
+            return shapes.eight_brokers()
+        case Kind.LARGE:
+            return shapes.large_network()

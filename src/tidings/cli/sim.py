@@ -1,0 +1,40 @@
+"""`tidings sim`: networks of brokers in virtual time."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidings.sim.scenario import Scenario
+
+app = typer.Typer(no_args_is_help=True, help="Networks of brokers in virtual time: the same machines, no sockets.")
+
+
+def register(to: typer.Typer) -> None:
+    to.add_typer(app, name="sim")
+
+
+@app.callback()
+def _group() -> None:
+    """More commands will follow, so `run` stays a word of its own."""
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(help="A scenario in TOML.")],
+    seed: Annotated[int, typer.Option(help="The same seed, the same run.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the sums, for programs.")] = False,
+) -> None:
+    """Run a scenario and show what happens.
+
+    Example: tidings sim run scenario.toml --seed 7
+    """
+    outcome = Scenario.from_toml(scenario.read_text()).run(seed)
+    if as_json:
+        sums = {"published": outcome.published, "matched": outcome.matched, "delivered": outcome.delivered}
+        typer.echo(json.dumps(sums))
+        return
+    for line in outcome.lines:
+        typer.echo(line)
+    typer.echo(f"{outcome.published} published, {outcome.delivered} of {outcome.matched} delivered")

@@ -1,0 +1,185 @@
+"""A whole network of brokers on this machine, one process each, from a topology.
+
+    network = LocalNetwork.create(folder, graph)
+    network.start()                 # processes that outlive this one
+    LocalNetwork.load(folder).stop()
+
+Everything about it is in the folder: a file for each member, its store, its log, its status. Routers are numbered in
+the order of the topology, from 1; of each link the end that comes first dials.
+"""
+
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tidings.errors import UsageError
+from tidings.lab.member import Member
+from tidings.overlay.draw import to_text
+from tidings.overlay.graph import Graph
+from tidings.overlay.topology import from_toml, to_toml
+
+TOPOLOGY, PROCESSES = "topology.toml", "processes.json"
+STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOptions:
+    host: str = "127.0.0.1"
+    port: int = 7400  # of the first member's clients; links follow after all of these
+    scheme: str = "bdrp"
+    unicast: str = "link-state"
+    encoding: str = "graded"
+    broadcast_above: int = 0
+    heartbeat_ms: float = 1000.0
+
+
+class LocalNetwork:
+    def __init__(self, folder: Path, graph: Graph, members: dict[str, Member]) -> None:
+        self.folder, self.graph, self.members = folder, graph, members
+
+    @classmethod
+    def create(cls, folder: Path, graph: Graph, options: LocalOptions | None = None) -> "LocalNetwork":
+        options = options or LocalOptions()
+        if (folder / PROCESSES).exists() and any(cls.load(folder).alive().values()):
+            raise UsageError("E_NET_RUNNING", f"a network runs in {folder} already: stop it first")
+        folder.mkdir(parents=True, exist_ok=True)
+        names = [str(node) for node in graph]
+        router = {name: number for number, name in enumerate(names, 1)}
+        link_port = {name: options.port + len(names) + number - 1 for name, number in router.items()}
+        shared = {name: value for name, value in asdict(options).items() if name not in ("host", "port")}
+        secret = secrets.token_hex(32)
+        members = {}
+        for name in names:
+            peers = [str(e.b) if str(e.a) == name else "" for e in graph.edges()]
+            dials = [(f"{options.host}:{link_port[peer]}", router[peer]) for peer in peers if peer]
+            number = router[name]
+            port = options.port + number - 1
+            one = Member(name, number, options.host, port, link_port[name], dials, str(folder), secret)
+            members[name] = replace(one, **shared)
+        (folder / TOPOLOGY).write_text(to_toml(graph))
+        for member in members.values():
+            member.save()
+        (folder / PROCESSES).write_text("{}")
+        return cls(folder, graph, members)
+
+    @classmethod
+    def load(cls, folder: Path) -> "LocalNetwork":
+        try:
+            graph = from_toml((folder / TOPOLOGY).read_text())
+            members = {str(node): Member.load(folder / f"{node}.json") for node in graph}
+        except FileNotFoundError:
+            raise UsageError("E_NET_NONE", f"there is no network in {folder}") from None
+        return cls(folder, graph, members)
+
+    # --- processes ------------------------------------------------------------------------------------------------
+
+    def start(self, name: str | None = None) -> None:
+        """Start all members, or one."""
+        for member in self._chosen(name):
+            if self.alive()[member.name]:
+                raise UsageError("E_NET_RUNNING", f"{member.name} is running")
+            member.status_path.unlink(missing_ok=True)
+            self._note(member.name, self._spawn(member.name))
+
+    def _spawn(self, name: str) -> int:
+        """A process of its own, that goes on when this one ends."""
+        log = str(self.folder / f"{name}.log")
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", "tidings.lab.member", str(self.folder / f"{name}.json")],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+
+    def stop(self, name: str | None = None, *, kill: bool = False) -> None:
+        """Stop all members, or one; `kill` ends them as a power failure would."""
+        chosen = [member.name for member in self._chosen(name) if self.alive()[member.name]]
+        for one in chosen:
+            os.kill(self._pids()[one], signal.SIGKILL if kill else signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while any(self.alive()[one] for one in chosen):
+            if time.monotonic() > deadline:
+                for one in [one for one in chosen if self.alive()[one]]:
+                    os.kill(self._pids()[one], signal.SIGKILL)
+                deadline += STOP_SECONDS
+            time.sleep(0.02)
+        for one in chosen:
+            self._note(one, 0)
+
+    def alive(self) -> dict[str, bool]:
+        pids = self._pids()
+        return {name: _is_member(pids.get(name, 0), self.folder / f"{name}.json") for name in self.members}
+
+    def status(self) -> dict[str, Any]:
+        """By member: whether it runs, where, and what it sees; None before it first said so."""
+        alive, found = self.alive(), {}
+        for name, member in self.members.items():
+            seen = None
+            if alive[name] and member.status_path.exists():
+                seen = json.loads(member.status_path.read_text())
+            url = f"tidings://{member.host}:{member.port}"
+            found[name] = {"running": alive[name], "router": member.router, "url": url, "sees": seen}
+        return found
+
+    def settled(self) -> bool:
+        """Whether every member runs and has a route to every other one."""
+        return all(
+            one["running"] and one["sees"] is not None and len(one["sees"]["routes"]) == len(self.members) - 1
+            for one in self.status().values()
+        )
+
+    def draw(self) -> str:
+        """The topology, and under it a line for each member."""
+        lines = [to_text(self.graph), ""]
+        for name, one in self.status().items():
+            if not one["running"]:
+                lines.append(f"{name}: down")
+            elif one["sees"] is None:
+                lines.append(f"{name}: starting, {one['url']}")
+            else:
+                seen = one["sees"]
+                counts = f"{len(seen['links'])} links, {len(seen['routes'])} routes, {seen['in_transit']} in transit"
+                lines.append(f"{name}: {one['url']}, {counts}")
+        return "\n".join(lines)
+
+    def _chosen(self, name: str | None) -> list[Member]:
+        if name is None:
+            return list(self.members.values())
+        if name not in self.members:
+            raise UsageError("E_NET_MEMBER", f"there is no broker {name!r} in this network")
+        return [self.members[name]]
+
+    def _pids(self) -> dict[str, int]:
+        try:
+            found: dict[str, int] = json.loads((self.folder / PROCESSES).read_text())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def _note(self, name: str, pid: int) -> None:
+        (self.folder / PROCESSES).write_text(json.dumps({**self._pids(), name: pid}))
+
+
+def _is_member(pid: int, path: Path) -> bool:
+    """Whether the process is alive and this member: numbers are given to others after a while."""
+    if pid <= 0:
+        return False
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # a child of ours that has ended would stay as a zombie
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return str(path).encode() in command.split(b"\0")

@@ -1,0 +1,102 @@
+"""Network namespaces: one for each broker, joined by wires of limited bandwidth, on one Linux machine. Needs root.
+
+Every link of a topology is a pair of virtual interfaces with a token bucket filter at both ends, so that it carries
+what its bandwidth says in each direction, and counts it. The plan is plain data, made first and carried out then:
+
+>>> from tidings.overlay.generate import line
+>>> plan = Plan.of(line(2, bandwidth_bytes_s=1e6), prefix="t")
+>>> plan.address("1", "2"), plan.address("2", "1")
+('10.77.0.1', '10.77.0.2')
+>>> print(plan.commands[4])
+ip link add t0a netns t-1 type veth peer name t0b netns t-2
+"""
+
+import subprocess
+from dataclasses import dataclass, field
+
+from tidings.errors import TidingsError, UsageError
+from tidings.overlay.graph import Graph
+
+LINKS_MAX = 254
+BURST_BYTES, QUEUE_MS = 16_000, 400  # of the filter: how much at once, how long at most in the queue
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    prefix: str
+    nodes: tuple[str, ...]
+    addresses: dict[tuple[str, str], str]  # (of whom, towards whom)
+    interfaces: dict[tuple[str, str], str]
+    commands: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, graph: Graph, prefix: str = "tidings") -> "Plan":
+        edges = list(graph.edges())
+        if len(edges) > LINKS_MAX or len(prefix) > 8:
+            raise UsageError("E_NAMESPACES", f"at most {LINKS_MAX} links, and 8 letters before their numbers")
+        plan = cls(prefix, tuple(str(node) for node in graph), {}, {})
+        for name in plan.nodes:
+            plan.commands.append(f"ip netns add {plan.namespace(name)}")
+        for name in plan.nodes:
+            plan.commands.append(f"ip -n {plan.namespace(name)} link set lo up")
+        for number, edge in enumerate(edges):
+            a, b = str(edge.a), str(edge.b)
+            for one, other, end, last in ((a, b, "a", 1), (b, a, "b", 2)):
+                plan.interfaces[one, other] = f"{prefix}{number}{end}"
+                plan.addresses[one, other] = f"10.77.{number}.{last}"
+            plan._link(a, b, edge.bandwidth_bytes_s)
+        return plan
+
+    def namespace(self, name: str) -> str:
+        return f"{self.prefix}-{name}"
+
+    def address(self, name: str, towards: str) -> str:
+        return self.addresses[name, towards]
+
+    def _link(self, a: str, b: str, bandwidth_bytes_s: float | None) -> None:
+        first, second = self.interfaces[a, b], self.interfaces[b, a]
+        self.commands.append(
+            f"ip link add {first} netns {self.namespace(a)} type veth peer name {second} netns {self.namespace(b)}"
+        )
+        for one, other in ((a, b), (b, a)):
+            space, interface = self.namespace(one), self.interfaces[one, other]
+            self.commands.append(f"ip -n {space} address add {self.addresses[one, other]}/30 dev {interface}")
+            self.commands.append(f"ip -n {space} link set {interface} up")
+            if bandwidth_bytes_s is not None:
+                rate = f"rate {round(bandwidth_bytes_s * 8)}bit burst {BURST_BYTES} latency {QUEUE_MS}ms"
+                self.commands.append(f"tc -n {space} qdisc add dev {interface} root tbf {rate}")
+
+    # --- carrying it out ------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> "Plan":
+        self.remove()
+        for command in self.commands:
+            _run(command)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Namespaces take their interfaces with them."""
+        for name in self.nodes:
+            subprocess.run(["ip", "netns", "delete", self.namespace(name)], capture_output=True, check=False)
+
+    def inside(self, name: str, command: list[str]) -> list[str]:
+        """The command, to be run in a broker's namespace."""
+        return ["ip", "netns", "exec", self.namespace(name), *command]
+
+    def sent_bytes(self) -> dict[tuple[str, str], int]:
+        """What each end of each link has sent, headers of all layers included."""
+        found = {}
+        for (one, other), interface in self.interfaces.items():
+            path = f"/sys/class/net/{interface}/statistics/tx_bytes"
+            found[one, other] = int(_run(" ".join(self.inside(one, ["cat", path]))))
+        return found
+
+
+def _run(command: str) -> str:
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False, timeout=30)
+    if done.returncode:
+        raise TidingsError("E_NAMESPACES", f"{command}: {done.stderr.strip()}")
+    return done.stdout

@@ -1,0 +1,297 @@
+"""A node among others: joins links, unicast, a routing scheme and the store-and-forward of persistent messages.
+
+    inputs of the driver ──► links ──Arrived──► unicast, flood ──Deliver──► scheme ──► tables of the plane
+                               ▲                     │ Install(routes) ─────┘  └─────► transit
+                               └───────Send──────────┘
+
+Every link is also a connection of the forwarding plane: control messages travel in CONTROL frames between the
+FORWARD frames that the plane writes and reads by itself. The driver opens the plane's connection, says so (`opened`)
+before it says Connected or Accepted, and closes it after Lost or Close.
+
+Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
+"""
+
+from collections.abc import Collection, Mapping
+from random import Random
+from typing import assert_never, cast
+
+from tidings.delivery.store import Note, Recovered
+from tidings.errors import CodecError, TidingsError
+from tidings.model.codec import decode_predicate, encode_frame
+from tidings.node.journal import Journal
+from tidings.node.network_settings import NetworkSettings
+from tidings.node.plane import NetworkPlane
+from tidings.node.transit import Transit
+from tidings.overlay import effects as fx
+from tidings.overlay.effects import ControlMessage, LinkEffect, Router
+from tidings.overlay.links import Links
+from tidings.routing.bdrp import Bdrp
+from tidings.routing.codec import decode, encode
+from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, SchemeMessage, Taken, Topic
+from tidings.routing.distance_vector import DistanceVector
+from tidings.routing.effects import Deliver, Effect, Install, Report, Send, SetTimer
+from tidings.routing.flood import Flood
+from tidings.routing.flooding import Flooding
+from tidings.routing.interests import Change, encode_change
+from tidings.routing.link_state import LinkState
+from tidings.routing.scheme import TIMER as SCHEME_TIMER
+from tidings.routing.unicast import COST_MAX, Unicast
+from tidings.routing.unicast import TIMER as UNICAST_TIMER
+
+CONTROL_FRAME = 0x40
+INTEREST_NOTE = "interest"
+FLOOD_TIMER = "flood"
+
+
+class Network:
+    def __init__(
+        self, plane: NetworkPlane, settings: NetworkSettings, transit: Transit, incarnation: int, rng: Random
+    ) -> None:
+        self.settings, self.transit = settings, transit
+        self.out: list[LinkEffect] = []
+        plane.join(settings.shape())
+        self._plane = plane
+        self.links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
+        self.unicast, self.flood = self._make_unicast(incarnation)
+        self.scheme = self._make_scheme()
+        self._numbers: dict[str, int] = {}  # connection -> the plane's number for it
+        self._names: dict[int, str] = {}
+        self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
+        self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
+        self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
+        self._now = self._started = 0.0
+
+    def _make_unicast(self, incarnation: int) -> tuple[Unicast, Flood]:
+        settings = self.settings
+        if settings.unicast == "link-state":
+            link_state = LinkState(settings.router, incarnation, flood_options=settings.flood)
+            return link_state, link_state.flood
+        flood = Flood(settings.router, incarnation, settings.flood, FLOOD_TIMER)
+        return DistanceVector(settings.router, incarnation), flood
+
+    def _make_scheme(self) -> Bdrp | Flooding:
+        settings = self.settings
+        if settings.scheme == "flooding":
+            assert isinstance(self.unicast, LinkState)
+            unicast = self.unicast
+            return Flooding(self.flood, settings.encoding, self, lambda: unicast.links, settings.bdrp)
+        return Bdrp(self.flood, settings.encoding, self, settings.bdrp)
+
+    def at(self, now: float) -> float:
+        """The time of the links, in milliseconds: it never goes back, as the clock on the wall may, by which messages
+        expire (`now_ms`). A driver tells it before each turn of the node."""
+        self._now = max(self._now, now)
+        return self._now
+
+    # --- doors ----------------------------------------------------------------------------------------------------
+
+    def recover(self, now: float, recovered: Recovered) -> None:
+        """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it."""
+        self.transit.recover(recovered)
+        self.at(now)
+        for key, payload in recovered.notes.items():
+            name, _, router = key.partition(":")
+            if name == INTEREST_NOTE and payload:
+                for known in (payload, None):  # known, and not heard of for now
+                    self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, int(router), True, known)))
+
+    def start(self, now: float) -> None:
+        self._now = self._started = now
+        self._routed(self.unicast.start(now))
+        self._routed(self.scheme.start(now))
+        for address, expected in self.settings.dials:
+            self._linked(self.links.dial(now, address, expected))
+
+    def stop(self, now: float, reason: str) -> None:
+        self._linked(self.links.stop(self.at(now), reason))
+
+    def opened(self, connection: str, number: int) -> None:
+        """The plane has this connection under that number."""
+        self._numbers[connection], self._names[number] = number, connection
+
+    def step(self, now: float, told: fx.Input) -> None:
+        now = self.at(now)
+        match told:
+            case fx.Timer(name=name) if name == UNICAST_TIMER:
+                self._routed(self.unicast.tick(now))
+            case fx.Timer(name=name) if name == FLOOD_TIMER:
+                self._routed(self.flood.tick(now))
+            case fx.Timer(name=name) if name == SCHEME_TIMER:
+                self._routed(self.scheme.tick(now))
+            case fx.Lost(connection=connection):
+                self._linked(self.links.step(now, told))
+                self._forget_connection(connection)
+            case _:
+                self._linked(self.links.step(now, told))
+
+    def control(self, now: float, number: int, type: int, payload: bytes) -> None:
+        """A control frame that came by a link."""
+        connection = self._names.get(number)
+        if connection is None:
+            return
+        try:
+            if type != CONTROL_FRAME:
+                raise CodecError("E_FRAME_TYPE", f"frame type {type:#04x} has no place on a link")
+            message = decode(payload)
+        except CodecError as error:
+            self.broken(now, number, error)
+        else:
+            self.step(now, fx.Received(connection, message))
+
+    def broken(self, now: float, number: int, error: TidingsError) -> None:
+        """What came by this link makes no sense: give it up."""
+        connection = self._names.get(number)
+        if connection is not None:
+            self.out.append(fx.Close(connection, error.code))
+            self.step(now, fx.Lost(connection, str(error)))
+
+    def relayed(
+        self, now_ms: int, number: int, hops: int, tag: int, routers: list[Router], expires_ms: int, message: bytes
+    ) -> None:
+        """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
+
+        def done() -> None:
+            self._acks.setdefault(number, []).append(tag)
+
+        def failed(error: TidingsError) -> None:
+            self.broken(self._now, number, error)  # it will be sent again
+
+        self.transit.relayed(now_ms, hops, routers, expires_ms, message, done, failed)
+
+    def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
+        """The end of a turn: pass on what changed here, acknowledge, send."""
+        now = self._now
+        for added, predicate in interests:
+            change = self.scheme.subscribe if added else self.scheme.unsubscribe
+            self._routed(change(now, decode_predicate(predicate)))
+        acks, self._acks = self._acks, {}
+        for number, tags in acks.items():
+            if number in self._names:
+                self._plane.send(number, control_frame(Taken(tuple(tags))))
+        self.transit.pump(now_ms)
+
+    def tick(self, journal: Journal) -> None:
+        """About once a second: write down what was learned, and give up what waits for routers of an earlier life that
+        nobody has heard of since."""
+        changed, self._unnoted = self._unnoted, set()
+        for router in changed:
+            rows = self.scheme.predicates.get(router)
+            payload = b"" if rows is None else encode_change(Change(tuple(rows)), self.settings.encoding.row_bytes)
+            journal.change(Note(f"{INTEREST_NOTE}:{router}", payload))
+        if self._now - self._started > self.settings.bdrp.retain_ms:
+            known = self.scheme.predicates.keys() | set(self.unicast.reachable())
+            for router in [router for router in self.transit.waiting_for() if router not in known]:
+                self.transit.abandon(router)
+
+    def take(self) -> list[LinkEffect]:
+        out, self.out = self.out, []
+        return out
+
+    # --- tables: what the scheme installs goes to the plane ---------------------------------------------------------
+
+    def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
+        self._plane.interest(router, added, removed)
+        if self.settings.scheme == "bdrp":
+            self._unnoted.add(router)
+
+    def forget(self, router: Router) -> None:
+        self._plane.forget(router)
+        if self.settings.scheme == "bdrp":
+            self._unnoted.add(router)
+            self.transit.abandon(router)
+
+    def routes(self, next_hops: Mapping[Router, Router]) -> None:
+        self._plane.routes(next_hops)
+        self.transit.routed(next_hops)
+
+    # --- effects of the machines ----------------------------------------------------------------------------------
+
+    def _linked(self, effects: list[LinkEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case fx.LinkUp(peer=peer, latency_ms=latency_ms):
+                    self._link_up(peer)
+                    self._cost(peer, latency_ms)
+                case fx.LinkDown(peer=peer):
+                    self._link_down(peer)
+                case fx.LatencyChanged(peer=peer, latency_ms=latency_ms):
+                    self._cost(peer, latency_ms)
+                case fx.Arrived(peer=peer, message=message):
+                    self._arrived(peer, message)
+                case fx.Transmit(connection=connection, message=message):
+                    self._transmit(connection, message)
+                case fx.Close(connection=connection):
+                    self.out.append(effect)
+                    self._forget_connection(connection)
+                case fx.PushBack() | fx.Release():
+                    pass  # the plane keeps the books of what it sends
+                case fx.Dial() | fx.Authenticate() | fx.SetTimer() | fx.Report():
+                    self.out.append(effect)
+                case _:
+                    assert_never(effect)
+
+    def _link_up(self, peer: Router) -> None:
+        link = self.links.link(peer)
+        assert link is not None
+        number = self._numbers[link.connection]
+        self._plane.link(number, peer)
+        self._peers[peer] = number
+        self.transit.link_up(peer)
+        if self.flood is not getattr(self.unicast, "flood", None):
+            self._routed(self.flood.link_up(self._now, peer))
+        self.out.append(fx.Report("LINK_UP", f"router {peer}"))
+
+    def _link_down(self, peer: Router) -> None:
+        del self._peers[peer]
+        self._plane.unlink(peer)
+        self.transit.link_down(peer)
+        self._routed(self.unicast.link_down(self._now, peer))
+        if self.flood is not getattr(self.unicast, "flood", None):
+            self._routed(self.flood.link_down(self._now, peer))
+        self.out.append(fx.Report("LINK_DOWN", f"router {peer}"))
+
+    def _cost(self, peer: Router, latency_ms: float) -> None:
+        cost = self.settings.costs.get(peer) or min(COST_MAX, max(1, round(latency_ms * 10)))
+        self._routed(self.unicast.link_up(self._now, peer, cost))
+
+    def _arrived(self, peer: Router, message: ControlMessage) -> None:
+        match message:
+            case Taken(tags=tags):
+                self.transit.taken(peer, tags)
+            case SchemeMessage():
+                self._routed(self.scheme.learn(self._now, (peer, message)))
+            case FloodItem() | FloodAck() | FloodSummary() if not isinstance(self.unicast, LinkState):
+                self._routed(self.flood.receive(self._now, peer, message))
+            case _:
+                self._routed(self.unicast.receive(self._now, peer, message))
+
+    def _routed(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(neighbour=neighbour, message=message):
+                    number = self._peers.get(neighbour)
+                    if number is not None:
+                        self._plane.send(number, control_frame(message))
+                case Install(table=table):
+                    self._routed(self.scheme.routed(self._now, table))
+                case Deliver():
+                    self._routed(self.scheme.learn(self._now, effect))
+                case SetTimer() | Report():
+                    self.out.append(effect)
+                case _:
+                    assert_never(effect)
+
+    def _transmit(self, connection: str, message: ControlMessage) -> None:
+        number = self._numbers.get(connection)
+        if number is not None:
+            self._plane.send(number, control_frame(message))
+
+    def _forget_connection(self, connection: str) -> None:
+        number = self._numbers.pop(connection, None)
+        if number is not None:
+            del self._names[number]
+            self._acks.pop(number, None)
+
+
+def control_frame(message: ControlMessage) -> bytes:
+    return encode_frame(CONTROL_FRAME, encode(cast("Control", message)))

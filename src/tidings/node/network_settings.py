@@ -1,0 +1,63 @@
+"""What an administrator may set of a broker's place in a network."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidings.errors import UsageError
+from tidings.kernel.forwarder import NetworkShape
+from tidings.overlay.effects import Router
+from tidings.overlay.greeting import Greeting
+from tidings.overlay.link import LinkOptions
+from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.flood import FloodOptions
+from tidings.routing.interests import InterestEncoding
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """What must be the same everywhere: network, unicast, scheme, encoding. The rest is each broker's own affair."""
+
+    router: Router
+    network: str = "tidings"
+    dials: tuple[tuple[str, Router | None], ...] = ()  # address, and who is expected there
+    unicast: str = "link-state"
+    scheme: str = "bdrp"
+    encoding: InterestEncoding = field(default_factory=InterestEncoding)
+    broadcast_above: int = 0
+    hops_max: int = 32
+    costs: Mapping[Router, int] = field(default_factory=dict)  # of links; others cost their measured latency in 0.1 ms
+    authenticate: bool = False  # ask the driver whether a peer is who it says
+    backlog_bytes_max: int = 8 << 20  # of one link
+    window_bytes: int = 1 << 20  # of persistent messages that a peer has not acknowledged
+    link: LinkOptions = field(default_factory=LinkOptions)
+    flood: FloodOptions = field(default_factory=FloodOptions)
+    bdrp: BdrpOptions = field(default_factory=BdrpOptions)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.router < 2**32:
+            raise UsageError("E_ROUTER", f"{self.router} is not a router's number: 1 to {2**32 - 1}")
+        if self.unicast not in ("link-state", "distance-vector"):
+            raise UsageError("E_UNICAST", f"there is no unicast protocol {self.unicast!r}")
+        if self.scheme not in ("bdrp", "flooding"):
+            raise UsageError("E_SCHEME", f"there is no routing scheme {self.scheme!r}")
+        if self.scheme == "flooding" and self.unicast != "link-state":
+            raise UsageError("E_SCHEME", "flooding needs the map that only link-state unicast has")
+
+    def greeting(self, incarnation: int) -> Greeting:
+        same = (("scheme", self.scheme), ("unicast", self.unicast), *self.encoding.parameters())
+        return Greeting(self.network, self.router, incarnation, parameters=tuple(sorted(same)))
+
+    def shape(self) -> NetworkShape:
+        encoding = self.encoding.encoding
+        return NetworkShape(
+            self.router,
+            self.scheme == "flooding",
+            self.broadcast_above,
+            self.hops_max,
+            self.backlog_bytes_max,
+            self.encoding.vectors,
+            encoding.bits,
+            encoding.hashes,
+            encoding.key,
+            self.encoding.graded,
+        )

@@ -1,0 +1,66 @@
+"""Which persistent messages of other brokers were taken here already, also after a restart.
+
+A broker that lost a link before an acknowledgement came sends again, perhaps by another way; so the same message can
+arrive twice, long apart. The ids of the last ones are kept, in the store as well, in slots that are written over in
+turn: each batch rewrites one slot.
+
+>>> seen = Seen(slots=2, slot_ids=2)
+>>> records = [seen.add(bytes([n]) * 16) for n in range(5)]
+>>> [record.key for record in records]
+['seen:0', 'seen:0', 'seen:1', 'seen:1', 'seen:0']
+>>> bytes([0]) * 16 in seen, bytes([3]) * 16 in seen
+(False, True)
+>>> again = Seen(slots=2, slot_ids=2)
+>>> again.recover({record.key: record.value for record in records})
+>>> bytes([3]) * 16 in again, bytes([0]) * 16 in again
+(True, False)
+"""
+
+from collections.abc import Mapping
+
+from tidings.delivery.store import Note
+
+ID_BYTES = 16
+
+
+class Seen:
+    def __init__(self, slots: int = 256, slot_ids: int = 256) -> None:
+        self._slots: list[dict[bytes, None]] = [{} for _ in range(slots)]
+        self._slot_ids = slot_ids
+        self._ids: dict[bytes, int] = {}  # id -> slot
+        self._current = 0
+        self._turn = 0  # how often a slot was begun: tells after a restart which one is the latest
+
+    def __contains__(self, message_id: bytes) -> bool:
+        return message_id in self._ids
+
+    def add(self, message_id: bytes) -> Note:
+        """It is taken; the record makes that last."""
+        slot = self._slots[self._current]
+        if len(slot) >= self._slot_ids:
+            self._turn += 1
+            self._current = self._turn % len(self._slots)
+            slot = self._slots[self._current]
+            for old in slot:
+                del self._ids[old]
+            slot.clear()
+        slot[message_id] = None
+        self._ids[message_id] = self._current
+        return Note(f"seen:{self._current}", self._turn.to_bytes(8, "little") + b"".join(slot))
+
+    def discard(self, message_id: bytes) -> None:
+        """It could not be stored, so it was not taken after all."""
+        slot = self._ids.pop(message_id, None)
+        if slot is not None:
+            del self._slots[slot][message_id]
+
+    def recover(self, notes: Mapping[str, bytes]) -> None:
+        for key, value in notes.items():
+            name, _, number = key.partition(":")
+            if name != "seen" or int(number) >= len(self._slots):
+                continue
+            ids = [value[at : at + ID_BYTES] for at in range(8, len(value), ID_BYTES)]
+            self._slots[int(number)] = dict.fromkeys(ids)
+            self._ids.update(dict.fromkeys(ids, int(number)))
+            self._turn = max(self._turn, int.from_bytes(value[:8], "little"))
+        self._current = self._turn % len(self._slots)

@@ -1,0 +1,60 @@
+"""The plane as the rest of a node sees it when there is a network: it notes which predicates are installed.
+
+What local subscriptions ask for is what a routing scheme advertises. Desk and post office install predicates in the
+plane and know nothing of schemes; this stands between, and keeps a list of changes for the network to pick up.
+"""
+
+from tidings.node.plane import Plane
+
+
+class WatchedPlane:
+    def __init__(self, plane: Plane) -> None:
+        self.changes: list[tuple[bool, bytes]] = []  # (added?, predicate), in order, since they were last taken
+        self._plane = plane
+        self._predicates: dict[int, bytes] = {}
+        self.credit = plane.credit
+        self.match = plane.match
+        self.publish = plane.publish
+        self.deliver = plane.deliver
+        self.room = plane.room
+        self.transacted = plane.transacted
+        self.hold = plane.hold
+        self.release = plane.release
+
+    def subscribe(
+        self,
+        connection: int,
+        subscription: int,
+        predicate: bytes,
+        *,
+        credit: int,
+        policy: str,
+        backlog_bytes_max: int,
+        no_local: bool,
+    ) -> int:
+        sink = self._plane.subscribe(
+            connection,
+            subscription,
+            predicate,
+            credit=credit,
+            policy=policy,
+            backlog_bytes_max=backlog_bytes_max,
+            no_local=no_local,
+        )
+        return self._note(sink, predicate)
+
+    def mailbox(self, predicate: bytes) -> int:
+        return self._note(self._plane.mailbox(predicate), predicate)
+
+    def unsubscribe(self, sink: int) -> None:
+        self._plane.unsubscribe(sink)
+        self.changes.append((False, self._predicates.pop(sink)))
+
+    def take_changes(self) -> list[tuple[bool, bytes]]:
+        changes, self.changes = self.changes, []
+        return changes
+
+    def _note(self, sink: int, predicate: bytes) -> int:
+        self._predicates[sink] = predicate
+        self.changes.append((True, predicate))
+        return sink

@@ -1,0 +1,46 @@
+"""What a routing scheme is to its node: told of local interests, of other routers' news and of routes, it fills tables.
+
+A scheme is a machine of the control plane. It sees no message of a client; the forwarding plane does, and acts by the
+*tables* that the scheme keeps right. The node calls each method when its name says so, carries out the effects, and
+calls `tick` when the timer `TIMER` rings.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from tidings.model.predicate import Predicate
+from tidings.routing.control import SchemeMessage
+from tidings.routing.effects import Deliver, Effect, Router, UnicastTable
+
+TIMER = "scheme"
+
+
+class Tables(Protocol):
+    """The forwarding plane as a scheme sees it. A row is one encoded conjunction (interests.py)."""
+
+    def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
+        """These rows lead to this router from now on, and those no longer."""
+
+    def forget(self, router: Router) -> None:
+        """No row leads to this router any more."""
+
+    def routes(self, next_hops: Mapping[Router, Router]) -> None:
+        """For every router that can be reached: the neighbour on the way to it."""
+
+
+class Scheme(Protocol):
+    def start(self, now: float) -> list[Effect]: ...
+
+    def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+        """One more local subscription has this predicate."""
+
+    def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+        """One fewer has it."""
+
+    def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
+        """What the flood brought of another router, or what a neighbour said to this scheme alone."""
+
+    def routed(self, now: float, table: UnicastTable) -> list[Effect]:
+        """Routes have changed."""
+
+    def tick(self, now: float) -> list[Effect]: ...

@@ -1,0 +1,227 @@
+"""A whole broker in virtual time: the node and the kernel's forwarder that ship, with the driver's part played here.
+
+Links carry bytes: the forwarder's output goes into the simulated stream as it is, and what arrives is fed to the
+forwarder. Writing to disk takes a moment in two halves, so that a crash can fall before or after the write. Clients are
+calls: `subscribe`, `publish`, `connect`; what they are sent is parsed from their connection's output.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tidings.delivery.store import Store
+from tidings.errors import RemoteProtocolError
+from tidings.kernel.forwarder import FRAME_HEADER_BYTES, EventTuple, Forwarder, Kind
+from tidings.model.codec import encode_frame
+from tidings.node import effects as nfx
+from tidings.node.network_settings import NetworkSettings
+from tidings.node.node import Node
+from tidings.node.requests import Accepted, Failed, Request
+from tidings.node.settings import Settings
+from tidings.overlay import effects as fx
+
+PUBLISH, DELIVER = 0x10, 0x11
+TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
+ID = slice(4, 20)
+
+
+@dataclass(slots=True)
+class SimClient:
+    """A client of one broker; gone when the broker crashes."""
+
+    number: int
+    deliveries: list[tuple[int, int, bytes]] = field(default_factory=list)  # subscription, attempt, message
+    receipts: set[int] = field(default_factory=set)  # of accepted publications
+    failures: list[Failed] = field(default_factory=list)
+    tail: bytes = b""
+
+    def feed(self, data: bytes) -> None:
+        data = self.tail + data
+        at = 0
+        while len(data) - at >= FRAME_HEADER_BYTES:
+            end = at + FRAME_HEADER_BYTES + int.from_bytes(data[at : at + 4], "little")
+            if end > len(data):
+                break
+            payload = data[at + FRAME_HEADER_BYTES : end]
+            if data[at + 4] == DELIVER:
+                subscription, attempt = (int.from_bytes(payload[i : i + 4], "little") for i in (0, 4))
+                self.deliveries.append((subscription, attempt, payload[16:]))
+            else:  # RECEIPTS
+                self.receipts |= {int.from_bytes(payload[i : i + 4], "little") for i in range(4, len(payload), 4)}
+            at = end
+        self.tail = data[at:]
+
+
+class Everyone:
+    """A principal that may do everything."""
+
+    name = "everyone"
+
+    def may(self, operation: str, destination: str) -> bool:
+        return True
+
+    def restriction(self, destination: str) -> str:
+        return ""
+
+
+class SimBroker:
+    def __init__(
+        self, network: NetworkSettings, store: Store, incarnation: int, rng: Random, *, write_ms: float = 2.0
+    ) -> None:
+        self.forwarder = Forwarder(read_bytes=4096)
+        settings = Settings(broker_id=network.router)
+        self.node = Node(self.forwarder, settings, network, incarnation=incarnation, rng=rng)
+        assert self.node.network is not None
+        self.network = self.node.network
+        self.clients: dict[int, SimClient] = {}
+        self._store = store
+        self._write_ms = write_ms
+        self._links: dict[str, int] = {}  # connection -> the forwarder's number
+        self._unwritten: list[nfx.Persist] = []
+        self._written: list[int] = []
+
+    # --- the machine ----------------------------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[Any]:
+        self.node.recover(self._store.recover(), now)
+        self.network.start(now)
+        return [*self._finish(now), fx.SetTimer("tick", now + TICK_MS)]
+
+    def step(self, now: float, told: fx.Input) -> list[Any]:
+        match told:
+            case fx.Received(connection=connection, message=data):
+                assert isinstance(data, bytes)
+                if connection in self._links:
+                    self.forwarder.feed_bytes(self._links[connection], data, int(now))
+            case fx.Accepted(connection=connection) | fx.Connected(connection=connection):
+                self._links[connection] = self.forwarder.open()
+                self.network.opened(connection, self._links[connection])
+                self.network.step(now, told)
+            case fx.Lost(connection=connection):
+                self.network.step(now, told)
+                self._close(connection)
+            case fx.Timer(name="tick"):
+                return [*self._finish(now, self.node.tick(int(now))), fx.SetTimer("tick", now + TICK_MS)]
+            case fx.Timer(name="write"):
+                return self._write(now)
+            case fx.Timer(name="written"):
+                return self._finish(now, self._tell_written(now))
+            case _:
+                self.network.step(now, told)
+        return self._finish(now)
+
+    # --- clients --------------------------------------------------------------------------------------------------
+
+    def connect(self) -> SimClient:
+        client = SimClient(self.forwarder.open())
+        self.clients[client.number] = client
+        self.forwarder.log_in(client.number, 1 << 20, False)
+        self.node.connected(client.number, Everyone())
+        return client
+
+    def disconnect(self, now: float, client: SimClient) -> list[Any]:
+        effects = self.node.lost(int(now), client.number)
+        del self.clients[client.number]
+        out = self._finish(now, effects)
+        self.forwarder.close(client.number)
+        return out
+
+    def request(self, now: float, client: SimClient, request: Request) -> list[Any]:
+        return self._finish(now, self.node.request(int(now), client.number, request))
+
+    def publish(self, now: float, client: SimClient, message: bytes, receipt: int = 0) -> list[Any]:
+        payload = receipt.to_bytes(4, "little") + message
+        self.forwarder.feed_bytes(client.number, encode_frame(PUBLISH, payload), int(now))
+        return self._finish(now)
+
+    # --- what a driver does ---------------------------------------------------------------------------------------
+
+    def _finish(self, now: float, effects: list[nfx.Effect] | None = None) -> list[Any]:
+        """Handle what came of it until nothing more does; then output, and what the links ask for."""
+        self.network.at(now)
+        out = self._carry_out(now, effects or [])
+        while True:
+            while events := self.forwarder.events():
+                for event in events:
+                    self._event(now, event)
+            effects = self.node.turn(int(now))
+            out += self._carry_out(now, effects)
+            if not effects and not self.forwarder.has_events():
+                break
+        out += self._output(now)
+        for effect in self.network.take():
+            out.append(effect)
+            if isinstance(effect, fx.Close):
+                self._close(effect.connection)
+        return out
+
+    def _event(self, now: float, event: EventTuple) -> None:
+        kind, number = event[0], event[1]
+        match kind:
+            case Kind.CONTROL:
+                _, _, type, _, _, payload = event
+                self.network.control(now, number, type, payload)
+                if number in self._links.values():
+                    self.forwarder.handled(number, int(now))
+            case Kind.MESSAGE:
+                _, _, _, receipt, expires_ms, message, sinks = event
+                self.node.message(number, receipt, message, sinks, expires_ms=expires_ms)
+            case Kind.ARRIVED | Kind.RELAY | Kind.ENTRY:
+                self.node.from_network(int(now), event)
+            case Kind.ERROR:
+                _, _, code, reason, position = event
+                self.network.broken(now, number, RemoteProtocolError(code, reason, position=position))
+
+    def _carry_out(self, now: float, effects: list[nfx.Effect]) -> list[Any]:
+        out: list[Any] = []
+        for effect in effects:
+            match effect:
+                case nfx.Reply(connection=number, answer=Accepted(receipts=receipts)):
+                    self.clients[number].receipts.update(receipts)
+                case nfx.Reply(connection=number, answer=Failed() as failure):
+                    self.clients[number].failures.append(failure)
+                case nfx.Persist():
+                    if not self._unwritten:
+                        out.append(fx.SetTimer("write", now + self._write_ms / 2))
+                    self._unwritten.append(effect)
+                case nfx.Load(seqs=seqs):
+                    loaded = dict(zip(seqs, self._store.read(seqs), strict=True))
+                    out += self._carry_out(now, self.node.loaded(int(now), seqs, loaded))
+                case _:
+                    pass
+        return out
+
+    def _write(self, now: float) -> list[Any]:
+        """The disk has it; the broker does not know yet."""
+        writes, self._unwritten = self._unwritten, []
+        for write in writes:
+            self._store.append(write.records)
+        self._written += [write.ticket for write in writes]
+        return [fx.SetTimer("written", now + self._write_ms / 2)]
+
+    def _tell_written(self, now: float) -> list[nfx.Effect]:
+        tickets, self._written = self._written, []
+        return [effect for ticket in tickets for effect in self.node.persisted(int(now), ticket, None)]
+
+    def _output(self, now: float) -> list[Any]:
+        names = {number: connection for connection, number in self._links.items()}
+        out: list[Any] = []
+        while dirty := self.forwarder.take_dirty():
+            for number in dirty:
+                data = self.forwarder.take(number, TAKE_BYTES, int(now))
+                if number in names:
+                    out.append(fx.Transmit(names[number], data))  # type: ignore[arg-type]  # bytes, not messages
+                elif number in self.clients:
+                    self.clients[number].feed(data)
+                if self.forwarder.output_bytes(number):
+                    self.forwarder.set_writable(number, True)
+        return out
+
+    def _close(self, connection: str) -> None:
+        number = self._links.pop(connection, None)
+        if number is not None:
+            self.forwarder.close(number)
+
+
+Action = Callable[[SimBroker, float], list[Any]]

@@ -1,0 +1,231 @@
+"""A simulated network of whole brokers: topology, clients and publications, and the checkers that judge it.
+
+The truth is central: who has which selector, and what was published where. Checkers compare what clients got with it:
+
+- in stable phases everyone gets exactly what matches, once;
+- at any time nobody gets anything twice, or anything that does not match;
+- a persistent message that was accepted is in every matching durable subscription once all faults are healed, once;
+- tables equal a fresh computation: routes the shortest, interests those that the other brokers have now.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tidings.delivery.store import MemoryStore
+from tidings.kernel.codec import encode_message
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.model.selector import Selector
+from tidings.model.values import Value
+from tidings.node.network_settings import NetworkSettings
+from tidings.node.requests import Subscribe
+from tidings.overlay.graph import Graph, distances
+from tidings.sim.broker import ID, SimBroker, SimClient
+from tidings.sim.calendar import Calendar
+from tidings.sim.driver import Driver, Trace
+from tidings.sim.network import Network
+from tidings.sim.paths import direct
+
+TOPIC = "ticks"
+
+
+@dataclass(eq=False)
+class Subscriber:
+    """A subscription as the truth knows it. A durable one has no client until it is read."""
+
+    router: int
+    number: int
+    selector: str
+    durable: bool = False
+    client: SimClient | None = None
+    got: Counter[bytes] = field(default_factory=Counter)
+    taken: int = 0  # deliveries of the client that were counted already
+
+    def wants(self, attributes: Mapping[str, Value]) -> bool:
+        return Selector(self.selector).matches(attributes) is True
+
+
+@dataclass(eq=False)
+class Publication:
+    router: int
+    id: bytes
+    attributes: dict[str, Value]
+    persistent: bool
+    receipt: int
+    client: SimClient
+    at: float
+
+    @property
+    def accepted(self) -> bool:
+        return self.receipt in self.client.receipts
+
+
+class Brokers:
+    def __init__(
+        self,
+        graph: Graph,
+        settings: Mapping[int, NetworkSettings],
+        seed: int,
+        skews_ms: Mapping[int, float] | None = None,
+        trace: Trace | None = None,
+    ) -> None:
+        self.graph = graph
+        self.calendar = Calendar()
+        network = Network.of_graph(self.calendar, graph, direct)
+        self.driver = Driver(network, trace=trace, encode=lambda data: data, decode=lambda data: data)
+        self.stores = {router: MemoryStore() for router in settings}
+        self.subscribers: list[Subscriber] = []
+        self.publications: list[Publication] = []
+        self._numbers = 0
+        for router, one in settings.items():
+
+            def make(incarnation: int, router: int = router, one: NetworkSettings = one) -> SimBroker:
+                return SimBroker(one, self.stores[router], incarnation, Random(f"{seed} {router} {incarnation}"))
+
+            self.driver.add(str(router), router, make, (skews_ms or {}).get(router, 0.0))
+        for router in settings:
+            self.driver.start(str(router))
+
+    def broker(self, router: int) -> SimBroker | None:
+        machine = self.driver.processes[str(router)].machine
+        return machine if isinstance(machine, SimBroker) else None
+
+    def running(self) -> dict[int, SimBroker]:
+        found = {router: self.broker(router) for router in self.stores}
+        return {router: broker for router, broker in found.items() if broker is not None}
+
+    # --- clients --------------------------------------------------------------------------------------------------
+
+    def subscribe(self, router: int, selector: str, *, durable: bool = False) -> Subscriber | None:
+        """A new subscription; None if the broker is down. A durable one is left by its client at once."""
+        broker = self.broker(router)
+        if broker is None:
+            return None
+        self._numbers += 1
+        subscriber = Subscriber(router, self._numbers, selector, durable)
+        self.subscribers.append(subscriber)
+        self._attach(broker, subscriber)
+        if durable:
+            client, subscriber.client = subscriber.client, None
+            assert client is not None
+            self.driver.call(str(router), lambda machine, now: machine.disconnect(now, client))
+        return subscriber
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Its client goes away."""
+        broker, client = self.broker(subscriber.router), subscriber.client
+        if broker is not None and client is not None and client.number in broker.clients:
+            self.collect()
+            self.driver.call(str(subscriber.router), lambda machine, now: machine.disconnect(now, client))
+        self.subscribers.remove(subscriber)
+
+    def _attach(self, broker: SimBroker, subscriber: Subscriber) -> None:
+        name = f"durable {subscriber.number}" if subscriber.durable else ""
+        request = Subscribe(1, 1, TOPIC, subscriber.selector, durable=name, credit=1_000_000 if name else 0)
+
+        def act(machine: SimBroker, now: float) -> list[Any]:
+            subscriber.client = machine.connect()
+            return machine.request(now, subscriber.client, request)
+
+        self.driver.call(str(subscriber.router), act)
+
+    def read_durables(self) -> None:
+        """A client comes for each durable subscription and is given what waits."""
+        for subscriber in self.subscribers:
+            broker = self.broker(subscriber.router)
+            if subscriber.durable and broker is not None:
+                self._attach(broker, subscriber)
+
+    def publish(self, router: int, attributes: dict[str, Value], *, persistent: bool = False) -> Publication | None:
+        if self.broker(router) is None:
+            return None
+        number = len(self.publications) + 1
+        id = MessageId(1, router, int(self.calendar.now), number % 65536)
+        message = encode_message(Message(Destination(TOPIC), attributes, id=id, persistent=persistent))
+        found: list[SimClient] = []
+
+        def act(machine: SimBroker, now: float) -> list[Any]:
+            client = machine.connect()
+            found.append(client)
+            return machine.publish(now, client, message, number)
+
+        self.driver.call(str(router), act)
+        one = Publication(router, message[ID], attributes, persistent, number, found[0], self.calendar.now)
+        self.publications.append(one)
+        return one
+
+    def collect(self) -> None:
+        """Count what clients were given since the last time."""
+        for subscriber in self.subscribers:
+            client = subscriber.client
+            if client is not None:
+                new = client.deliveries[subscriber.taken :]
+                subscriber.taken += len(new)
+                subscriber.got.update(message[ID] for _, _, message in new)
+
+    # --- checkers -------------------------------------------------------------------------------------------------
+
+    def check_nobody_twice(self) -> None:
+        self.collect()
+        wanted = {one.id: one.attributes for one in self.publications}
+        for subscriber in self.subscribers:
+            for id, count in subscriber.got.items():
+                assert count == 1, f"{self._name(subscriber)} got {id.hex()} {count} times"
+                assert subscriber.wants(wanted[id]), f"{self._name(subscriber)} got {id.hex()}, which does not match"
+
+    def check_delivered(self, publications: list[Publication]) -> None:
+        """Everyone has exactly what matches of these; durable ones are judged by `check_durable`."""
+        self.collect()
+        for subscriber in self.subscribers:
+            if subscriber.durable:
+                continue
+            expected = {one.id for one in publications if subscriber.wants(one.attributes)}
+            got = {one.id for one in publications if one.id in subscriber.got}
+            assert got == expected, (
+                f"{self._name(subscriber)} lacks {[id.hex() for id in expected - got]} "
+                f"and has {[id.hex() for id in got - expected]} too much"
+            )
+
+    def check_durable(self) -> None:
+        """Every accepted persistent message is in every matching durable subscription, once."""
+        self.collect()
+        for subscriber in self.subscribers:
+            if subscriber.durable:
+                expected = [one for one in self.publications if one.persistent and subscriber.wants(one.attributes)]
+                lost = [f"{one.id.hex()} of router {one.router}" for one in expected if one.accepted]
+                lost = [what for what in lost if bytes.fromhex(what[:32]) not in subscriber.got]
+                assert lost == [], f"{self._name(subscriber)} lacks {lost}"
+
+    def check_tables(self) -> None:
+        """Routes are shortest, interests current, nothing is in transit."""
+        running = self.running()
+        for router, broker in running.items():
+            network = broker.network
+            far = distances(self.graph, router)
+            expected = {int(node) for node in far if node != router}
+            assert set(network.unicast.reachable()) == expected, f"router {router}: {network.unicast.reachable()}"
+            for node in expected:
+                hop = network.unicast.next_hop(node)
+                assert hop is not None
+                way = self.graph.neighbours(router)[hop].latency_ms + distances(self.graph, hop)[node]
+                assert way == far[node], f"router {router} reaches {node} by {hop}"
+            truth = {other: one.network.scheme.local_rows() for other, one in running.items() if other != router}
+            known = {other: rows for other, rows in network.scheme.predicates.items() if rows or other in truth}
+            assert known == truth, f"router {router} has other interests than the others have now"
+            assert len(network.transit) == 0, f"router {router} still has {len(network.transit)} in transit"
+
+    def _name(self, subscriber: Subscriber) -> str:
+        kind = "durable" if subscriber.durable else "subscriber"
+        return f"{kind} {subscriber.number} at router {subscriber.router} ({subscriber.selector})"
+
+
+def no_loops(before: Mapping[int, Mapping[str, int]], after: Mapping[int, Mapping[str, int]]) -> None:
+    """No message ran out of hops or lost its way between two readings of `network_stats`."""
+    for router, stats in after.items():
+        for reason in ("no_hops", "no_route"):
+            grown = stats[reason] - before[router][reason]
+            assert grown == 0, f"router {router}: {reason} grew by {grown} while all was quiet"

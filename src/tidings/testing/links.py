@@ -1,0 +1,101 @@
+"""Brokers with real links on loopback, in one event loop, for tests."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tidings.broker.links import LinkSettings
+from tidings.broker.server import Broker, Listener
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.node.network_settings import NetworkSettings
+from tidings.node.settings import Settings
+from tidings.overlay.link import LinkOptions
+from tidings.protocols.native import NativeSession
+
+# Quick to notice and to return, for short tests.
+QUICK = LinkOptions(
+    heartbeat_ms=200, suspect_ms=1500, dead_ms=5000, handshake_ms=5000, backoff_first_ms=20, backoff_max_ms=300
+)
+SECRET = b"a secret of the test network"
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class BrokerNetwork:
+    """`edges` name routers; the first of each dials the second."""
+
+    def __init__(
+        self, folder: Path, edges: list[tuple[int, int]], *, links: Callable[[int, int], LinkSettings] | None = None
+    ) -> None:
+        self.folder, self.edges = folder, edges
+        self._links = links or (lambda router, port: LinkSettings(port=port, secret=SECRET))
+        self.routers = sorted({router for edge in edges for router in edge})
+        self.link_ports = dict(zip(self.routers, free_ports(len(self.routers)), strict=True))
+        self.ports: dict[int, int] = {}
+        self.brokers: dict[int, Broker] = {}
+
+    async def __aenter__(self) -> "BrokerNetwork":
+        for router in self.routers:
+            await self.start(router)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for router in list(self.brokers):
+            await self.stop(router)
+
+    async def start(self, router: int, links: LinkSettings | None = None) -> None:
+        dials = tuple((f"127.0.0.1:{self.link_ports[b]}", b) for a, b in self.edges if a == router)
+        network = NetworkSettings(router, "test", dials, link=QUICK)
+        links = links or self._links(router, self.link_ports[router])
+        store = SqliteStore(self.folder / f"{router}.db")
+        broker = Broker(Settings(broker_id=router), store, network=network, links=links)
+        await broker.start([])
+        self.ports[router] = await broker.listen(Listener(NativeSession, port=self.ports.get(router, 0)))
+        self.brokers[router] = broker
+
+    async def stop(self, router: int) -> None:
+        await self.brokers.pop(router).stop()
+
+    def url(self, router: int) -> str:
+        return f"tidings://127.0.0.1:{self.ports[router]}"
+
+    def linked(self, a: int, b: int) -> bool:
+        """Whether both ends have a live link."""
+        return all(
+            (network := self.brokers[one].node.network) is not None and other in network.links.peers()
+            for one, other in ((a, b), (b, a))
+        )
+
+    def known(self) -> bool:
+        """Whether every broker has a route to, and the present interests of, every other."""
+        networks = {router: broker.node.network for router, broker in self.brokers.items()}
+        for router, network in networks.items():
+            others = {other: one for other, one in networks.items() if other != router}
+            assert network is not None
+            if set(network.unicast.reachable()) != others.keys():
+                return False
+            for other, one in others.items():
+                assert one is not None
+                if network.scheme.predicates.get(other, set()) != one.scheme.local_rows():
+                    return False
+        return True
+
+
+async def eventually(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 20.0) -> None:
+    """Wait until it holds; the limit is only there to fail at all."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        found = condition()
+        if found if isinstance(found, bool) else await found:
+            return
+        assert asyncio.get_running_loop().time() < deadline, f"{condition} did not come true"
+        await asyncio.sleep(0.02)

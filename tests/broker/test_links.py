@@ -1,0 +1,183 @@
+"""Brokers linked over real sockets: clients at one get what clients at another publish."""
+
+import asyncio
+import ssl
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tidings.broker.link_secret import Handshake
+from tidings.broker.links import LinkSettings
+from tidings.client import connect
+from tidings.client.client import Client
+from tidings.client.subscription import Subscription
+from tidings.errors import UsageError
+from tidings.testing.links import BrokerNetwork, eventually
+
+SQUARE = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
+
+
+async def drain(subscription: Subscription, count: int) -> list[int]:
+    """So many, and then no more."""
+    got: list[int] = []
+    for _ in range(count):
+        delivery = await subscription.receive(20.0)
+        assert delivery is not None, f"{len(got)} of {count}"
+        got.append(int(delivery.properties["n"]))
+    await asyncio.sleep(0.1)
+    assert subscription.receive_nowait() is None
+    return sorted(got)
+
+
+@pytest.mark.parametrize("edges", [[(1, 2), (2, 3), (3, 4)], SQUARE, [(1, 2), (2, 1), (2, 3), (3, 1), (1, 1)]])
+def test_a_message_reaches_matching_subscribers_elsewhere_once(tmp_path: Path, edges: list[tuple[int, int]]) -> None:
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, edges) as network:
+            clients = {router: await connect(network.url(router)) for router in network.routers}
+            subscriptions = {
+                router: await client.subscribe("ticks.>", selector=f"n >= {router}")
+                for router, client in clients.items()
+            }
+            await eventually(network.known)
+            for n in range(1, 6):
+                await clients[1].publish("ticks.a", {"n": n}, persistent=n % 2 == 0)
+            for router, subscription in subscriptions.items():
+                assert await drain(subscription, 6 - router) == list(range(router, 6))
+            for client in clients.values():
+                await client.close()
+
+    asyncio.run(check())
+
+
+def test_a_broker_that_is_away_gets_persistent_messages_when_it_is_back(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2), (2, 3)]) as network:
+            reader = await connect(network.url(3), client_id="reader")
+            await reader.subscribe("ticks.>", durable="audit")
+            await eventually(network.known)
+            await reader.close()
+            await network.stop(3)
+            async with connect(network.url(1)) as writer:
+                for n in range(20):
+                    receipt = await writer.publish("ticks.a", {"n": n}, persistent=True)
+                await receipt.confirmed()
+            await network.start(3)
+            reader = await connect(network.url(3), client_id="reader")
+            audit = await reader.subscribe("ticks.>", durable="audit")
+            assert await drain(audit, 20) == list(range(20))
+            await reader.close()
+
+    asyncio.run(check())
+
+
+def test_a_link_that_is_cut_under_load_loses_no_persistent_message(tmp_path: Path) -> None:
+    async def load(network: BrokerNetwork, writer: Client) -> None:
+        links = network.brokers[1].links
+        assert links is not None
+        receipts = []
+        for n in range(300):
+            receipts.append(await writer.publish("ticks.a", {"n": n}, persistent=True))
+            if n % 60 == 30:  # whichever way it goes, that connection dies
+                links.cut()
+                await asyncio.sleep(0.05)
+        for receipt in receipts:
+            await receipt.confirmed()
+
+    async def check() -> None:
+        async with (
+            BrokerNetwork(tmp_path, [(1, 2), (2, 3), (3, 4), (4, 1)]) as network,
+            connect(network.url(1)) as writer,
+            connect(network.url(3), client_id="reader") as reader,
+        ):
+            audit = await reader.subscribe("ticks.>", durable="audit")
+            await eventually(network.known)
+            await load(network, writer)
+            assert await drain(audit, 300) == list(range(300))
+
+    asyncio.run(check())
+
+
+def test_who_does_not_know_the_secret_stays_outside(tmp_path: Path) -> None:
+    async def check() -> None:
+        network = BrokerNetwork(tmp_path, [(1, 2), (1, 3)])
+        async with network:
+            await network.stop(3)
+            await network.start(3, LinkSettings(port=network.link_ports[3], secret=b"another secret, made up"))
+            await eventually(lambda: network.linked(1, 2))
+            await asyncio.sleep(0.5)
+            assert not network.linked(1, 3)
+            links = network.brokers[3].node.network
+            assert links is not None
+            assert list(links.links.peers()) == []
+
+    asyncio.run(check())
+
+
+def certificate(folder: Path, name: str) -> None:
+    """A certificate of this name and its key, signed by the folder's own authority."""
+    authority, key = folder / "ca.pem", folder / "ca.key"
+    openssl = partial(subprocess.run, check=True, capture_output=True, timeout=60)
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    if not authority.exists():
+        openssl(["openssl", "req", "-x509", *new, "-keyout", key, "-out", authority, "-subj", "/CN=test authority"])
+    paths = folder / f"{name}.pem", folder / f"{name}.key"
+    signed = ["-CA", authority, "-CAkey", key, "-addext", "subjectAltName=IP:127.0.0.1"]
+    signed += ["-addext", "basicConstraints=critical,CA:FALSE", "-subj", f"/CN={name}"]
+    openssl(["openssl", "req", "-x509", *new, *signed, "-keyout", paths[1], "-out", paths[0]])
+
+
+def context(folder: Path, name: str, purpose: ssl.Purpose) -> ssl.SSLContext:
+    found = ssl.create_default_context(purpose, cafile=folder / "ca.pem")
+    found.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
+    found.verify_mode = ssl.CERT_REQUIRED
+    return found
+
+
+def test_certificates_say_which_broker_it_is(tmp_path: Path) -> None:
+    """3 shows the certificate of 2: it is in the network's hands, and still not who it says."""
+
+    def links(router: int, port: int) -> LinkSettings:
+        name = f"broker-{min(router, 2)}"
+        accept, dial = (context(tmp_path, name, one) for one in (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH))
+        return LinkSettings(port=port, certificates=True, tls_accept=accept, tls_dial=dial)
+
+    for name in ("broker-1", "broker-2"):
+        certificate(tmp_path, name)
+
+    async def check() -> None:
+        network = BrokerNetwork(tmp_path, [(1, 2), (3, 1)], links=links)
+        async with network:
+            await eventually(lambda: network.linked(1, 2))
+            await asyncio.sleep(0.5)
+            assert not network.linked(1, 3)
+            async with connect(network.url(2)) as reader, connect(network.url(1)) as writer:
+                ticks = await reader.subscribe("ticks.>")
+                one = network.brokers[1].node.network
+                assert one is not None
+                await eventually(lambda: bool(one.scheme.predicates.get(2)))
+                await writer.publish("ticks.a", {"n": 1})
+                assert await drain(ticks, 1) == [1]
+
+    asyncio.run(check())
+
+
+def test_proofs_do_not_fit_other_roles_challenges_or_secrets() -> None:
+    here, there = Handshake(b"s" * 16, True, b"a" * 32), Handshake(b"s" * 16, False, b"b" * 32)
+    proof = there.answer(here.challenge)
+    assert here.check(proof, there.challenge)
+    assert not here.check(proof, b"c" * 32)
+    assert not there.check(proof, here.challenge)
+    assert not Handshake(b"t" * 16, True, b"a" * 32).check(proof, there.challenge)
+    assert b"s" * 16 not in repr(here).encode()
+
+
+def test_links_are_never_open_by_mistake() -> None:
+    with pytest.raises(UsageError, match="E_LINK_OPEN"):
+        LinkSettings()
+    with pytest.raises(UsageError, match="E_LINK_SECRET"):
+        LinkSettings(secret=b"short")
+    with pytest.raises(UsageError, match="E_LINK_TLS"):
+        LinkSettings(certificates=True)
+    assert LinkSettings(insecure=True).port == 7301

@@ -1,0 +1,150 @@
+"""Real processes: a network from a topology file, messages across it, a broker killed under load and returned."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidings.client import connect
+from tidings.client.client import Client
+from tidings.errors import UsageError
+from tidings.lab.local_network import LocalNetwork, LocalOptions
+from tidings.overlay.generate import line, square_diagonal
+from tidings.overlay.graph import Graph
+from tidings.testing.links import eventually, free_ports
+
+
+def port_range(count: int) -> int:
+    """A port that, with those after it, is probably free."""
+    while True:
+        [first] = free_ports(1)
+        if first + count < 65536:
+            return first
+
+
+class Running:
+    def __init__(self, folder: Path, graph: Graph) -> None:
+        options = LocalOptions(port=port_range(2 * len(graph)), heartbeat_ms=300)
+        self.network = LocalNetwork.create(folder, graph, options)
+
+    async def __aenter__(self) -> LocalNetwork:
+        self.network.start()
+        await eventually(self.network.settled, 40)
+        return self.network
+
+    async def __aexit__(self, *_: object) -> None:
+        self.network.stop(kill=True)
+
+
+def url(network: LocalNetwork, name: str) -> str:
+    member = network.members[name]
+    return f"tidings://{member.host}:{member.port}"
+
+
+def interested(network: LocalNetwork, router: int) -> bool:
+    """Whether all the others have heard of the router's interests."""
+    return all(
+        one["sees"] is not None and (one["router"] == router or one["sees"]["interests"].get(str(router)))
+        for one in network.status().values()
+    )
+
+
+async def numbers(client: Client, count: int) -> list[int]:
+    audit = await client.subscribe("ticks.>", durable="audit")
+    got: list[int] = []
+    while len(got) < count:
+        delivery = await audit.receive(30.0)
+        assert delivery is not None, f"{len(got)} of {count} came"
+        got.append(int(delivery.properties["n"]))
+    extra = await audit.receive(0.3)
+    assert extra is None
+    return sorted(got)
+
+
+def test_messages_cross_a_square_once(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with Running(tmp_path, square_diagonal()) as network:
+            clients = {name: await connect(url(network, name)) for name in network.members}
+            subscriptions = {name: await client.subscribe("ticks.>") for name, client in clients.items()}
+            for router in (1, 2, 3, 4):
+                await eventually(lambda router=router: interested(network, router), 30)  # type: ignore[misc]
+            for n in range(50):
+                await clients[str(n % 4 + 1)].publish("ticks.a", {"n": n}, persistent=n % 2 == 0)
+            for subscription in subscriptions.values():
+                got = []
+                for _ in range(50):
+                    delivery = await subscription.receive(20.0)
+                    assert delivery is not None
+                    got.append(int(delivery.properties["n"]))
+                assert sorted(got) == list(range(50))
+                assert await subscription.receive(0.1) is None
+            assert "running" not in network.draw()
+            for client in clients.values():
+                await client.close()
+
+    asyncio.run(check())
+
+
+def test_killing_the_broker_between_loses_no_persistent_message(tmp_path: Path) -> None:
+    async def publish(writer: Client, first: int, last: int) -> None:
+        receipts = [await writer.publish("ticks.a", {"n": n}, persistent=True) for n in range(first, last)]
+        for receipt in receipts:
+            await receipt.confirmed()
+
+    async def check() -> None:
+        async with Running(tmp_path, line(3)) as network:
+            async with connect(url(network, "3"), client_id="reader") as reader:
+                await reader.subscribe("ticks.>", durable="audit")
+                await eventually(lambda: interested(network, 3), 30)
+            async with connect(url(network, "1")) as writer:
+                await publish(writer, 0, 100)
+                network.stop("2", kill=True)
+                await publish(writer, 100, 200)
+                network.stop("3", kill=True)
+                network.start("2")
+                await publish(writer, 200, 300)
+                network.start("3")
+            await eventually(network.settled, 40)
+            async with connect(url(network, "3"), client_id="reader") as reader:
+                assert await numbers(reader, 300) == list(range(300))
+
+    asyncio.run(check())
+
+
+def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="E_NET_NONE"):
+        LocalNetwork.load(tmp_path)
+    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=port_range(4)))
+    assert [member.dials for member in network.members.values()] == [
+        [(f"127.0.0.1:{network.members['2'].link_port}", 2)],
+        [],
+    ]
+    assert "1: down" in network.draw()
+    with pytest.raises(UsageError, match="E_NET_MEMBER"):
+        network.start("3")
+    assert (tmp_path / "1.json").stat().st_mode & 0o077 == 0  # it holds the secret
+
+
+def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
+    def tidings(*arguments: str) -> str:
+        command = [sys.executable, "-c", "from tidings.cli import main; main()", "net", *arguments]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=90)
+        return done.stdout
+
+    topology = tmp_path / "line.toml"
+    topology.write_text(tidings("generate", "line", "2"))
+    folder = ("--folder", str(tmp_path / "net"))
+    try:
+        shown = tidings("start", str(topology), *folder, "--port", str(port_range(4)))
+        assert "└── 2" in shown
+        assert shown.count("1 links, 1 routes") == 2
+        assert '"running": true' in tidings("show", "--json", *folder)
+        tidings("stop", "2", "--kill", *folder)
+        assert "2: down" in tidings("show", *folder)
+        tidings("restart", "2", *folder)
+    finally:
+        tidings("stop", *folder)
+    assert tidings("show", *folder).count("down") == 2
+    assert tidings("show", "--dot", *folder).startswith("graph")

@@ -1,0 +1,218 @@
+"""Store-and-forward of persistent messages, by itself: a plane that records, a journal that is flushed by hand."""
+
+import pytest
+
+from tidings.delivery.store import Acked, MemoryStore, Note, Record, Stored
+from tidings.errors import CodecError, StoreError, TidingsError
+from tidings.kernel.codec import encode_message
+from tidings.kernel.forwarder import Forwarder
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.node.brakes import Brakes
+from tidings.node.journal import Journal
+from tidings.node.post_office import PostOffice
+from tidings.node.settings import Settings
+from tidings.node.transit import Transit, decode_item, encode_item
+
+
+class Plane(Forwarder):
+    """A kernel forwarder whose links only record."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[int, list[int], int, int, bytes]] = []
+        self.full: set[int] = set()
+        self.relay = self._relay  # type: ignore[assignment]
+
+    def _relay(self, neighbour: int, routers: list[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool:
+        if neighbour not in self.full:
+            self.sent.append((neighbour, routers, hops, tag, message))
+        return neighbour not in self.full
+
+    def take_sent(self) -> list[tuple[int, list[int]]]:
+        sent, self.sent = self.sent, []
+        return [(neighbour, routers) for neighbour, routers, *_ in sent]
+
+
+def message(counter: int, size: int = 10, expiration_ms: int | None = None) -> bytes:
+    id = MessageId(1, 1, 1, counter)
+    return encode_message(
+        Message(Destination("t"), {}, bytes(size), id=id, persistent=True, expiration_ms=expiration_ms)
+    )
+
+
+class Bench:
+    def __init__(self, store: MemoryStore | None = None, **options: int) -> None:
+        self.plane, self.journal = Plane(), Journal()
+        self.office = PostOffice(self.plane, self.journal, Brakes(self.plane), Settings())
+        self.transit = Transit(self.plane, self.journal, self.office, 1, **options)
+        self.store = store or MemoryStore()
+        recovered = self.store.recover()
+        self.office.recover(recovered)
+        self.transit.recover(recovered)
+        self.records: list[Record] = []
+        self.turn()
+
+    def turn(self, now_ms: int = 0, error: TidingsError | None = None) -> None:
+        self.transit.pump(now_ms)
+        for persist in self.journal.flush():
+            if error is None:
+                self.store.append(persist.records)
+                self.records += persist.records
+            self.journal.finished(persist.ticket, error)
+        self.transit.pump(now_ms)
+        wanted = self.transit.take_wanted()
+        if wanted:
+            self.transit.loaded(dict(zip(wanted, self.store.read(wanted), strict=True)))
+            self.transit.pump(now_ms)
+
+    def waiting(self) -> int:
+        return sum(map(len, self.store.recover().waiting.values()))
+
+
+def test_stored_then_sent_then_forgotten_when_taken() -> None:
+    bench = Bench()
+    bench.transit.routed({2: 2, 3: 2, 4: 4})
+    bench.transit.link_up(2)
+    bench.transit.link_up(4)
+    bench.transit.accept(message(1), [2, 3, 4], 0)
+    bench.transit.pump(0)
+    assert bench.plane.sent == []  # not before it is safe
+    bench.turn()
+    assert sorted(bench.plane.take_sent()) == [(2, [2, 3]), (4, [4])]
+    assert any(isinstance(record, Stored) for record in bench.records)
+    bench.transit.taken(2, [1, 99])
+    bench.turn()
+    assert bench.waiting() == 1
+    bench.transit.taken(4, [2])
+    bench.turn()
+    assert (bench.waiting(), len(bench.transit)) == (0, 0)
+    assert isinstance(bench.records[-1], Acked)
+
+
+def test_a_lost_link_brings_back_what_was_not_taken_in_order() -> None:
+    bench = Bench()
+    bench.transit.routed({3: 2})
+    bench.transit.link_up(2)
+    for counter in (1, 2):
+        bench.transit.accept(message(counter), [3], 0)
+    bench.turn()
+    bench.transit.link_down(2)
+    bench.transit.accept(message(3), [3], 0)
+    bench.turn()
+    assert len(bench.plane.take_sent()) == 2
+    bench.transit.routed({3: 5})
+    bench.transit.link_up(5)
+    bench.turn()
+    counters = [sent[4][18:20] for sent in bench.plane.sent]
+    assert counters == [bytes((0, counter)) for counter in (1, 2, 3)]
+    assert {sent[0] for sent in bench.plane.sent} == {5}
+
+
+def test_a_window_bounds_what_is_not_acknowledged() -> None:
+    bench = Bench(window_bytes=100)
+    bench.transit.routed({3: 2})
+    bench.transit.link_up(2)
+    for counter in range(5):
+        bench.transit.accept(message(counter, 90), [3], 0)
+    bench.turn()
+    assert len(bench.plane.take_sent()) == 1
+    bench.transit.taken(2, [1])
+    bench.turn()
+    assert len(bench.plane.take_sent()) == 1
+    bench.plane.full.add(2)
+    bench.transit.taken(2, [2])
+    bench.turn()
+    assert bench.plane.take_sent() == []
+    bench.plane.full.clear()
+    bench.turn()
+    assert len(bench.plane.take_sent()) == 1
+
+
+def test_after_a_restart_the_store_brings_back_what_is_in_transit() -> None:
+    first = Bench()
+    for counter in range(3):
+        first.transit.accept(message(counter), [3, 4], 0)
+    first.turn()
+    second = Bench(first.store)
+    assert len(second.transit) == 3
+    second.transit.routed({3: 2, 4: 2})
+    second.transit.link_up(2)
+    second.turn()
+    assert second.plane.take_sent() == [(2, [3, 4])] * 3
+    second.transit.taken(2, [1, 2, 3])
+    second.turn()
+    assert second.waiting() == 0
+
+
+def test_what_memory_has_no_room_for_comes_from_the_store() -> None:
+    bench = Bench(memory_bytes_max=100, window_bytes=1 << 20)
+    for counter in range(6):
+        bench.transit.accept(message(counter, 60), [3], 0)
+    bench.turn()
+    bench.transit.routed({3: 2})
+    bench.transit.link_up(2)
+    for _ in range(6):
+        bench.turn()
+    assert [sent[4] for sent in bench.plane.sent] == [message(counter, 60) for counter in range(6)]
+
+
+def test_delivered_here_once_also_after_a_restart() -> None:
+    bench = Bench()
+    acknowledged: list[int] = []
+
+    def relay(bench: Bench, tag: int) -> None:
+        bench.transit.relayed(0, 5, [1], 0, message(7), lambda: acknowledged.append(tag), lambda error: None)
+
+    relay(bench, 1)
+    assert acknowledged == []
+    bench.turn()
+    relay(bench, 2)
+    bench.turn()
+    assert (acknowledged, bench.transit.duplicates) == ([1, 2], 1)
+    again = Bench(bench.store)
+    relay(again, 3)
+    again.turn()
+    assert (acknowledged, again.transit.duplicates) == ([1, 2, 3], 1)
+    assert any(isinstance(record, Note) for record in bench.records)
+
+
+def test_what_cannot_be_stored_is_not_acknowledged_and_may_come_again() -> None:
+    bench = Bench()
+    failed: list[TidingsError] = []
+    for _ in range(2):
+        bench.transit.relayed(0, 5, [1, 3], 0, message(7), lambda: pytest.fail("not stored"), failed.append)
+        bench.turn(error=StoreError("E_STORE_FULL", "no room"))
+    assert len(failed) == 2
+    assert bench.transit.duplicates == 0
+    assert len(bench.transit) == 0
+
+
+def test_what_went_in_circles_rests_before_it_is_tried_again() -> None:
+    bench = Bench()
+    bench.transit.routed({3: 2})
+    bench.transit.link_up(2)
+    bench.transit.relayed(0, 0, [3], 0, message(1), lambda: None, lambda error: None)
+    bench.turn(500)
+    assert (bench.plane.take_sent(), bench.transit.no_hops) == ([], 1)
+    bench.turn(1500)
+    assert bench.plane.take_sent() == [(2, [3])]
+
+
+def test_too_late_is_too_late() -> None:
+    bench = Bench()
+    bench.transit.routed({3: 2})
+    bench.transit.accept(message(1, expiration_ms=100), [3], 100)
+    bench.turn(50)
+    bench.transit.link_up(2)
+    bench.turn(150)
+    assert (bench.plane.sent, bench.transit.expired) == ([], 1)
+    bench.turn(150)
+    assert bench.waiting() == 0
+
+
+def test_items_as_bytes() -> None:
+    assert decode_item(encode_item(message(1), {70000, 2})) == (message(1), [2, 70000])
+    with pytest.raises(CodecError, match="E_TRANSIT_VERSION"):
+        decode_item(b"\x02\0\0\0\0")

@@ -1,0 +1,218 @@
+"""Networks of whole brokers under random faults, judged against the truth.
+
+SEEDS=1000 in the environment runs more of them than usual; so does `make sim`.
+"""
+
+import os
+from functools import partial
+from random import Random
+
+import pytest
+
+from tidings.delivery.store import MemoryStore
+from tidings.model.values import Value
+from tidings.node.network_settings import NetworkSettings
+from tidings.node.seen import Seen
+from tidings.node.transit import Transit
+from tidings.overlay.graph import Graph
+from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.flood import FloodOptions
+from tidings.sim.brokers import Brokers
+from tidings.sim.faults import Crash, CutLink, HealLink, Restart, inflict
+from tidings.testing import network as harness
+
+SEEDS = int(os.environ.get("SEEDS", "160"))
+GROUP = 20
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
+def test_everyone_gets_what_matches_once_whatever_happens(first: int) -> None:
+    for seed in range(first, min(first + GROUP, SEEDS)):
+        run = harness.run(seed)
+        assert len(run.brokers.publications) > 16
+
+
+def failing(seeds: range) -> list[str]:
+    notes: list[str] = []
+    for seed in seeds:
+        try:
+            harness.run(seed)
+        except AssertionError as error:
+            notes += error.__notes__
+    return notes
+
+
+def test_checkers_notice_what_arrives_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Seen, "__contains__", lambda self, id: False)
+    notes = failing(range(10))
+    assert notes
+    assert notes[0].startswith("Repeat with: python -m tidings.testing.network ")
+
+
+def test_checkers_notice_what_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transit, "link_down", lambda self, neighbour: self._links.pop(neighbour, None))
+    assert failing(range(10))
+
+
+def test_checkers_notice_a_store_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryStore, "append", lambda self, batch: None)
+    assert failing(range(10))
+
+
+def test_that_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    harness.main(["3", "--trace"])
+    out = capsys.readouterr().out
+    assert "seed 3: right" in out
+    with pytest.raises(SystemExit, match="usage"):
+        harness.main(["three"])
+
+
+def line(*, latency_ms: float = 5.0, size: int = 3, **settings: object) -> Brokers:
+    graph = Graph()
+    for router in range(1, size):
+        graph.add(router, router + 1, latency_ms)
+    each = {
+        router: NetworkSettings(
+            router,
+            dials=((str(router + 1), router + 1),) if router < size else (),
+            link=harness.LINK,
+            costs={router - 1: 5, router + 1: 5},
+            **settings,  # type: ignore[arg-type]
+        )
+        for router in range(1, size + 1)
+    }
+    return Brokers(graph, each, seed=1)
+
+
+def test_a_persistent_message_waits_for_a_broker_that_is_away() -> None:
+    brokers = line()
+    brokers.subscribe(3, "x = 1", durable=True)
+    brokers.calendar.run(until=3000)
+    inflict(brokers.driver, Crash(3))
+    brokers.calendar.run(until=4000)
+    wanted: dict[str, Value] = {"x": 1}
+    for _ in range(5):
+        assert brokers.publish(1, dict(wanted), persistent=True)
+        assert brokers.publish(1, {"x": 2}, persistent=True)
+    brokers.calendar.run(until=5000)
+    first, second = brokers.broker(1), brokers.broker(2)
+    assert first is not None
+    assert second is not None
+    assert len(first.network.transit) == 5  # there is no route, so it does not travel
+    assert len(second.network.transit) == 0
+    inflict(brokers.driver, Crash(1))
+    inflict(brokers.driver, Restart(1))
+    inflict(brokers.driver, Restart(3))
+    brokers.calendar.run(until=12_000)
+    brokers.read_durables()
+    brokers.calendar.run(until=12_100)
+    brokers.check_durable()
+    brokers.check_nobody_twice()
+    brokers.check_tables()
+    assert sum(brokers.subscribers[0].got.values()) == 5
+
+
+def test_a_broker_that_comes_back_alone_knows_whom_messages_are_for() -> None:
+    brokers = line()
+    brokers.subscribe(3, "x = 1", durable=True)
+    brokers.calendar.run(until=3000)
+    inflict(brokers.driver, CutLink(1, 2))
+    inflict(brokers.driver, Crash(1))
+    inflict(brokers.driver, Restart(1))
+    brokers.calendar.run(until=4000)
+    assert brokers.publish(1, {"x": 1}, persistent=True)
+    brokers.calendar.run(until=5000)
+    inflict(brokers.driver, HealLink(1, 2))
+    brokers.calendar.run(until=12_000)
+    brokers.read_durables()
+    brokers.calendar.run(until=12_100)
+    brokers.check_durable()
+    assert sum(brokers.subscribers[0].got.values()) == 1
+
+
+def test_a_vanished_router_is_given_up_in_the_end() -> None:
+    brokers = line(bdrp=BdrpOptions(retain_ms=5000), flood=FloodOptions(lifetime_ms=9000, renew_ms=3000))
+    brokers.subscribe(3, "x = 1", durable=True)
+    brokers.calendar.run(until=3000)
+    inflict(brokers.driver, Crash(3))
+    brokers.calendar.run(until=4000)
+    brokers.publish(1, {"x": 1}, persistent=True)
+    brokers.calendar.run(until=5000)
+    first = brokers.broker(1)
+    assert first is not None
+    assert len(first.network.transit) == 1
+    brokers.calendar.run(until=30_000)
+    assert len(first.network.transit) == 0
+    assert first.network.transit.abandoned == 1
+    assert 3 not in first.network.scheme.predicates
+
+
+def test_flooding_costs_more_where_there_are_cycles() -> None:
+    copies = {}
+    for scheme in ("bdrp", "flooding"):
+        graph = Graph()
+        ring = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
+        for a, b in ring:
+            graph.add(a, b, 5.0)
+        settings = {
+            router: NetworkSettings(
+                router,
+                dials=tuple((str(b), b) for a, b in ring if a == router),
+                scheme=scheme,
+                link=harness.LINK,
+                costs=dict.fromkeys(range(1, 5), 5),
+            )
+            for router in range(1, 5)
+        }
+        brokers = Brokers(graph, settings, seed=1)
+        brokers.subscribe(3, "x = 1")
+        brokers.calendar.run(until=3000)
+        published = [brokers.publish(1, {"x": x}) for x in (1, 1, 2)]
+        brokers.calendar.run(until=4000)
+        brokers.check_delivered([one for one in published if one])
+        brokers.check_nobody_twice()
+        copies[scheme] = sum(one.forwarder.network_stats()["copies"] for one in brokers.running().values())
+    assert copies["bdrp"] == 2  # by the diagonal, one each
+    assert copies["flooding"] > 3 * copies["bdrp"]
+
+
+def test_a_link_that_flaps_for_a_minute_under_load_loses_nothing() -> None:
+    """Up and down every 0.1 to 5 s, as slow and as fast as faults come; the way around it is there half of the time."""
+    rng = Random(3)
+    graph = Graph()
+    edges = [(1, 2), (2, 3), (3, 4), (4, 1)]
+    for a, b in edges:
+        graph.add(a, b, 2.0)
+    settings = {
+        router: NetworkSettings(
+            router,
+            dials=tuple((str(b), b) for a, b in edges if a == router),
+            link=harness.LINK,
+            costs=dict.fromkeys(range(1, 5), 2),
+        )
+        for router in range(1, 5)
+    }
+    brokers = Brokers(graph, settings, seed=1)
+    calendar = brokers.calendar
+    brokers.subscribe(3, "x >= 0", durable=True)
+    brokers.subscribe(2, "x >= 0")
+    calendar.run(until=3000)
+    at = 3000.0
+    while at < 63_000:
+        a, b = rng.choice(edges)
+        calendar.at(at, inflict, brokers.driver, CutLink(a, b))
+        at += rng.uniform(100, 5000)
+        calendar.at(at, inflict, brokers.driver, HealLink(a, b))
+        at += rng.uniform(0, 500)
+    for number in range(600):
+        for persistent in (False, True):
+            publish = partial(brokers.publish, 1, {"x": number}, persistent=persistent)
+            calendar.at(3000.0 + 100 * number + 50 * persistent, publish)
+    calendar.run(until=at + 10_000)
+    brokers.check_tables()
+    brokers.check_nobody_twice()
+    brokers.read_durables()
+    calendar.run(until=calendar.now + 200)
+    brokers.check_durable()
+    durable = brokers.subscribers[0]
+    assert sum(one.persistent and one.id in durable.got for one in brokers.publications) == 600
