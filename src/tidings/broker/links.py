@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidings.broker.link_connection import LinkConnection
 from tidings.broker.link_secret import CHALLENGE_BYTES, CHALLENGE_FRAME, PROOF_FRAME, Handshake
 from tidings.errors import RemoteProtocolError, UsageError
-from tidings.kernel.forwarder import EventTuple, Kind
+from tidings.kernel.forwarder import EventTuple, Flag, Kind
 from tidings.model.codec import encode_frame
 from tidings.node.network import Network
 from tidings.overlay import effects as fx
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidings.links")
 
+HAS_EVENTS = int(Flag.EVENTS)
 WRITE_BYTES = 256 << 10
 SECRET_BYTES_MIN = 16
 
@@ -71,6 +72,9 @@ class BrokerLinks:
     def now(self) -> float:
         """Milliseconds that never go back."""
         return self._base_ms + time.monotonic() * 1000
+
+    def tell_time(self) -> None:
+        self.network.at(self.now())
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -121,7 +125,10 @@ class BrokerLinks:
 
     def received(self, connection: LinkConnection, size: int) -> None:
         self.network.at(self.now())
-        self._broker.fed(self._forwarder.feed(connection.number, size, self._broker.now_ms()))
+        if self._forwarder.feed(connection.number, size, self._broker.now_ms()) & HAS_EVENTS:
+            self._broker.settle()
+        else:
+            self._broker.flush_soon()
 
     def set_writable(self, connection: LinkConnection, writable: bool) -> None:
         self._forwarder.set_writable(connection.number, writable)

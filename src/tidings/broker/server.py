@@ -11,21 +11,18 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field, replace
-from random import Random
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from tidings.broker.connection import ClientConnection
 from tidings.broker.guard import Guard, OpenGuard
-from tidings.broker.links import BrokerLinks, LinkSettings
+from tidings.broker.peers import Peers, enlist
 from tidings.broker.session import Bye, Hello, Invalid, Ping, Session
 from tidings.broker.writer import StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
-from tidings.node.network_settings import NetworkSettings
-from tidings.node.node import Node
 from tidings.node.requests import Failed, Refused
 from tidings.node.session import Principal
 from tidings.node.settings import Settings
@@ -68,8 +65,7 @@ class Broker:
         *,
         guard: Guard | None = None,
         limits: Limits | None = None,
-        network: NetworkSettings | None = None,
-        links: LinkSettings | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.settings = settings
         self.limits = limits or Limits()
@@ -80,11 +76,7 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
-        if network and links and not links.insecure:
-            network = replace(network, authenticate=True)
-        # A later start must have a greater incarnation, so that what it says overrules what an earlier one said.
-        self.node = Node(self.forwarder, settings, network, incarnation=self.now_ms(), rng=Random())
-        self.links = BrokerLinks(self, self.node.network, links) if self.node.network and links else None
+        self.node, self.links = enlist(self, settings, peers)
         self.connections: dict[int, ClientConnection] = {}
         self.refused_logins = 0
         self._store = store
@@ -108,12 +100,11 @@ class Broker:
         recovered = await self._loop.run_in_executor(None, self._store.recover)
         for damage in recovered.damaged:
             log.error("damaged record in the store: %s", damage.reason)
-        self.node.recover(recovered, self.links.now() if self.links else 0.0)
+        self.node.recover(recovered, self.links.now())
         self._writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
         for listener in listeners:
             await self.listen(listener)
-        if self.links is not None:
-            await self.links.start()
+        await self.links.start()
         self._spawn(self._keep_time())
 
     async def listen(self, listener: Listener) -> int:
@@ -137,8 +128,7 @@ class Broker:
             server.close()
         for connection in list(self.connections.values()):
             self._end(connection, "E_SHUTDOWN", "the broker is shutting down")
-        if self.links is not None:
-            await self.links.stop()
+        await self.links.stop()
         await self._drained(2.0)
         for task in list(self._tasks):
             task.cancel()
@@ -200,14 +190,9 @@ class Broker:
                 connection.resume_reading()
         self._after()
 
-    def fed(self, flags: int) -> None:
-        """What came by a link has been fed to the forwarder."""
-        if flags & EVENTS:
-            self._handle_events()
-        self._after()
-
     def settle(self) -> None:
-        """Something was done outside the events of the forwarder: let the node finish its turn."""
+        """Something happened that concerns other brokers: handle it, and let the node finish its turn."""
+        self._handle_events()
         self._carry_out(self.node.turn(self.now_ms()))
         self._after()
 
@@ -241,8 +226,7 @@ class Broker:
         for number in forwarder.take_dirty():
             connection = self.connections.get(number)
             if connection is None:
-                if self.links is not None:
-                    self.links.flush(number)
+                self.links.flush(number)
                 continue
             data = forwarder.take(number, WRITE_BYTES, now_ms)
             if data:
@@ -277,8 +261,7 @@ class Broker:
                 kind, number = event[0], event[1]
                 connection = self.connections.get(number)
                 if connection is None:
-                    if self.links is not None:
-                        self.links.event(event)
+                    self.links.event(event)
                     continue
                 if kind == Kind.MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
@@ -416,8 +399,7 @@ class Broker:
                     log.log(logging.getLevelName(level), "%s %s", event, fields)
                 case _:
                     assert_never(effect)
-        if self.links is not None:
-            self.links.carry_out()
+        self.links.carry_out()
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
         if error is not None:
@@ -439,8 +421,7 @@ class Broker:
             now_ms = self.now_ms()
             self.forwarder.check_stalls(now_ms)
             ticks += 1
-            if self.links is not None:
-                self.links.network.at(self.links.now())
+            self.links.tell_time()
             if ticks % 4 == 0:
                 self._carry_out(self.node.tick(now_ms))
                 self._check_silence(now_ms)
