@@ -67,6 +67,7 @@ class BrokerLinks:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
         self._accepted = 0
+        self._started = False
         self._base_ms = time.time() * 1000 - time.monotonic() * 1000
 
     def now(self) -> float:
@@ -85,10 +86,13 @@ class BrokerLinks:
                 self._accept, self.settings.host, self.settings.port, ssl=self.settings.tls_accept
             )
             self.port = self._server.sockets[0].getsockname()[1]
+        self._started = True
         self.network.start(self.now())
         self._broker.settle()
 
     async def stop(self) -> None:
+        if not self._started:
+            return
         if self._server is not None:
             self._server.close()
         self.network.stop(self.now(), "shutting down")
@@ -194,8 +198,9 @@ class BrokerLinks:
                 case fx.SetTimer(name=name, at=at):
                     self._set_timer(name, at)
                 case fx.Authenticate(connection=name, router=router):
-                    self._connections[name].asked = router
-                    self._loop.call_soon(self._judge, name)
+                    if name in self._connections:
+                        self._connections[name].asked = router
+                        self._loop.call_soon(self._judge, name)
                 case fx.Report(code=code, reason=reason):
                     log.info("%s: %s", code, reason)
                 case _:
