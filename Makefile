@@ -33,7 +33,8 @@ check: setup  ## format, lint, types
 	$(BIN)/mypy
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
-	for name in matching encoded bloom codec selector covering store waiting simulator tracking; do $(BIN)/python -m bench.$$name || exit 1; done
+	for name in matching encoded bloom codec selector covering store waiting simulator tracking forwarding network; do \
+	  $(BIN)/python -m bench.$$name || exit 1; done
 
 versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)
 	$(BIN)/python -m bench.broker --full --install

@@ -58,7 +58,7 @@ def plot(found: Sequence[Measurement]) -> None:
         axes[0][column].set_title(f"{brokers} brokers")
         axes[1][column].set_xlabel("input, messages a second")
         axes[1][column].axhline(1.0, color="gray", linewidth=0.8)
-    axes[0][0].set_ylabel("delivered when the last was published, %")
+    axes[0][0].set_ylabel("delivered 0.2 s after the last, %")
     axes[1][0].set_ylabel("use of the busiest link")
     axes[0][0].legend(frameon=False)
     figure.tight_layout()

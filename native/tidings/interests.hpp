@@ -45,9 +45,8 @@ public:
             out.assign(answers.values.begin(), answers.values.end());
         } else {
             carried_.clear();
+            // In no order, and some twice: the matrix does not mind, and sorting takes as long as matching.
             encoder_.elements(message, [&](uint64_t element) { carried_.push_back(element); });
-            std::sort(carried_.begin(), carried_.end());
-            carried_.erase(std::unique(carried_.begin(), carried_.end()), carried_.end());
             elements_.match(carried_.data(), carried_.size(), scratch_, out);
         }
     }

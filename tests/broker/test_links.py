@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidings.broker.link_secret import Handshake
-from tidings.broker.links import LinkSettings
+from tidings.broker.links import BrokerLinks, LinkSettings
 from tidings.client import connect
 from tidings.client.client import Client
 from tidings.client.subscription import Subscription
@@ -75,7 +75,7 @@ def test_a_broker_that_is_away_gets_persistent_messages_when_it_is_back(tmp_path
 def test_a_link_that_is_cut_under_load_loses_no_persistent_message(tmp_path: Path) -> None:
     async def load(network: BrokerNetwork, writer: Client) -> None:
         links = network.brokers[1].links
-        assert links is not None
+        assert isinstance(links, BrokerLinks)
         receipts = []
         for n in range(300):
             receipts.append(await writer.publish("ticks.a", {"n": n}, persistent=True))

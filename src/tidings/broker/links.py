@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidings.broker.link_connection import LinkConnection
 from tidings.broker.link_secret import CHALLENGE_BYTES, CHALLENGE_FRAME, PROOF_FRAME, Handshake
 from tidings.errors import RemoteProtocolError, UsageError
-from tidings.kernel.forwarder import EventTuple, Kind
+from tidings.kernel.forwarder import EventTuple, Flag, Kind
 from tidings.model.codec import encode_frame
 from tidings.node.network import Network
 from tidings.overlay import effects as fx
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidings.links")
 
+HAS_EVENTS = int(Flag.EVENTS)
 WRITE_BYTES = 256 << 10
 SECRET_BYTES_MIN = 16
 
@@ -66,11 +67,15 @@ class BrokerLinks:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
         self._accepted = 0
+        self._started = False
         self._base_ms = time.time() * 1000 - time.monotonic() * 1000
 
     def now(self) -> float:
         """Milliseconds that never go back."""
         return self._base_ms + time.monotonic() * 1000
+
+    def tell_time(self) -> None:
+        self.network.at(self.now())
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -81,10 +86,13 @@ class BrokerLinks:
                 self._accept, self.settings.host, self.settings.port, ssl=self.settings.tls_accept
             )
             self.port = self._server.sockets[0].getsockname()[1]
+        self._started = True
         self.network.start(self.now())
         self._broker.settle()
 
     async def stop(self) -> None:
+        if not self._started:
+            return
         if self._server is not None:
             self._server.close()
         self.network.stop(self.now(), "shutting down")
@@ -121,7 +129,10 @@ class BrokerLinks:
 
     def received(self, connection: LinkConnection, size: int) -> None:
         self.network.at(self.now())
-        self._broker.fed(self._forwarder.feed(connection.number, size, self._broker.now_ms()))
+        if self._forwarder.feed(connection.number, size, self._broker.now_ms()) & HAS_EVENTS:
+            self._broker.settle()
+        else:
+            self._broker.flush_soon()
 
     def set_writable(self, connection: LinkConnection, writable: bool) -> None:
         self._forwarder.set_writable(connection.number, writable)
@@ -186,8 +197,9 @@ class BrokerLinks:
                 case fx.SetTimer(name=name, at=at):
                     self._set_timer(name, at)
                 case fx.Authenticate(connection=name, router=router):
-                    self._connections[name].asked = router
-                    self._loop.call_soon(self._judge, name)
+                    if name in self._connections:
+                        self._connections[name].asked = router
+                        self._loop.call_soon(self._judge, name)
                 case fx.Report(code=code, reason=reason):
                     log.info("%s: %s", code, reason)
                 case _:

@@ -12,16 +12,14 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import replace
-from random import Random
 from typing import assert_never
 
 from tidings.broker.connection import ClientConnection, Silence
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.limits import Limits
-from tidings.broker.links import BrokerLinks, LinkSettings
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
+from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
 from tidings.broker.session import Bye, Hello, Invalid, Ping
 from tidings.broker.writer import StoreWriter
@@ -29,8 +27,6 @@ from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
-from tidings.node.network_settings import NetworkSettings
-from tidings.node.node import Node
 from tidings.node.requests import Failed, Refused
 from tidings.node.settings import Settings
 
@@ -55,8 +51,7 @@ class Broker:
         guard: Guard | None = None,
         limits: Limits | None = None,
         name: str = "tidings",
-        network: NetworkSettings | None = None,
-        links: LinkSettings | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -68,11 +63,7 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
-        if network and links and not links.insecure:
-            network = replace(network, authenticate=True)
-        # A later start must have a greater incarnation, so that what it says overrules what an earlier one said.
-        self.node = Node(self.forwarder, settings, network, incarnation=self.now_ms(), rng=Random())
-        self.links = BrokerLinks(self, self.node.network, links) if self.node.network and links else None
+        self.node, self.links = enlist(self, settings, peers)
         self.connections: dict[int, ClientConnection] = {}
         self.refused_logins: Counter[str] = Counter()  # by code
         self.refused_connections = 0
@@ -100,12 +91,11 @@ class Broker:
         recovered = await self._loop.run_in_executor(None, self._store.recover)
         for damage in recovered.damaged:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
-        self.node.recover(recovered, self.links.now() if self.links else 0.0)
+        self.node.recover(recovered, self.links.now())
         self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
         for listener in listeners:
             await self.listen(listener)
-        if self.links is not None:
-            await self.links.start()
+        await self.links.start()
         self._spawn(self._keep_time())
         self.ready = True
 
@@ -132,8 +122,7 @@ class Broker:
         await self._settled()
         for connection in list(self.connections.values()):
             self._end(connection, "E_SHUTDOWN", "the broker is shutting down")
-        if self.links is not None:
-            await self.links.stop()
+        await self.links.stop()
         await self._drained(2.0)
         await self._settled()
         for task in list(self._tasks):
@@ -227,14 +216,9 @@ class Broker:
                 connection.resume_reading()
         self.after()
 
-    def fed(self, flags: int) -> None:
-        """What came by a link has been fed to the forwarder."""
-        if flags & EVENTS:
-            self._handle_events()
-        self.after()
-
     def settle(self) -> None:
-        """Something was done outside the events of the forwarder: let the node finish its turn."""
+        """Something happened that concerns other brokers: handle it, and let the node finish its turn."""
+        self._handle_events()
         self._carry_out(self.node.turn(self.now_ms()))
         self.after()
 
@@ -268,8 +252,7 @@ class Broker:
         for number, data, left in forwarder.take_all(WRITE_BYTES, self.now_ms()):
             connection = connections.get(number)
             if connection is None:
-                if self.links is not None:
-                    self.links.write(number, data, left)
+                self.links.write(number, data, left)
                 continue
             if data:
                 connection.write(data)
@@ -312,8 +295,7 @@ class Broker:
                 kind, number = event[0], event[1]
                 connection = self.connections.get(number)
                 if connection is None:
-                    if self.links is not None:
-                        self.links.event(event)
+                    self.links.event(event)
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
@@ -420,8 +402,7 @@ class Broker:
                     note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
                 case _:
                     assert_never(effect)
-        if self.links is not None:
-            self.links.carry_out()
+        self.links.carry_out()
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
         if error is not None:
@@ -443,8 +424,7 @@ class Broker:
             now_ms = self.now_ms()
             self.forwarder.check_stalls(now_ms)
             ticks += 1
-            if self.links is not None:
-                self.links.network.at(self.links.now())
+            self.links.tell_time()
             if ticks % 4 == 0:
                 self._carry_out(self.node.tick(now_ms))
                 self._check_silence(now_ms)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.broker.links import LinkSettings
+from tidings.broker.peers import Peers
 from tidings.broker.server import Broker, Listener
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.matching.encoding import Encoding
@@ -105,7 +106,7 @@ def status(broker: Broker) -> dict[str, Any]:
 async def serve(member: Member) -> None:
     store = SqliteStore(Path(member.folder) / f"{member.name}.db")
     links = LinkSettings(member.link_host or member.host, member.link_port, bytes.fromhex(member.secret))
-    broker = Broker(Settings(broker_id=member.router), store, network=member.network(), links=links)
+    broker = Broker(Settings(broker_id=member.router), store, peers=Peers(member.network(), links))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tidings.broker.links import LinkSettings
+from tidings.broker.peers import Peers
 from tidings.broker.server import Broker, Listener
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.node.network_settings import NetworkSettings
@@ -57,7 +58,7 @@ class BrokerNetwork:
         network = NetworkSettings(router, "test", dials, link=QUICK)
         links = links or self._links(router, self.link_ports[router])
         store = SqliteStore(self.folder / f"{router}.db")
-        broker = Broker(Settings(broker_id=router), store, network=network, links=links)
+        broker = Broker(Settings(broker_id=router), store, peers=Peers(network, links))
         await broker.start([])
         self.ports[router] = await broker.listen(Listener(NativeSession, port=self.ports.get(router, 0)))
         self.brokers[router] = broker

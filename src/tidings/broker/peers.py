@@ -1,0 +1,47 @@
+"""How a broker comes to have peers: its node with a network in it, and the driver of its links; or neither."""
+
+import time
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from tidings.broker.links import BrokerLinks, LinkSettings
+from tidings.kernel.forwarder import EventTuple
+from tidings.node.network_settings import NetworkSettings
+from tidings.node.node import Node
+from tidings.node.settings import Settings
+
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    network: NetworkSettings
+    links: LinkSettings
+
+
+class NoLinks:
+    """Of a broker that is alone: there is nothing to do."""
+
+    def now(self) -> float:
+        return 0.0
+
+    def tell_time(self) -> None: ...
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def event(self, event: EventTuple) -> None: ...
+    def write(self, number: int, data: bytes, left: int) -> None: ...
+    def carry_out(self) -> None: ...
+
+
+def enlist(broker: "Broker", settings: Settings, peers: Peers | None) -> tuple[Node, BrokerLinks | NoLinks]:
+    """The node and the links of a broker."""
+    if peers is None:
+        return Node(broker.forwarder, settings), NoLinks()
+    network = replace(peers.network, authenticate=not peers.links.insecure)
+    # A later start must have a greater incarnation, so that what it says overrules what an earlier one said.
+    incarnation = time.time_ns() // 1_000_000
+    node = Node(broker.forwarder, settings, network, incarnation=incarnation, rng=Random())
+    assert node.network is not None
+    return node, BrokerLinks(broker, node.network, peers.links)
