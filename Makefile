@@ -33,7 +33,7 @@ check: setup  ## format, lint, types
 	$(BIN)/mypy
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
-	for name in matching encoded bloom codec selector covering store waiting simulator; do $(BIN)/python -m bench.$$name || exit 1; done
+	for name in matching encoded bloom codec selector covering cover_index store waiting simulator; do $(BIN)/python -m bench.$$name || exit 1; done
 
 fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
 	scripts/fuzz

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import typer
 
-COMMANDS = ("demo",)
+COMMANDS = ("demo", "experiment_pruning")
 
 app = typer.Typer(name="tidings", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
