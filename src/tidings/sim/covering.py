@@ -1,5 +1,4 @@
-"""A network of covering brokers in virtual time: machines, links that keep the order of messages, input queues,
-failures.
+"""A network of covering brokers in virtual time: machines, links that keep order, input queues, failures.
 
 Links carry records, not bytes (the codec has tests of its own), so that a run of millions of messages stays short. On a
 tree a link that fails only divides the network until it is back. With `cycles=True` the brokers route on the spanning

@@ -5,8 +5,7 @@ routing networks", sections III and IV. When S goes, all that only S covered wou
 broker on its way, and that burst grows towards the publishers. But the nearer a broker is to them, the more of what S
 let through is wanted by others as well (Property 3). So S is replaced near its subscriber and preserved beyond:
 
-    subscriber's broker   ···  replaced by what it covered  ···  | here S stays told |  ···  preserved  ···
-    publisher's broker
+    subscriber ── S replaced by what it covered ──┤ S stays told ── S preserved ──── publisher
 
 How far the first part reaches, for each advertisement, follows from the window (window.py) and travels with the
 unsubscription; each hop takes one off (Algorithm 1). The broker where it stops keeps S towards the next one in

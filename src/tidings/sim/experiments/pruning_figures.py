@@ -1,5 +1,4 @@
-"""Pictures of the experiments on pruning, arranged as in the paper: figures 7 (policies), 8 to 10 (sweeps), 12
-(mobile)."""
+"""Pictures of the experiments on pruning, arranged as the figures of the paper: 7 (policies), 8 to 10 (sweeps), 12."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
