@@ -99,8 +99,9 @@ def run_sweep(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     settings: dict[str, dict[str, Any]] = {"": {}}
     if sweep is Sweep.unsubscriptions:
+        whole_ms = base.unsubscriptions * base.unsubscribe_ms
         counts = [base.unsubscriptions * third // 3 for third in (1, 2, 3)]
-        settings = {str(one): {"unsubscriptions": one, "unsubscribe_ms": 150_000 / one} for one in counts}
+        settings = {str(one): {"unsubscriptions": one, "unsubscribe_ms": whole_ms / one} for one in counts}
     elif sweep is Sweep.degree:
         settings = {str(degree): {"degree": degree} for degree in (10, 30, 50)}
     elif sweep is Sweep.clustered:
