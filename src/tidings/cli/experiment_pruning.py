@@ -17,6 +17,7 @@ from tidings.sim.experiments import mobile, pruning, pruning_figures
 from tidings.sim.experiments.mobile import MobileOptions, MobileResult
 from tidings.sim.experiments.pruning import Options, Result
 from tidings.sim.experiments.pruning_shapes import broken_shapes, vain_share
+from tidings.sim.service import ServiceModel
 
 Asked = TypeVar("Asked", Options, MobileOptions)
 Found = TypeVar("Found", Result, MobileResult)
@@ -124,8 +125,11 @@ def run_sweep(
 def run_mobile(
     console: Console, hours: float, scale: float, seed: int, jobs: int, output: Path
 ) -> list[dict[str, Any]]:
-    base = MobileOptions(seed=seed, hours=hours, subscribers=round(5000 * scale), sight=round(100 / scale**0.5))
-    moves = {"monitors move": 0.0, "all move": 60.0}
+    service = ServiceModel()
+    service = replace(service, control_ms=service.control_ms / scale)  # fewer subscriptions, each the more work
+    sight = round(100 / scale**0.5)
+    base = MobileOptions(seed=seed, hours=hours, subscribers=round(5000 * scale), sight=sight, service=service)
+    moves = {"monitors move": 0.0, "all move": 60.0 * scale}
     options = [replace(base, policy=name, moves_a_minute=rate) for rate in moves.values() for name in PAIR]
     found = iter(run_all(console, mobile.run, options, jobs))
     cases = {case: {name: next(found) for name in PAIR} for case in moves}

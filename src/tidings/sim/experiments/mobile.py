@@ -53,7 +53,7 @@ class MobileOptions:
 @dataclass
 class MobileResult:
     options: MobileOptions
-    queues: list[tuple[float, int]] = field(default_factory=list)  # seconds, messages waiting at the core broker
+    queues: list[tuple[float, int]] = field(default_factory=list)  # seconds, most that waited at the core since before
     tables: list[tuple[float, float]] = field(default_factory=list)  # seconds, entries of a broker on average
     publications: dict[int, float] = field(default_factory=dict)  # by tier, of a broker on average
     in_vain: dict[int, float] = field(default_factory=dict)
@@ -130,7 +130,10 @@ class _Mobile:
     def sample(self) -> None:
         seconds = (self.calendar.now - self.begin) / 1000
         brokers = self.network.brokers
-        self.result.queues.append((seconds, len(brokers[1].queue or ())))
+        core = brokers[1].queue
+        assert core is not None
+        self.result.queues.append((seconds, core.length_max))
+        core.length_max = len(core)
         self.result.tables.append((seconds, sum(len(one.machine.table) for one in brokers.values()) / len(brokers)))
         self.calendar.after(SAMPLE_MS, self.sample)
 
