@@ -94,7 +94,7 @@ def test_impossible_options_are_refused() -> None:
 
 def test_monitors_that_move_congest_the_core_with_active_but_not_with_selective(tmp_path: Path) -> None:
     graph, tier, regions = tiers()
-    assert (len(graph), len(tier), sum(map(len, regions.values()))) == (53, 53, 52)
+    assert (len(graph), len(tier), sum(map(len, regions.values()))) == (53, 53, 36)
     options = MobileOptions(hours=0.2, subscribers=300, sight=600, service=ServiceModel(control_ms=400))
     found = {name: run_mobile(replace(options, policy=name)) for name in ("active", "selective")}
     waiting = {name: sum(length for _, length in one.queues) for name, one in found.items()}

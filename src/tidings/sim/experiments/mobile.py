@@ -1,9 +1,9 @@
 """Subscribers that move: the pruning paper's section V-F, a game whose players and monitors change brokers.
 
-Four tiers of brokers (1, 4, 12 and 36) in four regions; 5000 subscribers and 40 publishers anywhere; four monitors,
-one a region, interested in everything. Every two minutes one monitor moves to another broker of its region: it
-unsubscribes here and subscribes there. Others may move too, within their regions. The run ends after its hours,
-congested or not.
+Four tiers of brokers (1, 4, 12 and 36) in four regions; 5000 subscribers on the lowest tier, 40 publishers anywhere;
+four monitors, one a region, interested in everything. Every two minutes one monitor moves to another broker of its
+region: it unsubscribes here and subscribes there. Others may move too, within their regions. The run ends after its
+hours, congested or not.
 """
 
 import time
@@ -62,7 +62,7 @@ class MobileResult:
 
 
 def tiers() -> tuple[Graph, dict[int, int], dict[int, list[int]]]:
-    """The graph, the tier of each broker, and the brokers of each region."""
+    """The graph, the tier of each broker, and the lowest brokers of each region, where subscribers are."""
     graph = Graph()
     tier = {1: 1}
     regions: dict[int, list[int]] = {}
@@ -77,8 +77,8 @@ def tiers() -> tuple[Graph, dict[int, int], dict[int, list[int]]]:
                     graph.add(parent, number)
                     tier[number] = level
                     fresh.append(number)
-            regions.setdefault(region, []).extend(fresh)
             above = fresh
+        regions[region] = above
     return graph, tier, regions
 
 
