@@ -6,18 +6,17 @@ from typing import Annotated
 
 import typer
 
+from tidings.cli.experiment_pruning import pruning_command
 from tidings.sim.scenario import Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Networks of brokers in virtual time: the same machines, no sockets.")
+experiment = typer.Typer(help="Experiments of the papers.", no_args_is_help=True)
+experiment.command("pruning")(pruning_command)
+app.add_typer(experiment, name="experiment")
 
 
 def register(to: typer.Typer) -> None:
     to.add_typer(app, name="sim")
-
-
-@app.callback()
-def _group() -> None:
-    """More commands will follow, so `run` stays a word of its own."""
 
 
 @app.command()

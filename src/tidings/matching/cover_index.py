@@ -1,0 +1,172 @@
+"""Which of many filters cover this one, are covered by it, or intersect it: routing's questions, without a scan.
+
+Candidates come from a tree of boxes (box_tree.py), the answer from `covers` and `intersects` of the model, so the index
+says exactly what a scan would. Filters of one conjunction, nearly all, have a tree of their own with the sharpest
+questions. A disjunction can be covered by several boxes together that each cover only a part; its conjunctions are in a
+second tree, and there, as for questions about disjunctions, candidates are all boxes that meet. What cannot
+match anything is covered by all and is kept aside.
+
+>>> from tidings.model.constraint import Constraint, Op
+>>> index: CoverIndex[str] = CoverIndex()
+>>> for low in (10, 20, 30): index.add(f"over {low}", Predicate.of(Constraint("price", Op.GT, low)))
+>>> over_25 = Predicate.of(Constraint("price", Op.GT, 25))
+>>> sorted(index.covering(over_25)), sorted(index.covered_by(over_25)), len(list(index.intersecting(over_25)))
+(['over 10', 'over 20'], ['over 30'], 3)
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from tidings.errors import UsageError
+from tidings.matching.box_tree import Box, BoxTree, box_of
+from tidings.model.covering import conjunction_covers, conjunction_intersects, covers, intersects
+from tidings.model.predicate import Conjunction, Predicate
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Covering(Protocol[K]):
+    """The face of the index, and of the scan that it is held against."""
+
+    def add(self, key: K, filter: Predicate) -> None: ...
+
+    def remove(self, key: K) -> None: ...
+
+    def covering(self, filter: Predicate) -> Iterator[K]: ...
+
+    def covered_by(self, filter: Predicate) -> Iterator[K]: ...
+
+    def intersecting(self, filter: Predicate) -> Iterator[K]: ...
+
+
+class CoverScan(Generic[K]):
+    """The plain reference: asks every filter."""
+
+    def __init__(self) -> None:
+        self._filters: dict[K, Predicate] = {}
+
+    def add(self, key: K, filter: Predicate) -> None:
+        self._filters[key] = filter
+
+    def remove(self, key: K) -> None:
+        del self._filters[key]
+
+    def covering(self, filter: Predicate) -> Iterator[K]:
+        return (key for key, one in self._filters.items() if covers(one, filter))
+
+    def covered_by(self, filter: Predicate) -> Iterator[K]:
+        return (key for key, one in self._filters.items() if covers(filter, one))
+
+    def intersecting(self, filter: Predicate) -> Iterator[K]:
+        return (key for key, one in self._filters.items() if intersects(one, filter))
+
+
+class CoverIndex(Generic[K]):
+    """Do not change it while an answer is being iterated over: make a list first."""
+
+    def __init__(self) -> None:
+        self._filters: dict[K, Predicate] = {}
+        self._single: BoxTree[K] = BoxTree()
+        self._parts: BoxTree[tuple[K, int]] = BoxTree()
+        self._empty: dict[K, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._filters
+
+    def __getitem__(self, key: K) -> Predicate:
+        return self._filters[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._filters)
+
+    def add(self, key: K, filter: Predicate) -> None:
+        if key in self._filters:
+            raise UsageError("E_COVER_KEY", f"{key} is already in the index")
+        self._filters[key] = filter
+        rows = filter.conjunctions
+        if len(rows) == 1 and rows[0].normal.satisfiable:
+            self._single.add(key, box_of(rows[0]))
+            return
+        useful = [number for number, row in enumerate(rows) if row.normal.satisfiable]
+        for number in useful:
+            self._parts.add((key, number), box_of(rows[number]))
+        if not useful:
+            self._empty[key] = None
+
+    def remove(self, key: K) -> None:
+        filter = self._filters.pop(key, None)
+        if filter is None:
+            raise UsageError("E_COVER_KEY", f"{key} is not in the index")
+        rows = filter.conjunctions
+        if key in self._empty:
+            del self._empty[key]
+        elif len(rows) == 1:
+            self._single.remove(key)
+        else:
+            for number, row in enumerate(rows):
+                if row.normal.satisfiable:
+                    self._parts.remove((key, number))
+
+    def covering(self, filter: Predicate) -> Iterator[K]:
+        """Those that surely match whatever this one matches."""
+        rows = _useful(filter)
+        if not rows:
+            yield from (key for key, one in self._filters.items() if covers(one, filter))
+            return
+        filters, box = self._filters, box_of(rows[0])  # who covers all of it covers its first conjunction
+        alone = rows[0] if len(rows) == 1 else None
+        for key in self._single.containing(box):
+            one = filters[key]
+            if alone is not None and one.residual is None:
+                if conjunction_covers(one.conjunctions[0], alone):
+                    yield key
+            elif covers(one, filter):
+                yield key
+        if len(self._parts):
+            yield from (key for key in _owners(self._parts.meeting(box)) if covers(filters[key], filter))
+
+    def covered_by(self, filter: Predicate) -> Iterator[K]:
+        """Those whose messages this one surely matches."""
+        yield from (key for key in self._empty if covers(filter, self._filters[key]))
+        rows = _useful(filter)
+        if len(rows) == 1 and len(filter.conjunctions) == 1:
+            alone, box, filters = rows[0], box_of(rows[0]), self._filters
+            plain = filter.residual is None
+            for key in self._single.within(box):
+                if conjunction_covers(alone, filters[key].conjunctions[0]) if plain else covers(filter, filters[key]):
+                    yield key
+            candidates: Iterable[K] = _owners(self._parts.within(box)) if len(self._parts) else ()
+        else:
+            candidates = self._meeting(rows)
+        yield from (key for key in candidates if covers(filter, self._filters[key]))
+
+    def intersecting(self, filter: Predicate) -> Iterator[K]:
+        """Those that may match a message that this one matches."""
+        rows = _useful(filter)
+        alone = rows[0] if len(rows) == 1 else None
+        for key in self._meeting(rows):
+            own = self._filters[key].conjunctions
+            if alone is not None and len(own) == 1:
+                if conjunction_intersects(own[0], alone):
+                    yield key
+            elif intersects(self._filters[key], filter):
+                yield key
+
+    def _meeting(self, rows: list[Conjunction]) -> Iterator[K]:
+        boxes: list[Box] = [box_of(row) for row in rows]
+        if len(boxes) == 1 and not len(self._parts):
+            return self._single.meeting(boxes[0])
+        found = {key: None for box in boxes for key in self._single.meeting(box)}
+        found.update({key: None for box in boxes for key, _ in self._parts.meeting(box)})
+        return iter(found)
+
+
+def _useful(filter: Predicate) -> list[Conjunction]:
+    return [row for row in filter.conjunctions if row.normal.satisfiable]
+
+
+def _owners(parts: Iterator[tuple[K, int]]) -> Iterator[K]:
+    return iter({key: None for key, _ in parts})

@@ -1,0 +1,28 @@
+"""Active covering: a neighbour is told the widest subscriptions and no others, so tables are as small as can be."""
+
+from collections.abc import Iterable
+
+from tidings.routing.covering.lazy import Lazy
+from tidings.routing.covering.messages import Change, Subscribe, SubscriptionId, Unsubscribe
+from tidings.routing.covering.tables import Border, Entry
+
+
+class Active(Lazy):
+    name = "active"
+
+    def fill(self, border: Border, entries: Iterable[Entry]) -> list[Change]:
+        changes = super().fill(border, entries)
+        narrower: dict[SubscriptionId, None] = {}
+        for change in changes:
+            assert isinstance(change, Subscribe)
+            narrower.update((id, None) for id in border.told.covered_by(change.filter) if id != change.id)
+        for id in narrower:
+            border.forget(id)
+        return [*changes, *(Unsubscribe(id) for id in narrower)]
+
+
+class Packing(Active):
+    """The same, but what a step has to say to a neighbour travels in one message."""
+
+    name = "packing"
+    packs = True

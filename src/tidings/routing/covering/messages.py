@@ -1,0 +1,89 @@
+"""What covering brokers say to each other, and what their clients ask for: the same records.
+
+Ids are (router, number): the router of the client's broker and a number that it never uses twice, so it counts on
+from `incarnation << 32` when it starts anew. A subscription that was taken back may live on elsewhere for a while.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from tidings.model.predicate import Predicate
+from tidings.overlay.effects import ControlMessage
+
+
+class AdvertisementId(NamedTuple):
+    router: int
+    number: int
+
+
+class SubscriptionId(NamedTuple):
+    router: int
+    number: int
+
+
+class Prune(NamedTuple):
+    """Take the subscription back so many hops further towards this advertisement; beyond, it stays."""
+
+    advertisement: AdvertisementId
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Join(ControlMessage):
+    """I route on this tree now. A link carries messages once both ends have said so and heard each other."""
+
+    epoch: int  # of the tree
+    session: int  # grows each time the sender joins a tree
+    heard: int  # the receiver's session as the sender knows it; 0: none
+
+
+@dataclass(frozen=True, slots=True)
+class Advertise(ControlMessage):
+    id: AdvertisementId
+    filter: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Unadvertise(ControlMessage):
+    id: AdvertisementId
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe(ControlMessage):
+    id: SubscriptionId
+    filter: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe(ControlMessage):
+    id: SubscriptionId
+    prunes: tuple[Prune, ...] | None = None  # None: everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Packed(ControlMessage):
+    """What one step has to say to one neighbour, in this order."""
+
+    changes: tuple[Subscribe | Unsubscribe, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication(ControlMessage):
+    """A message on its way. What its publisher's broker sets to 0 tells the last one who else wanted it, and where."""
+
+    advertisement: AdvertisementId
+    distance: int  # hops since a broker where it matched more than one subscription
+    count: int  # such brokers so far
+    message: bytes  # docs/wire.md, "Message"
+
+
+Change: TypeAlias = Subscribe | Unsubscribe
+CoveringMessage: TypeAlias = Join | Advertise | Unadvertise | Subscribe | Unsubscribe | Packed | Publication
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Effect: give a publication to these clients' subscriptions."""
+
+    subscriptions: tuple[SubscriptionId, ...]
+    publication: Publication

@@ -1,0 +1,23 @@
+"""The five policies by name."""
+
+from collections.abc import Callable
+
+from tidings.errors import UsageError
+from tidings.routing.covering.active import Active, Packing
+from tidings.routing.covering.lazy import Lazy
+from tidings.routing.covering.policy import Policy
+from tidings.routing.covering.selective import Selective
+
+POLICIES: dict[str, Callable[[], Policy]] = {
+    "none": Policy,
+    "active": Active,
+    "lazy": Lazy,
+    "packing": Packing,
+    "selective": Selective,
+}
+
+
+def make_policy(name: str) -> Policy:
+    if name not in POLICIES:
+        raise UsageError("E_COVERING_POLICY", f"{name} is not one of {', '.join(POLICIES)}")
+    return POLICIES[name]()

@@ -1,0 +1,66 @@
+"""The face of a policy, which is also the policy `none`: everything is forwarded.
+
+A policy decides what a neighbour is told when a subscription comes, goes, or becomes of interest to it. Each method
+changes the border and returns what to say to the neighbour, in this order. It is only asked about borders other than
+the one a subscription came from, and when a subscription goes it is no longer in the table.
+"""
+
+from collections.abc import Iterable
+
+from tidings.kernel.codec import MessageBatch
+from tidings.model.predicate import Predicate
+from tidings.routing.covering.messages import (
+    AdvertisementId,
+    Change,
+    Prune,
+    Subscribe,
+    SubscriptionId,
+    Unsubscribe,
+)
+from tidings.routing.covering.tables import Border, Entry, Table
+
+
+class Policy:
+    name = "none"
+    packs = False  # what a step says to a neighbour travels in one message
+
+    def announce(self, border: Border, entry: Entry) -> list[Change]:
+        """A subscription came."""
+        return self.fill(border, [entry] if border.wants(entry.filter) else [])
+
+    def fill(self, border: Border, entries: Iterable[Entry]) -> list[Change]:
+        """These subscriptions, all wanted, may be unknown to the neighbour."""
+        fresh = [entry for entry in entries if entry.id not in border.told]
+        for entry in fresh:
+            border.told.add(entry.id, entry.filter)
+        return [Subscribe(entry.id, entry.filter) for entry in fresh]
+
+    def retract(
+        self, border: Border, table: Table, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+    ) -> list[Change]:
+        """A subscription went that the neighbour was told."""
+        return self.replace(border, table, id, None)
+
+    def replace(
+        self, border: Border, table: Table, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+    ) -> list[Change]:
+        """The neighbour shall forget it, and first know what has to stand in for it."""
+        border.forget(id)
+        return [Unsubscribe(id, prunes)]
+
+    # Only selective pruning has something to do here.
+
+    def handed(self, now: float, id: SubscriptionId, adv: AdvertisementId, distance: int, count: int) -> None:
+        """A publication was given to a client of this broker."""
+
+    def leave(self, id: SubscriptionId) -> tuple[Prune, ...] | None:
+        """A client of this broker takes a subscription back: how far is that to go?"""
+        return None
+
+    def tidy(self, border: Border, table: Table, gone: Predicate) -> list[Change]:
+        """A subscription with this filter has gone from the table."""
+        return []
+
+    def arrived(self, border: Border, table: Table, batch: MessageBatch, needed: bool) -> list[Change]:
+        """A publication came from the neighbour, and somebody needed it or nobody."""
+        return []

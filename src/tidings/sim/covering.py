@@ -1,0 +1,199 @@
+"""A network of covering brokers in virtual time: machines, links that keep order, input queues, failures.
+
+Links carry records, not bytes (the codec has tests of its own), so that a run of millions of messages stays short. On a
+tree a link that fails only divides the network until it is back. With `cycles=True` the brokers route on the spanning
+tree of what is left; each hears of a new tree at a time of its own (`hear_ms`), as it would from link-state.
+Tests see what is told to clients through `on_hand`, and count on `pending`: control messages and news that are on
+their way.
+"""
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+from tidings.overlay.effects import Router
+from tidings.overlay.graph import Graph
+from tidings.routing.covering.machine import Covering, Effect
+from tidings.routing.covering.messages import CoveringMessage, Hand, Packed, Publication, Subscribe
+from tidings.routing.covering.policy import Policy
+from tidings.routing.covering.spanning import spanning_tree
+from tidings.routing.covering.tables import Hop
+from tidings.sim.calendar import Calendar
+from tidings.sim.service import ServiceModel, ServiceQueue
+
+Told = tuple[Hop, CoveringMessage]
+HandTo = Callable[[Router, Hand], None]
+
+
+class SimulatedBroker:
+    def __init__(self, machine: Covering, queue: ServiceQueue[Told] | None) -> None:
+        self.machine = machine
+        self.queue = queue
+        self.publications = 0  # received, from neighbours and clients
+        self.subscriptions = 0  # messages with subscriptions from neighbours; a packed one counts once
+        self.control = 0  # messages of any other kind but publications from neighbours
+
+
+class Channel:
+    """One direction of a link."""
+
+    __slots__ = ("last_at", "latency_ms", "life", "up")
+
+    def __init__(self, latency_ms: float) -> None:
+        self.latency_ms = latency_ms
+        self.up = True
+        self.life = 0  # grows with each failure: what was sent before is lost
+        self.last_at = 0.0
+
+
+class CoveringNetwork:
+    def __init__(
+        self,
+        graph: Graph,
+        make_policy: Callable[[], Policy],
+        *,
+        service: ServiceModel | None = None,
+        jitter: Random | None = None,  # each message takes from half to twice its latency
+        cycles: bool = False,
+        hear_ms: float = 0.0,
+        on_hand: HandTo | None = None,
+    ) -> None:
+        self.calendar = Calendar()
+        self.graph, self.service, self.cycles, self.hear_ms = graph, service, cycles, hear_ms
+        self.on_hand = on_hand
+        self.pending = 0
+        self.on_quiet: Callable[[], None] | None = None
+        self._jitter = jitter
+        self._heard_at: dict[Router, float] = {}  # how old the news is that a broker has
+        self.channels: dict[tuple[Router, Router], Channel] = {}
+        self.brokers: dict[Router, SimulatedBroker] = {}
+        for node in graph:
+            machine = Covering(int(node), make_policy())
+            self.brokers[int(node)] = SimulatedBroker(machine, self._queue(int(node)) if service else None)
+        for edge in graph.edges():
+            a, b = int(edge.a), int(edge.b)
+            self.channels[a, b] = Channel(edge.latency_ms)
+            self.channels[b, a] = Channel(edge.latency_ms)
+        if cycles:
+            self._news()
+        else:
+            for a, b in self.channels:
+                self._do(a, self.brokers[a].machine.link_up(0.0, b))
+
+    def _queue(self, router: Router) -> ServiceQueue[Told]:
+        return ServiceQueue(
+            self.calendar, lambda told: self._time_ms(router, told[1]), lambda told: self._serve(router, *told)
+        )
+
+    def _time_ms(self, router: Router, message: CoveringMessage) -> float:
+        assert self.service is not None
+        entries = len(self.brokers[router].machine.table)
+        if isinstance(message, Publication):
+            return self.service.publication(entries)
+        return self.service.control(entries, len(message.changes) if isinstance(message, Packed) else 1)
+
+    # Clients.
+
+    def tell(self, router: Router, message: CoveringMessage) -> None:
+        """A client of this broker says something, now."""
+        self._count(message, 1)
+        self._arrive(router, None, message)
+
+    # Messages.
+
+    def _count(self, message: CoveringMessage, step: int) -> None:
+        if not isinstance(message, Publication):
+            self.pending += step
+            if self.pending == 0 and self.on_quiet is not None:
+                self.on_quiet()
+
+    def _arrive(self, router: Router, source: Hop, message: CoveringMessage) -> None:
+        queue = self.brokers[router].queue
+        if queue is None:
+            self._serve(router, source, message)
+        else:
+            queue.put((source, message))
+
+    def _serve(self, router: Router, source: Hop, message: CoveringMessage) -> None:
+        broker = self.brokers[router]
+        if isinstance(message, Publication):
+            broker.publications += 1
+        elif source is not None:
+            first = message.changes[0] if isinstance(message, Packed) else message
+            if isinstance(first, Subscribe):
+                broker.subscriptions += 1
+            else:
+                broker.control += 1
+        self._do(router, broker.machine.step(self.calendar.now, source, message))
+        self._count(message, -1)
+
+    def _do(self, router: Router, effects: Iterable[Effect]) -> None:
+        calendar = self.calendar
+        for effect in effects:
+            if isinstance(effect, Hand):
+                if self.on_hand is not None:
+                    self.on_hand(router, effect)
+                continue
+            message: CoveringMessage = effect.message  # type: ignore[assignment]
+            channel = self.channels[router, effect.neighbour]
+            if not channel.up:
+                continue
+            self._count(message, 1)
+            latency = channel.latency_ms * (self._jitter.uniform(0.5, 2.0) if self._jitter else 1.0)
+            channel.last_at = max(channel.last_at, calendar.now + latency)
+            calendar.at(channel.last_at, self._deliver, channel, channel.life, router, effect.neighbour, message)
+
+    def _deliver(self, channel: Channel, life: int, source: Router, router: Router, message: CoveringMessage) -> None:
+        if life == channel.life:
+            self._arrive(router, source, message)
+        else:
+            self._count(message, -1)
+
+    # Failures.
+
+    def cut(self, a: Router, b: Router) -> None:
+        """The link fails: what is on it is lost, both ends notice."""
+        for one, other in ((a, b), (b, a)):
+            channel = self.channels[one, other]
+            if not channel.up:
+                return
+            channel.up = False
+            channel.life += 1
+        for one, other in ((a, b), (b, a)):
+            queue = self.brokers[one].queue
+            for _, message in queue.drop(lambda told, other=other: told[0] == other) if queue else ():  # type: ignore[misc]
+                self._count(message, -1)
+            self._do(one, self.brokers[one].machine.link_down(self.calendar.now, other))
+        self._news()
+
+    def heal(self, a: Router, b: Router) -> None:
+        for one, other in ((a, b), (b, a)):
+            if self.channels[one, other].up:
+                return
+            self.channels[one, other].up = True
+        if self.cycles:
+            self._news()
+        else:
+            for one, other in ((a, b), (b, a)):
+                self._do(one, self.brokers[one].machine.link_up(self.calendar.now, other))
+
+    def _news(self) -> None:
+        """Every broker will hear which links are up now, and go over to their tree."""
+        if self.cycles:
+            links = [
+                (a, b, int(channel.latency_ms)) for (a, b), channel in self.channels.items() if channel.up and a < b
+            ]
+            for router in self.brokers:
+                self.pending += 1
+                wait = self._jitter.uniform(0, self.hear_ms) if self._jitter else 0.0
+                self.calendar.after(wait, self._hear, router, links, self.calendar.now)
+
+    def _hear(self, router: Router, links: list[tuple[Router, Router, int]], sent_at: float) -> None:
+        machine = self.brokers[router].machine
+        tree = spanning_tree(router, links)
+        if sent_at >= self._heard_at.get(router, -1.0):  # older news come too late
+            alive = [other for other in tree.neighbours if self.channels[router, other].up]
+            self._do(router, machine.join(self.calendar.now, tree.epoch, alive))
+        self._heard_at[router] = max(sent_at, self._heard_at.get(router, -1.0))
+        self.pending -= 1
+        if self.pending == 0 and self.on_quiet is not None:
+            self.on_quiet()

@@ -1,0 +1,77 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.errors import CodecError
+from tidings.model.predicate import Predicate
+from tidings.routing.covering.codec import decode, encode
+from tidings.routing.covering.messages import (
+    Advertise,
+    AdvertisementId,
+    CoveringMessage,
+    Join,
+    Packed,
+    Prune,
+    Publication,
+    Subscribe,
+    SubscriptionId,
+    Unadvertise,
+    Unsubscribe,
+)
+from tidings.testing.strategies_model import predicates
+
+u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
+advertisements = st.builds(AdvertisementId, u32, u64)
+subscriptions = st.builds(SubscriptionId, u32, u64)
+prunes = st.one_of(st.none(), st.lists(st.builds(Prune, advertisements, u32), max_size=3).map(tuple))
+changes = st.one_of(st.builds(Subscribe, subscriptions, predicates), st.builds(Unsubscribe, subscriptions, prunes))
+messages: st.SearchStrategy[CoveringMessage] = st.one_of(
+    st.builds(Join, u64, u64, u64),
+    st.builds(Advertise, advertisements, predicates),
+    st.builds(Unadvertise, advertisements),
+    changes,
+    st.builds(Packed, st.lists(changes, max_size=4).map(tuple)),
+    st.builds(Publication, advertisements, u32, u32, st.binary(max_size=40)),
+)
+
+
+def attempt(data: bytes) -> CoveringMessage | CodecError:
+    try:
+        return decode(data)
+    except CodecError as error:
+        return error
+
+
+@given(messages)
+def test_there_and_back(message: CoveringMessage) -> None:
+    assert decode(encode(message)) == message
+
+
+@given(messages, st.data())
+def test_a_shortened_message_is_refused(message: CoveringMessage, data: st.DataObject) -> None:
+    whole = encode(message)
+    with pytest.raises(CodecError) as caught:
+        decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    assert caught.value.position is not None
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused_and_what_is_read_is_written_alike(data: bytes) -> None:
+    read = attempt(data)
+    if isinstance(read, CodecError):
+        assert read.position is None or 0 <= read.position <= len(data)
+    else:
+        assert encode(read) == data
+
+
+def test_refusals_say_where() -> None:
+    subscribe = encode(Subscribe(SubscriptionId(1, 1), Predicate.always()))
+    for data, code, position in (
+        (b"\x09", "E_CONTROL_UNKNOWN", 0),
+        (b"\x06\x01\x07", "E_CONTROL_UNKNOWN", 2),
+        (encode(Unadvertise(AdvertisementId(1, 1))) + b"\x00", "E_CONTROL_LONG", 3),
+        (subscribe[:-1] + b"\x05", "E_CODEC_TRUNCATED", len(subscribe)),
+    ):
+        with pytest.raises(CodecError) as caught:
+            decode(data)
+        assert (caught.value.code, caught.value.position) == (code, position)
