@@ -16,6 +16,7 @@ QUICK_ACK = getattr(socket, "TCP_QUICKACK", None)
 OUTPUT = int(Flag.OUTPUT)
 
 
+SMALL_READ_BYTES = 2_048  # so little at a time means that the broker keeps up
 CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
 
 
@@ -46,6 +47,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._paused = False
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
+        self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
         self._feed = broker.forwarder.feed
         self._output_bytes = broker.forwarder.output_bytes
 
@@ -54,6 +56,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         # Not 0: with TLS, uvloop takes an empty buffer for a full one then, and says "pause" without a "resume".
         self._transport.set_write_buffer_limits(high=1, low=0)
         self._socket = _own(transport.get_extra_info("socket"))
+        self._direct = None if transport.get_extra_info("ssl_object") else self._socket
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
         self.broker.opened(self)
@@ -70,7 +73,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         if QUICK_ACK is not None and self._socket is not None and not self._output_bytes(self.number):
             self._socket.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
         if flags == OUTPUT:  # plain messages, the usual case
-            broker.flush_soon()
+            if size < SMALL_READ_BYTES:  # there is time: no need to wait for others to share the write with
+                broker.flush()
+            else:
+                broker.flush_soon()
         elif flags:
             broker.react(self, flags)
 
@@ -92,6 +98,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._socket is not None:
             self._socket.detach()  # it is the transport's to close
+            self._direct = None
             self._socket = None
         self.broker.lost(self)
 
@@ -105,8 +112,19 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None
-        if not self._finished:
-            self._transport.write(data)
+        if self._finished:
+            return
+        if self._direct is not None and self.writable:  # nothing of ours is queued: no need to go by the event loop
+            try:
+                sent = self._direct.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:  # it is gone; the transport will notice, and tell
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self._transport.write(data)
 
     def pause_reading(self) -> None:
         if self._lingers or self._paused or self._transport is None:

@@ -240,12 +240,12 @@ class Broker:
 
     def flush_soon(self) -> None:
         if self.forwarder.fresh_bytes() > FLUSH_BYTES:
-            self._flush()
+            self.flush()
         elif not self._flushing:
             self._flushing = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """One write for each connection with output."""
         self._flushing = False
         forwarder, connections = self.forwarder, self.connections
@@ -263,7 +263,7 @@ class Broker:
                 forwarder.set_writable(number, True)
                 if not self._flushing:
                     self._flushing = True
-                    self._loop.call_soon(self._flush)
+                    self._loop.call_soon(self.flush)
         if forwarder.has_events():
             self._loop.call_soon(self._handle_events_later)
         elif forwarder.has_resumable():  # what was written made room for publishers that wait
@@ -276,7 +276,7 @@ class Broker:
         our last words.
         """
         connection.begin_closing(linger=linger)
-        self._flush()
+        self.flush()
         if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
             connection.close()  # it had no output, so the flush did not come by
 
