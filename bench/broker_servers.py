@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench.broker_wire import Native, Stomp, Wire
+from tidings.testing.links import free_ports
 
 SERVER_CORE, LOAD_CORE = 0, 1
 ACTIVEMQ_JAR = Path("/usr/share/activemq/bin/activemq.jar")
@@ -124,9 +125,9 @@ class ActiveMqServer(Server):
     def start(self) -> None:
         if not ACTIVEMQ_JAR.exists():
             raise RuntimeError("ActiveMQ is not installed: run with --install (as root), or with --only tidings")
-        self.port = free_port()
+        self.port = free_ports(1)[0]
         configuration = self.directory / "activemq.xml"
-        configuration.write_text(_CONFIGURATION.format(data=self.directory, stomp=self.port, openwire=free_port()))
+        configuration.write_text(_CONFIGURATION.format(data=self.directory, stomp=self.port, openwire=free_ports(1)[0]))
         (self.directory / "log4j.properties").write_text(_LOGGING)
         here = self.directory
         options = [f"-Dactivemq.{name}={here}" for name in ("base", "conf", "data")]
@@ -154,13 +155,6 @@ def install_activemq() -> None:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "activemq"]
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # As Debian ships it, plus STOMP; without JMX, advisories and the scheduler, which only cost time.

@@ -16,17 +16,9 @@ from tidings.overlay.graph import Graph
 from tidings.testing.links import eventually, free_ports
 
 
-def port_range(count: int) -> int:
-    """A port that, with those after it, is probably free."""
-    while True:
-        [first] = free_ports(1)
-        if first + count < 65536:
-            return first
-
-
 class Running:
     def __init__(self, folder: Path, graph: Graph) -> None:
-        options = LocalOptions(port=port_range(2 * len(graph)), heartbeat_ms=300)
+        options = LocalOptions(port=free_ports(2 * len(graph))[0], heartbeat_ms=300)
         self.network = LocalNetwork.create(folder, graph, options)
 
     async def __aenter__(self) -> LocalNetwork:
@@ -116,7 +108,7 @@ def test_killing_the_broker_between_loses_no_persistent_message(tmp_path: Path) 
 def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="E_NET_NONE"):
         LocalNetwork.load(tmp_path)
-    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=port_range(4)))
+    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=free_ports(4)[0]))
     assert [member.dials for member in network.members.values()] == [
         [(f"127.0.0.1:{network.members['2'].link_port}", 2)],
         [],
@@ -137,7 +129,7 @@ def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
     topology.write_text(tidings("generate", "line", "2"))
     folder = ("--folder", str(tmp_path / "net"))
     try:
-        shown = tidings("start", str(topology), *folder, "--port", str(port_range(4)))
+        shown = tidings("start", str(topology), *folder, "--port", str(free_ports(4)[0]))
         assert "└── 2" in shown
         assert shown.count("1 links, 1 routes") == 2
         assert '"running": true' in tidings("show", "--json", *folder)
