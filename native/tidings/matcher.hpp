@@ -128,6 +128,7 @@ private:
         index_.pairs.find_pairs(equalities_.data(), equalities_.size(),
                                 [this](const Candidate* first, const Candidate* last) { check(first, last); });
         match_bounds();
+        if (message.reading_count && index_.table.mixed()) drop_doubles(start);
         run_programs(message);
         reset(start);
         if (index_.subscribers.has_aliases())
@@ -142,7 +143,9 @@ private:
         lists_.clear();
         Met* const met = met_.data();
         size_t blocks = 0, equalities = 0, lines = 0, known = 0;
-        for (const Attribute& attribute : message.attributes) {
+        equalities_.reserve(message.attributes.size());
+        for (size_t i = 0; i < message.attributes.size(); ++i) {
+            const Attribute& attribute = message.attributes[i];
             const Block* block = index_.blocks.find(attribute);
             if (!block) [[unlikely]] {
                 const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
@@ -153,8 +156,9 @@ private:
                 met[known].attribute = block->attribute;
             }
             const AttributeRecord& record = index_.table.attribute(met[known].attribute);
-            present_[met[known++].attribute] = &attribute.value;
-            if (record.presence != none && index_.table[record.presence].lists) lists_.push_back(index_.table[record.presence].lists.get());
+            const bool again = message.reading_count && message.is_reading(i);  // the text itself is there already
+            if (!again) present_[met[known++].attribute] = &attribute.value;
+            if (!again && record.presence != none && index_.table[record.presence].lists) lists_.push_back(index_.table[record.presence].lists.get());
             const uint32_t line = record.lines[static_cast<size_t>(attribute.value.kind())];
             if (line != none) {
                 low_[line] = high_[line] = block ? block->payload->position : position(attribute.value);
@@ -162,7 +166,6 @@ private:
             }
             if (!block) continue;
             const Payload& payload = *block->payload;
-            equalities_.reserve(known);
             equalities_.data()[equalities] = block->equality;
             equalities += block->equality != none;
             met[blocks].block = &payload;
@@ -174,6 +177,13 @@ private:
         lines_ = lines;
         attributes_ = known;
         if (!index_.always.empty()) lists_.push_back(&index_.always);
+    }
+
+    // An IN over several kinds may be satisfied by a text and by what it reads as.
+    void drop_doubles(size_t start) {
+        uint32_t* const first = out_.data() + start;
+        std::sort(first, out_.data() + count_);
+        count_ = static_cast<size_t>(std::unique(first, out_.data() + count_) - out_.data());
     }
 
     void reset(size_t start) {
