@@ -16,7 +16,9 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import uvloop
 
@@ -31,7 +33,7 @@ from tidings.broker.listening import Listener
 from tidings.broker.logs import note
 from tidings.broker.metrics import Metrics
 from tidings.broker.server import Broker
-from tidings.broker.session import Session
+from tidings.broker.session import Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tls import server_context
 from tidings.broker.user_guard import UserGuard
@@ -41,6 +43,9 @@ log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
 STORE = "messages.db"
 
+Sessions: TypeAlias = Mapping[str, Callable[[], Session]]  # by the name of the protocol
+Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -48,7 +53,7 @@ class Options:
 
     config: Path | None = None
     data: str | None = None
-    port: int | None = None  # of the first listener
+    port: int | None = None  # of the first listener, and without a file the only one
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
         configuration = replace(configuration, broker=replace(configuration.broker, data=options.data))
     if options.port is not None:
         first, *others = configuration.listeners
+        if options.config is None:
+            others = []  # two brokers on one machine must not need a file
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
@@ -98,8 +105,9 @@ def _check_exposure(configuration: Configuration, known: users.Users | None, nam
 
 
 class Process:
-    def __init__(self, options: Options, sessions: Mapping[str, Callable[[], Session]]) -> None:
+    def __init__(self, options: Options, sessions: Sessions, layers: Layers | None = None) -> None:
         self._options = options
+        self._layers = layers or {}
         self._sessions = sessions
         self._prepared = prepare(options, tuple(sessions))
         self._stop = asyncio.Event()
@@ -121,6 +129,7 @@ class Process:
             limits=configuration.limits_of(),
             name=configuration.broker.name,
         )
+        self._broker.declare_types(configuration.types)
         metrics = Metrics(self._broker)
         endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health})
         try:
@@ -171,7 +180,13 @@ class Process:
 
     def _listeners(self) -> list[Listener]:
         return [
-            Listener(self._sessions[table.protocol], table.host, table.port, self._prepared.tls if table.tls else None)
+            Listener(
+                self._sessions[table.protocol],
+                table.host,
+                table.port,
+                self._prepared.tls if table.tls else None,
+                partial(self._layers[table.protocol], table.origins) if table.protocol in self._layers else None,
+            )
             for table in self.configuration.listeners
         ]
 
@@ -220,6 +235,7 @@ class Process:
                 note(log, logging.WARNING, "a restart is needed for this change", key=changed)
         logs.set_up(configuration.logging.level, as_json=configuration.logging.json)
         self._broker.limits = configuration.limits_of()
+        self._broker.declare_types(configuration.types)
         if new.tls is not None:
             await self._broker.renew_tls(new.tls)
         guard, ended = self._broker.guard, 0
@@ -234,12 +250,12 @@ class Process:
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
 
-def run(options: Options, sessions: Mapping[str, Callable[[], Session]]) -> int:
+def run(options: Options, sessions: Sessions, layers: Layers | None = None) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions)
+        process = Process(options, sessions, layers)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()
