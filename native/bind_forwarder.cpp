@@ -127,6 +127,11 @@ public:
         return d;
     }
 
+    nb::tuple grade_sums() {
+        const ForwarderStats& s = forwarder.outlets().stats;
+        return nb::make_tuple(s.grades, s.grade_squares, s.grade_cubes);
+    }
+
     nb::dict network_stats() {
         const NetworkStats& s = forwarder.network().stats;
         nb::dict d;
@@ -274,6 +279,8 @@ void bind_forwarder(nb::module_& m) {
         .def("events", &PyForwarder::events, nb::sig("def events(self) -> list[tuple[object, ...]]"))
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
+        .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
+             "Sums over all messages of the replication grade, its square and its cube.")
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });

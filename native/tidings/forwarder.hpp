@@ -294,6 +294,7 @@ private:
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
         matcher_.match(entry.message, matched_);
+        out_.stats.count_grade(matched_.size());
         mailboxes_.clear();
         for (const uint32_t index : matched_) {
             Sink& sink = out_.sink_at(index);

@@ -138,6 +138,11 @@ class Forwarder:
 
     def stats(self) -> dict[str, int]: ...
 
+    def grade_sums(self) -> tuple[float, float, float]:
+        """
+        Sums over all messages of the replication grade, its square and its cube.
+        """
+
     def held_bytes(self) -> int: ...
 
     def fresh_bytes(self) -> int: ...
