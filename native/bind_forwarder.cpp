@@ -283,6 +283,7 @@ void bind_forwarder(nb::module_& m) {
              "Sums over all messages of the replication grade, its square and its cube.")
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })
+        .def("filters", [](PyForwarder& self) { return self.forwarder.matcher().size(); })
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);

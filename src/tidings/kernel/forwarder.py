@@ -89,6 +89,8 @@ class Forwarder:
         self.check_stalls = plane.check_stalls
         self.sink_counts = plane.sink_counts
         self.stats = plane.stats
+        self.grade_sums = plane.grade_sums
+        self.filters = plane.filters
         self.has_events = plane.has_events
         self.held_bytes = plane.held_bytes
         self.fresh_bytes = plane.fresh_bytes

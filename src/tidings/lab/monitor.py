@@ -5,43 +5,18 @@ estimator (online.py) and keeps the last answer. The time a message occupies the
 costs when nothing happens is so little that it is not told apart.
 """
 
-import math
-from dataclasses import dataclass
-
+from tidings.broker.observing import Counters, Gauge
 from tidings.errors import UsageError
 from tidings.lab.online import Estimator, Interval, Snapshot
-from tidings.lab.planner import utilisation_allowed
-from tidings.lab.processing import Load
-from tidings.lab.service import Moments, service_moments
 
 PROBABILITIES = (0.99, 0.9999, 0.99999)
 MODEL = "log"
 MEMORY_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """Since the broker started."""
-
-    received: int
-    delivered: int
-    filters: int  # installed now
-    cpu_s: float
-    grade_sums: tuple[float, float, float]  # of the replication grade, its square and its cube
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The waiting time that is to hold, for this share of the messages."""
-
-    waiting_max_s: float
-    probability: float = 0.9999
-
-
 class CapacityMonitor:
-    def __init__(self, bound: Bound | None = None) -> None:
+    def __init__(self) -> None:
         self._estimator = Estimator(MODEL, MEMORY_S)
-        self._bound = bound
         self._last: tuple[float, Counters] | None = None
         self.snapshot: Snapshot | None = None  # None: no message was seen yet
 
@@ -70,22 +45,12 @@ class CapacityMonitor:
                     raise
         self._last = (now_s, counters)
 
-    def rate_allowed(self) -> float:
-        """Messages a second at which the bound still holds, under the present load; endless without bound or load."""
-        snapshot, bound = self.snapshot, self._bound
-        if snapshot is None or bound is None or snapshot.service_mean <= 0:
-            return math.inf
-        load = Load(self._last[1].filters if self._last else 0, snapshot.replication)
-        grade = snapshot.replication
-        service = service_moments(snapshot.fitted.fixed(load), snapshot.fitted.t_tx, Moments(grade, grade**2, grade**3))
-        return utilisation_allowed(service, bound.waiting_max_s, bound.probability) / float(service.first)
-
-    def gauges(self) -> list[tuple[str, str, list[tuple[dict[str, str], float]]]]:
+    def gauges(self) -> list[Gauge]:
         """Name, meaning and samples, for the broker's metrics."""
         one = self.snapshot
         if one is None:
             return []
-        found: list[tuple[str, str, list[tuple[dict[str, str], float]]]] = [
+        found: list[Gauge] = [
             ("utilisation", "Share of a core that is in use.", [({}, one.utilisation)]),
             ("service_seconds", "Time one message takes, by the model.", [({}, one.service_mean)]),
             ("replication_grade", "Receivers of a message, on average.", [({}, one.replication)]),
@@ -101,7 +66,8 @@ class CapacityMonitor:
             ),
         ]
         if one.waiting_mean is not None and one.waiting_quantiles is not None:
-            quantiles = [({"quantile": f"{p:g}"}, value) for p, value in one.waiting_quantiles]
             found.append(("waiting_mean_seconds", "Predicted mean waiting time.", [({}, one.waiting_mean)]))
-            found.append(("waiting_seconds", "Predicted waiting time.", quantiles))
+            quantiles: Gauge = ("waiting_seconds", "Predicted waiting time.", [])
+            quantiles[2].extend(({"quantile": f"{p:g}"}, value) for p, value in one.waiting_quantiles)
+            found.append(quantiles)
         return found
