@@ -74,7 +74,7 @@ public:
     uint8_t derived() const { return index_.derived(); }
     ValueBlocks& blocks() { return index_.blocks; }
     size_t bytes() const {
-        return index_.bytes() + (satisfied_.capacity() + seen_.capacity()) * 8 + (low_.capacity() + high_.capacity()) * 4;
+        return index_.bytes() + satisfied_.capacity() + seen_.capacity() * 8 + (low_.capacity() + high_.capacity()) * 4;
     }
 
 private:
@@ -83,7 +83,7 @@ private:
         const auto fit = [](auto& column, size_t size, auto value) {
             if (column.size() < size) column.resize(size + size / 8, value);
         };
-        fit(satisfied_, index_.table.end() / 64 + 1, uint64_t{0});
+        fit(satisfied_, index_.table.end(), uint8_t{0});
         fit(low_, index_.table.line_end(), position_low);
         fit(high_, index_.table.line_end(), position_high);
         fit(present_, index_.table.attribute_end(), static_cast<const Value*>(nullptr));
@@ -96,7 +96,6 @@ private:
         try {
             match_one(message);
         } catch (...) {
-            std::fill(satisfied_.begin(), satisfied_.end(), 0);
             std::fill(low_.begin(), low_.end(), position_low);
             std::fill(high_.begin(), high_.end(), position_high);
             std::fill(present_.begin(), present_.end(), nullptr);
@@ -118,10 +117,13 @@ private:
     void match_one(const MessageView& message) {
         const size_t start = count_;
         meet(message);
+        begin_epoch();
+        uint8_t* const satisfied = satisfied_.data();
+        const uint8_t epoch = epoch_;
         for (size_t i = 0; i < blocks_; ++i) {
             const Payload* block = met_[i].block;
             const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
-            for (; number != end; ++number) satisfied_[*number >> 6] |= 1ull << (*number & 63);
+            for (; number != end; ++number) satisfied[*number] = epoch;
         }
         emit_alone();
         check_candidates();
@@ -133,6 +135,13 @@ private:
         if (index_.subscribers.has_aliases())
             for (size_t i = start; i < count_; ++i) out_[i] = index_.subscribers.id_of(out_[i]);
         index_.blocks.trim();
+    }
+
+    // What the message before has left in `satisfied_` is out of date, not cleared.
+    void begin_epoch() {
+        if (++epoch_) return;
+        std::fill(satisfied_.begin(), satisfied_.end(), 0);
+        epoch_ = 1;
     }
 
     // ---- from attributes to blocks, lines and presence
@@ -177,11 +186,6 @@ private:
     }
 
     void reset(size_t start) {
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Payload* block = met_[i].block;
-            const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
-            for (; number != end; ++number) satisfied_[*number >> 6] = 0;
-        }
         for (size_t i = 0; i < lines_; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
         for (size_t i = 0; i < attributes_; ++i) present_[met_[i].attribute] = nullptr;
         if (!marked_met_) return;
@@ -303,7 +307,7 @@ private:
         const uint32_t number = number_of(candidate.tag);
         switch (form_of(candidate.tag)) {
             case Form::Listed:
-                if (!(satisfied_[number >> 6] >> (number & 63) & 1)) return false;
+                if (satisfied_[number] != epoch_) return false;
                 break;
             case Form::Upper: {
                 const uint32_t at = high_[number];
@@ -331,7 +335,7 @@ private:
 
     bool reference_holds(Reference reference) const {
         const uint32_t number = number_of(reference);
-        if (form_of(reference) == Form::Listed) return satisfied_[number >> 6] >> (number & 63) & 1;
+        if (form_of(reference) == Form::Listed) return satisfied_[number] == epoch_;
         if (form_of(reference) == Form::Direct) return direct_holds(number);
         const Interned& one = index_.table[number];
         const uint32_t at = one.form == Form::Upper ? high_[one.line] : low_[one.line];
@@ -363,7 +367,8 @@ private:
     }
 
     MatcherIndex index_;
-    std::vector<uint64_t> satisfied_;  // a bit for each listed constraint that the message satisfies
+    std::vector<uint8_t> satisfied_;  // by listed constraint: the epoch of the last message that satisfied it
+    uint8_t epoch_ = 0;
     std::vector<uint32_t> low_, high_;  // by line: the message's position, or what satisfies no bound
     std::vector<const Value*> present_;  // by attribute
     std::vector<uint64_t> seen_;  // a bit for each marked token that was met
