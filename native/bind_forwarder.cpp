@@ -210,13 +210,13 @@ void bind_output(nb::class_<PyForwarder>& type) {
 
 void bind_network(nb::class_<PyForwarder>& type) {
     type.def("join",
-             [](PyForwarder& self, uint32_t router, bool flooding, uint32_t broadcast_above, uint8_t hops_max, size_t backlog_bytes_max,
+             [](PyForwarder& self, uint32_t router, bool flooding, bool hands_up, uint32_t broadcast_above, uint8_t hops_max, size_t backlog_bytes_max,
                 bool vectors, uint32_t bits, uint32_t hashes, uint64_t key, bool graded) {
-                 NetworkOptions options{.router = router, .flooding = flooding, .broadcast_above = broadcast_above,
+                 NetworkOptions options{.router = router, .flooding = flooding, .hands_up = hands_up, .broadcast_above = broadcast_above,
                                         .hops_max = hops_max, .backlog_bytes_max = backlog_bytes_max};
                  self.forwarder.join(options, Interests(vectors, bits, hashes, key, graded ? Grade::Graded : Grade::Plain, process_seed()));
              },
-             nb::arg("router"), nb::arg("flooding"), nb::arg("broadcast_above"), nb::arg("hops_max"), nb::arg("backlog_bytes_max"),
+             nb::arg("router"), nb::arg("flooding"), nb::arg("hands_up"), nb::arg("broadcast_above"), nb::arg("hops_max"), nb::arg("backlog_bytes_max"),
              nb::arg("vectors"), nb::arg("bits"), nb::arg("hashes"), nb::arg("key"), nb::arg("graded"))
         .def("interest",
              [](PyForwarder& self, uint32_t router, const std::vector<nb::bytes>& added, const std::vector<nb::bytes>& removed) {

@@ -304,13 +304,10 @@ private:
                 mailboxes_.push_back(index);
         }
         if (network_ && !(entry.message.flags & MessageView::Queue)) {
+            const bool persistent = entry.message.flags & MessageView::Persistent;
+            if (network_->hands_up() && !persistent) return hand_up(number, entry, {});
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (entry.message.flags & MessageView::Persistent && !routers.empty() && network_->partitions()) {
-                out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
-                                .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
-                                .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
-                return;
-            }
+            if (persistent && !routers.empty() && network_->partitions()) return hand_up(number, entry, routers);
             network_->enter(entry.message, routers, number, now_ms);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
@@ -321,6 +318,13 @@ private:
             out_.stats.unmatched += matched_.empty();
             note_receipt(connection, entry);
         }
+    }
+
+    // Python brings it to other brokers, and to mailboxes here.
+    void hand_up(uint32_t number, const Entry& entry, const std::vector<uint32_t>& routers) {
+        out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
+                        .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                        .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
     }
 
     // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.

@@ -28,7 +28,9 @@ class Kind(IntEnum):
     ROOM = 7  # connection: there is room in its output again
     ARRIVED = 8  # link, expires_ms, message, mailbox sinks: from another broker
     RELAY = 9  # link, hops, tag, routers, expires_ms, message: persistent, from another broker
-    ENTRY = 10  # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers: persistent, for others
+    ENTRY = (
+        10  # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers: none: a scheme carries it
+    )
 
 
 class Flag(IntFlag):
@@ -45,6 +47,7 @@ class NetworkShape:
 
     router: int
     flooding: bool = False  # interests belong to neighbours, and every broker matches anew
+    hands_up: bool = False  # what is not persistent is carried by a scheme in Python
     broadcast_above: int = 0  # destinations; 0: never broadcast
     hops_max: int = 32
     backlog_bytes_max: int = 8 << 20
@@ -169,6 +172,7 @@ class Forwarder:
         self._plane.join(
             network.router,
             network.flooding,
+            network.hands_up,
             network.broadcast_above,
             network.hops_max,
             network.backlog_bytes_max,

@@ -126,7 +126,10 @@ class Node:
             case (Kind.RELAY, link, hops, tag, routers, expires_ms, message):
                 self.network.relayed(now_ms, link, hops, tag, routers, expires_ms, message)
             case (Kind.ENTRY, connection, flags, receipt, expires_ms, message, sinks, routers):
-                self.network.transit.accept(message, routers, expires_ms)
+                if routers:
+                    self.network.transit.accept(message, routers, expires_ms)
+                else:
+                    self.network.enter(now_ms, message, connection)
                 perhaps_sent = bool(flags & PERHAPS_SENT)
                 self.message(connection, 0, message, sinks, expires_ms=expires_ms, perhaps_sent=perhaps_sent)
                 self._journal.then(
@@ -139,7 +142,8 @@ class Node:
         if self.network is None or message[1] & QUEUE:
             return None
         if not message[1] & PERSISTENT:
-            return lambda: self._plane.enter(message, now_ms, connection)
+            network = self.network
+            return lambda: network.enter(now_ms, message, connection)
         if routers := self._plane.destinations(message):
             self.network.transit.accept(message, routers, expires_ms_of(message))
         return None
