@@ -78,7 +78,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             else:
                 broker.flush_soon()
         elif flags:
-            broker.react(self, flags)
+            broker.react(self, flags, flush=size < SMALL_READ_BYTES)
 
     def eof_received(self) -> bool:
         return False
