@@ -19,10 +19,11 @@ from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
+from tidings.broker.naps import Naps
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
 from tidings.broker.session import Bye, Hello, Invalid, Ping
-from tidings.broker.writer import StoreWriter
+from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
@@ -63,6 +64,8 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
+        self.naps = Naps(self.forwarder.received)
+        self._lone = Lone()
         self.node, self.links = enlist(self, settings, peers)
         self.connections: dict[int, ClientConnection] = {}
         self.refused_logins: Counter[str] = Counter()  # by code
@@ -304,6 +307,7 @@ class Broker:
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
+                    self._lone.published(number)
                     node.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
@@ -403,7 +407,7 @@ class Broker:
                 case Reply(number, answer):
                     self.forwarder.send(number, self.connections[number].session.answer(answer))
                 case Persist(ticket, records):
-                    self.writer.write(ticket, records)
+                    self.writer.write(ticket, records, quiet=self._lone.quiet(self.naps.reads))
                 case Load(seqs):
                     self.writer.read(seqs)
                 case Close(number, code, reason):
