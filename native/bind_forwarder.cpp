@@ -105,6 +105,10 @@ public:
             case Event::Kind::Entry:
                 return nb::make_tuple(kind, event.connection, event.flags, event.receipt, event.expires_ms, to_bytes(event.bytes),
                                       event.sinks, event.routers);
+            case Event::Kind::Ack:
+                return nb::make_tuple(kind, event.connection, event.session, event.receipt, event.flags, event.tags);
+            case Event::Kind::Credit:
+                return nb::make_tuple(kind, event.connection, event.receipt, event.more);
         }
         throw UsageError{"E_EVENT", "unknown event"};
     }
@@ -199,6 +203,7 @@ void bind_output(nb::class_<PyForwarder>& type) {
              nb::sig("def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes"))
         .def("take_all", &PyForwarder::take_all, nb::arg("bytes_max"), nb::arg("now_ms"),
              nb::sig("def take_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]"))
+        .def("has_output", [](PyForwarder& self) { return self.forwarder.outlets().has_output(); })
         .def("output_bytes", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).output.size(); },
              nb::arg("connection"))
         .def("set_writable", [](PyForwarder& self, uint32_t connection, bool writable) { self.forwarder.outlets().set_writable(connection, writable); },
@@ -281,6 +286,7 @@ void bind_forwarder(nb::module_& m) {
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
              "Sums over all messages of the replication grade, its square and its cube.")
+        .def("received", [](PyForwarder& self) { return self.forwarder.outlets().stats.received; })
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })
         .def("filters", [](PyForwarder& self) { return self.forwarder.matcher().size(); })

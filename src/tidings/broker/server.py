@@ -19,15 +19,16 @@ from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
+from tidings.broker.naps import Naps
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
 from tidings.broker.session import Bye, Hello, Invalid, Ping
-from tidings.broker.writer import StoreWriter
+from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
-from tidings.node.requests import Failed, Refused
+from tidings.node.requests import Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
 
 __all__ = ["Broker", "Limits", "Listener"]
@@ -63,6 +64,8 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
+        self.naps = Naps(self.forwarder.received)
+        self._lone = Lone()
         self.node, self.links = enlist(self, settings, peers)
         self.connections: dict[int, ClientConnection] = {}
         self.refused_logins: Counter[str] = Counter()  # by code
@@ -204,8 +207,8 @@ class Broker:
         self.forwarder.close(number)
         self.after()
 
-    def react(self, connection: ClientConnection, flags: int) -> None:
-        """What `feed` said must be done."""
+    def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None:
+        """What `feed` said must be done; `flush`: there is time, write at once what came of it."""
         if flags & EVENTS:
             self._handle_events()
         if flags & BLOCKED and connection.number >= 0:
@@ -214,7 +217,7 @@ class Broker:
                 connection.pause_reading()
             else:
                 connection.resume_reading()
-        self.after()
+        self.after(flush=flush)
 
     def settle(self) -> None:
         """Something happened that concerns other brokers: handle it, and let the node finish its turn."""
@@ -222,7 +225,7 @@ class Broker:
         self._carry_out(self.node.turn(self.now_ms()))
         self.after()
 
-    def after(self) -> None:
+    def after(self, *, flush: bool = False) -> None:
         """Follow up whatever was just done: publishers to resume, output to write."""
         for number in self.forwarder.take_resumable():
             resumed = self.connections.get(number)
@@ -232,7 +235,12 @@ class Broker:
                     resumed.resume_reading()
                 if flags & EVENTS:
                     self._loop.call_soon(self._handle_events_later)
-        self.flush_soon()
+        if not self.forwarder.has_output():
+            return
+        if flush:
+            self.flush()
+        else:
+            self.flush_soon()
 
     def _handle_events_later(self) -> None:
         self._handle_events()
@@ -299,6 +307,7 @@ class Broker:
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
+                    self._lone.published(number)
                     node.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
@@ -314,6 +323,11 @@ class Broker:
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
         number = connection.number
         match kind:
+            case Kind.ACK:
+                _, _, session, subscription, flags, tags = event
+                self.node.asked(self.now_ms(), number, Ack.of(subscription, flags, tags, session))
+            case Kind.CREDIT:
+                self.node.asked(self.now_ms(), number, Credit(*event[2:]))
             case Kind.CONTROL:
                 self._control(connection, *event[2:])
             case Kind.TRANSACTED:
@@ -393,7 +407,7 @@ class Broker:
                 case Reply(number, answer):
                     self.forwarder.send(number, self.connections[number].session.answer(answer))
                 case Persist(ticket, records):
-                    self.writer.write(ticket, records)
+                    self.writer.write(ticket, records, quiet=self._lone.quiet(self.naps.reads))
                 case Load(seqs):
                     self.writer.read(seqs)
                 case Close(number, code, reason):
@@ -409,7 +423,7 @@ class Broker:
             note(log, logging.ERROR, "the store refused a batch", error=error)
         for ticket in tickets:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
-        self.after()
+        self.after(flush=True)
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
         self._carry_out(self.node.loaded(self.now_ms(), asked, messages, damaged))

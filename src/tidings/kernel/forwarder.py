@@ -28,9 +28,10 @@ class Kind(IntEnum):
     ROOM = 7  # connection: there is room in its output again
     ARRIVED = 8  # link, expires_ms, message, mailbox sinks: from another broker
     RELAY = 9  # link, hops, tag, routers, expires_ms, message: persistent, from another broker
-    ENTRY = (
-        10  # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers: none: a scheme carries it
-    )
+    # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers (none: a scheme carries it)
+    ENTRY = 10
+    ACK = 11  # connection, session, subscription, flags, tags
+    CREDIT = 12  # connection, subscription, more: of a subscription that is no direct sink
 
 
 class Flag(IntFlag):
@@ -88,12 +89,14 @@ class Forwarder:
         self.has_resumable = plane.has_resumable
         self.take_resumable = plane.take_resumable
         self.set_writable = plane.set_writable
+        self.has_output = plane.has_output
         self.output_bytes = plane.output_bytes
         self.check_stalls = plane.check_stalls
         self.sink_counts = plane.sink_counts
         self.stats = plane.stats
         self.grade_sums = plane.grade_sums
         self.filters = plane.filters
+        self.received = plane.received
         self.has_events = plane.has_events
         self.held_bytes = plane.held_bytes
         self.fresh_bytes = plane.fresh_bytes
