@@ -10,6 +10,7 @@ from enum import IntEnum, IntFlag
 from typing import Any, TypeAlias
 
 from tidings import _kernel
+from tidings.kernel.tracker import Tracker
 
 EventTuple: TypeAlias = tuple[Any, ...]
 _POLICIES = {"push-back": 0, "drop-oldest": 1, "drop-newest": 2, "disconnect": 3}
@@ -28,6 +29,7 @@ class Kind(IntEnum):
     ROOM = 7  # connection: there is room in its output again
     ARRIVED = 8  # link, expires_ms, message, mailbox sinks: from another broker
     RELAY = 9  # link, hops, tag, routers, expires_ms, message: persistent, from another broker
+    CLOCK = 11  # connection, milliseconds: its messages' times are off by more than `watch_clock` allows; told once
     ENTRY = 10  # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers: persistent, for others
 
 
@@ -99,7 +101,13 @@ class Forwarder:
         self.destinations = plane.destinations
         self.relay = plane.relay
         self.network_stats = plane.network_stats
+        self.set_subscriber = plane.set_subscriber
+        self.watch_clock = plane.watch_clock
         self._plane = plane
+
+    def use_tracker(self, tracker: Tracker) -> None:
+        """Record what passes from now on."""
+        self._plane.use_tracker(tracker.kernel)
 
     def events(self) -> list[EventTuple]:
         """What only Python can do, in order."""

@@ -22,7 +22,7 @@ from tidings.tracking.attachments import Attachment, AttachmentKind, AttachmentM
 from tidings.tracking.books import Books, Current, KernelBooks, PlainBooks
 from tidings.tracking.history import Entry, Key, Kind, Span, efpp
 from tidings.tracking.ids import Ids
-from tidings.tracking.strategies import BloomStrategy, NoStrategy, Strategy
+from tidings.tracking.strategies import AsyncStrategy, BloomStrategy, NoStrategy, Strategy
 
 TIME_MAX_MS = 2**48
 
@@ -50,6 +50,17 @@ class Settings:
     persist_ms: int = 1000  # T_p
     skew_between_brokers_ms: int = 1000  # widens the time that is looked up; T_s + T_j at least
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
+
+    @property
+    def skew_ms(self) -> int | None:
+        """T_s; None: nothing is recorded."""
+        match self.strategy:
+            case BloomStrategy(settings=bloom):
+                return bloom.skew_ms
+            case AsyncStrategy(skew_ms=skew_ms):
+                return skew_ms
+            case _:
+                return None
 
     def books(self, broker: int, incarnation: int) -> Books:
         """The plain ones."""
@@ -221,6 +232,10 @@ class Recorder:
         statements = (neighbours, forwarded, tuple(subscribers))
         return Answer(self.broker, Verdict.HELD, found.probability, *statements, filters, incomplete)
 
+    def unsure(self, inquiry: Inquiry) -> Answer:
+        """The answer of a broker whose archive cannot be read."""
+        return Answer(self.broker, Verdict.UNKNOWN, neighbours=inquiry.neighbours, incomplete=True)
+
     def _around(self, message: MessageId) -> Span:
         """The time of a message by the clocks of brokers."""
         skew_ms = self._settings.skew_between_brokers_ms
@@ -246,7 +261,7 @@ class Recorder:
         """Whether records of this time may be missing."""
         first_ms, last_ms = self._around(message)
         began_ms = self.attachments.first_ms
-        if began_ms is None or last_ms < max(began_ms, archive.since_ms):
+        if began_ms is None or last_ms < began_ms or first_ms < archive.since_ms:
             return True
         return any(start <= last_ms and end >= first_ms for start, end in self._gaps)
 
