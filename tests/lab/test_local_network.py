@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tidings.broker import config
+from tidings.broker.config_network import PeerTable
 from tidings.client import connect
 from tidings.client.client import Client
 from tidings.errors import UsageError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
+from tidings.lab.member import SECRET, Routing
 from tidings.overlay.generate import line, square_diagonal
 from tidings.overlay.graph import Graph
 from tidings.testing.links import eventually, free_ports
@@ -18,7 +21,7 @@ from tidings.testing.links import eventually, free_ports
 
 class Running:
     def __init__(self, folder: Path, graph: Graph) -> None:
-        options = LocalOptions(port=free_ports(2 * len(graph))[0], heartbeat_ms=300)
+        options = LocalOptions(port=free_ports(3 * len(graph))[0], routing=Routing(heartbeat_ms=300))
         self.network = LocalNetwork.create(folder, graph, options)
 
     async def __aenter__(self) -> LocalNetwork:
@@ -31,8 +34,7 @@ class Running:
 
 
 def url(network: LocalNetwork, name: str) -> str:
-    member = network.members[name]
-    return f"tidings://{member.host}:{member.port}"
+    return network.members[name].url()
 
 
 def interested(network: LocalNetwork, router: int) -> bool:
@@ -108,15 +110,14 @@ def test_killing_the_broker_between_loses_no_persistent_message(tmp_path: Path) 
 def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="E_NET_NONE"):
         LocalNetwork.load(tmp_path)
-    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=free_ports(4)[0]))
-    assert [member.dials for member in network.members.values()] == [
-        [(f"127.0.0.1:{network.members['2'].link_port}", 2)],
-        [],
-    ]
+    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=free_ports(6)[0]))
+    assert LocalNetwork.load(tmp_path).members == network.members
+    dialled = [config.load(tmp_path / f"{name}.toml").network.peers for name in network.members]
+    assert dialled == [(PeerTable(f"127.0.0.1:{network.members['2'].link_port}", 2),), ()]
     assert "1: down" in network.draw()
     with pytest.raises(UsageError, match="E_NET_MEMBER"):
         network.start("3")
-    assert (tmp_path / "1.json").stat().st_mode & 0o077 == 0  # it holds the secret
+    assert (tmp_path / SECRET).stat().st_mode & 0o077 == 0
 
 
 def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
     topology.write_text(tidings("generate", "line", "2"))
     folder = ("--folder", str(tmp_path / "net"))
     try:
-        shown = tidings("start", str(topology), *folder, "--port", str(free_ports(4)[0]))
+        shown = tidings("start", str(topology), *folder, "--port", str(free_ports(6)[0]))
         assert "└── 2" in shown
         assert shown.count("1 links, 1 routes") == 2
         assert '"running": true' in tidings("show", "--json", *folder)

@@ -32,6 +32,19 @@ _FORWARDER = {
     "feeds": ("reads_total", "Reads from sockets."),
 }
 
+# What the forwarding plane counts of copies between brokers, and what it is called.
+_FATES = {
+    "copies": "sent",
+    "arrived": "received",
+    "relayed": "relayed",
+    "in_vain": "in vain",
+    "no_route": "no route",
+    "no_hops": "too many hops",
+    "duplicates": "duplicate",
+    "wrong_path": "wrong path",
+    "expired": "expired",
+}
+
 
 class _Text:
     def __init__(self) -> None:
@@ -64,6 +77,7 @@ class Metrics:
         self._mailboxes(text)
         if self._broker.writer is not None:
             _store(text, self._broker.writer.stats)
+        self._network(text)
         self._machine(text)
         return Page(str(text), TYPE)
 
@@ -120,6 +134,19 @@ class Metrics:
         _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
         _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
         _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
+
+    def _network(self, text: _Text) -> None:
+        network, forwarder = self._broker.node.network, self._broker.forwarder
+        if network is None:
+            return
+        waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links.peers()]
+        text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
+        text.add("routes", "gauge", "Other brokers that can be reached.", len(network.unicast.reachable()))
+        text.add("transit_messages", "gauge", "Persistent messages that others have not taken.", len(network.transit))
+        counts = forwarder.network_stats()
+        text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
+        fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
+        text.add("copies_total", "counter", "Copies between brokers, by what became of them.", fates)
 
     def _machine(self, text: _Text) -> None:
         broker = self._broker

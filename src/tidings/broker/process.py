@@ -16,6 +16,7 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -23,13 +24,17 @@ import uvloop
 from tidings.broker import config, logs, users
 from tidings.broker.access import Rules
 from tidings.broker.config_changes import changes
+from tidings.broker.config_network import peers_of
 from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import Configuration
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
+from tidings.broker.links import BrokerLinks
 from tidings.broker.listening import Listener
 from tidings.broker.logs import note
 from tidings.broker.metrics import Metrics
+from tidings.broker.network_status import network_page
+from tidings.broker.peers import Peers
 from tidings.broker.server import Broker
 from tidings.broker.session import Session
 from tidings.broker.sqlite_store import SqliteStore
@@ -59,6 +64,7 @@ class Prepared:
     rules: Rules
     users: users.Users | None  # None: there is no users file
     tls: ssl.SSLContext | None
+    peers: Peers | None  # None: the broker stands alone
 
 
 def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
@@ -74,7 +80,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
     _check_exposure(configuration, known, str(options.config or "the defaults"))
     encrypted = any(listener.tls for listener in configuration.listeners)
     tls = server_context(configuration.tls) if encrypted else None
-    return Prepared(configuration, Rules.of(configuration.access), known, tls)
+    peers = peers_of(configuration.network, configuration.broker.id)
+    return Prepared(configuration, Rules.of(configuration.access), known, tls, peers)
 
 
 def _check_exposure(configuration: Configuration, known: users.Users | None, name: str) -> None:
@@ -120,15 +127,18 @@ class Process:
             guard=self._guard(),
             limits=configuration.limits_of(),
             name=configuration.broker.name,
+            peers=self._prepared.peers,
         )
         metrics = Metrics(self._broker)
-        endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health})
+        network = partial(network_page, self._broker)
+        endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health, "/network": network})
         try:
             if configuration.metrics.enabled:
                 port = await endpoint.start(configuration.metrics.host, configuration.metrics.port)
                 note(log, logging.INFO, "metrics", host=configuration.metrics.host, port=port)
             self._watch_signals()
             await self._broker.start(self._listeners())
+            self._note_network()
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
         finally:
@@ -174,6 +184,17 @@ class Process:
             Listener(self._sessions[table.protocol], table.host, table.port, self._prepared.tls if table.tls else None)
             for table in self.configuration.listeners
         ]
+
+    def _note_network(self) -> None:
+        table, links = self.configuration.network, self._broker.links
+        if not isinstance(links, BrokerLinks):
+            return
+        if table.accept:
+            note(log, logging.INFO, "links", network=table.name, host=table.host, port=links.port)
+        if table.secret_file and Path(table.secret_file).stat().st_mode & 0o077:
+            note(log, logging.WARNING, "others can read the network's secret: chmod 600 it", file=table.secret_file)
+        if table.insecure:
+            note(log, logging.WARNING, "links are open to everybody who can reach them: insecure = true")
 
     # --- signals --------------------------------------------------------------------------------------------------
 

@@ -34,5 +34,10 @@ def broker(
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")
+    network = prepared.configuration.network
+    if prepared.peers is not None:
+        where = f"links on {network.host} port {network.port}" if network.accept else "no links come in"
+        dialled = len(prepared.peers.network.dials)
+        typer.echo(f"network {network.name} ({network.routing}): {where}, {dialled} peers to dial")
     typer.echo("no users: open to everybody" if prepared.users is None else f"{len(prepared.users)} users")
     typer.echo(f"{config or 'the defaults'}: ok")

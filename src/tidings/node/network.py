@@ -26,15 +26,14 @@ from tidings.node.transit import Transit
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.links import Links
-from tidings.routing.bdrp import Bdrp
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
 from tidings.routing.effects import Deliver, Effect, Install, Report, Send, SetTimer
 from tidings.routing.flood import Flood
-from tidings.routing.flooding import Flooding
 from tidings.routing.interests import Change, encode_change
 from tidings.routing.link_state import LinkState
+from tidings.routing.registry import Place
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
 from tidings.routing.unicast import COST_MAX, Unicast
 from tidings.routing.unicast import TIMER as UNICAST_TIMER
@@ -54,7 +53,9 @@ class Network:
         self._plane = plane
         self.links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
         self.unicast, self.flood = self._make_unicast(incarnation)
-        self.scheme = self._make_scheme()
+        self.scheme = settings.kind.make(
+            Place(self.flood, self, settings.encoding, settings.bdrp, lambda: getattr(self.unicast, "links", {}))
+        )
         self._numbers: dict[str, int] = {}  # connection -> the plane's number for it
         self._names: dict[int, str] = {}
         self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
@@ -71,14 +72,6 @@ class Network:
             return link_state, link_state.flood
         flood = Flood(settings.router, incarnation, settings.flood, FLOOD_TIMER)
         return DistanceVector(settings.router, incarnation), flood
-
-    def _make_scheme(self) -> Bdrp | Flooding:
-        settings = self.settings
-        if settings.scheme == "flooding":
-            assert isinstance(self.unicast, LinkState)
-            unicast = self.unicast
-            return Flooding(self.flood, settings.encoding, self, lambda: unicast.links, settings.bdrp)
-        return Bdrp(self.flood, settings.encoding, self, settings.bdrp)
 
     def at(self, now: float) -> float:
         """The time of the links, in milliseconds: it never goes back, as the clock on the wall may, by which messages
@@ -217,12 +210,12 @@ class Network:
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
         self._plane.interest(router, added, removed)
-        if self.settings.scheme == "bdrp":
+        if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
 
     def forget(self, router: Router) -> None:
         self._plane.forget(router)
-        if self.settings.scheme == "bdrp":
+        if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
             self.transit.abandon(router)
 

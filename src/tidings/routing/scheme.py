@@ -29,6 +29,15 @@ class Tables(Protocol):
 
 
 class Scheme(Protocol):
+    @property
+    def predicates(self) -> Mapping[Router, set[bytes]]:
+        """What is known of other routers' interests, as rows; nothing for schemes that do not tell everybody."""
+        ...
+
+    def local_rows(self) -> set[bytes]:
+        """What the others should know of this one's."""
+        ...
+
     def start(self, now: float) -> list[Effect]: ...
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
