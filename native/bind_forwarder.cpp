@@ -109,6 +109,8 @@ public:
                 return nb::make_tuple(kind, event.connection, event.session, event.receipt, event.flags, event.tags);
             case Event::Kind::Credit:
                 return nb::make_tuple(kind, event.connection, event.receipt, event.more);
+            case Event::Kind::Clock:
+                return nb::make_tuple(kind, event.connection, event.expires_ms);
         }
         throw UsageError{"E_EVENT", "unknown event"};
     }
@@ -275,6 +277,17 @@ void bind_forwarder(nb::module_& m) {
         .def("skip", [](PyForwarder& self, uint32_t connection) { self.forwarder.skip(connection); }, nb::arg("connection"))
         .def("set_transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
              nb::arg("connection"), nb::arg("session"), nb::arg("on"))
+        .def("use_tracker", [](PyForwarder& self, Tracker& tracker) { self.forwarder.outlets().tracker = &tracker; }, nb::arg("tracker"),
+             nb::keep_alive<1, 2>(), "What passes from now on is recorded there.")
+        .def("set_subscriber",
+             [](PyForwarder& self, uint32_t connection, uint32_t subscriber) {
+                 if (subscriber && !self.forwarder.outlets().tracker) throw UsageError{"E_TRACKING_OFF", "nothing is recorded here"};
+                 self.forwarder.outlets().at(connection).subscriber = subscriber;
+             },
+             nb::arg("connection"), nb::arg("subscriber"))
+        .def("watch_clock",
+             [](PyForwarder& self, uint32_t connection, int64_t skew_ms_max) { self.forwarder.outlets().at(connection).skew_ms_max = skew_ms_max; },
+             nb::arg("connection"), nb::arg("skew_ms_max"))
         .def("hold", [](PyForwarder& self, uint32_t connection) { self.forwarder.hold(connection); }, nb::arg("connection"))
         .def("release", [](PyForwarder& self, uint32_t connection) { self.forwarder.release(connection); }, nb::arg("connection"))
         .def("feed", &PyForwarder::feed, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))

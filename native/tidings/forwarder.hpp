@@ -166,6 +166,7 @@ public:
             ++out_.stats.expired;
             return;
         }
+        if (out_.tracker && publisher != Outlets::nobody) out_.tracker->published(view.id, now_ms);
         if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
         const Outlets::Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
@@ -295,6 +296,7 @@ private:
             return false;
         }
         ++out_.stats.received;
+        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session))) {
             out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
@@ -309,8 +311,19 @@ private:
         return true;
     }
 
+    // Its publisher's clock strays too far: Python is told once, until it has been put right.
+    void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
+        uint64_t time;
+        std::memcpy(&time, message.id + 8, 8);
+        const auto sent_ms = static_cast<int64_t>(__builtin_bswap64(time) >> 16);
+        if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
+        connection.skew_ms_max = -1;
+        out_.events.add(Event{.kind = Event::Kind::Clock, .connection = number, .expires_ms = sent_ms});
+    }
+
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
+        if (out_.tracker) out_.tracker->published(entry.message.id, now_ms);
         matcher_.match(entry.message, matched_);
         out_.stats.count_grade(matched_.size());
         mailboxes_.clear();
@@ -352,6 +365,7 @@ private:
         } catch (const CodecError& error) {
             return fail(number, connection, error);
         }
+        if (out_.tracker) out_.tracker->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
             out_.events.add(Event{.kind = Event::Kind::Relay, .connection = number, .flags = header_.hops,

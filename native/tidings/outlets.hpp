@@ -14,6 +14,7 @@
 #include "tidings/events.hpp"
 #include "tidings/frames.hpp"
 #include "tidings/sink.hpp"
+#include "tidings/tracker.hpp"
 
 namespace tidings {
 
@@ -174,11 +175,14 @@ public:
             write_delivery(connection.output.grow(bytes), sink.number, one.attempt, 0, one.message);
             ++sink.delivered;
             ++stats.delivered;
+            if (connection.subscriber) tracker->delivered(id_of(one.message), connection.subscriber, now_ms);
             added(connection, bytes);
         } else {
             std::string frame(delivery_bytes(one.message), '\0');
             write_delivery(frame.data(), sink.number, one.attempt, 0, one.message);
-            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms}, now_ms);
+            Sink::Waiting waiting{std::move(frame), one.expires_ms};
+            std::memcpy(waiting.id.data(), id_of(one.message), waiting.id.size());
+            wait_in_backlog(sink, connection, one.publisher, std::move(waiting), now_ms);
         }
     }
 
@@ -346,6 +350,7 @@ public:
     const ForwarderOptions options;
     ForwarderStats stats;
     Events events;
+    Tracker* tracker = nullptr;  // what passes is recorded there, if it is set
 
 private:
     void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting, int64_t now_ms) {
@@ -406,6 +411,8 @@ private:
                 connection.output.append(first.frame);
                 ++sink.delivered;
                 stats.delivered += sink.kind == Sink::Kind::Direct;
+                if (connection.subscriber && sink.kind == Sink::Kind::Direct)
+                    tracker->delivered(first.id.data(), connection.subscriber, now_ms);
                 added(connection, first.frame.size());
             }
             forget_oldest(sink);

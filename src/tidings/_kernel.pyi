@@ -120,6 +120,13 @@ class Forwarder:
 
     def set_transacted(self, connection: int, session: int, on: bool) -> None: ...
 
+    def use_tracker(self, tracker: Tracker) -> None:
+        """What passes from now on is recorded there."""
+
+    def set_subscriber(self, connection: int, subscriber: int) -> None: ...
+
+    def watch_clock(self, connection: int, skew_ms_max: int) -> None: ...
+
     def hold(self, connection: int) -> None: ...
 
     def release(self, connection: int) -> None: ...
@@ -342,3 +349,27 @@ def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), ord
 
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
+
+class Tracker:
+    """Histories of what passes, filled by the forwarder."""
+
+    def __init__(self, broker: int, exact: bool, bits: int, hashes: int, capacity: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
+
+    def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
+
+    def take(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]:
+        """
+        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, bytes, opened, stored.
+        """
+
+    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]: ...
+
+    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]: ...
+
+    def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, bool] | None:
+        """
+        The filter in memory that matches this time: sequence, count, whether it holds the id.
+        """
+
+    @property
+    def memory_bytes(self) -> int: ...

@@ -10,6 +10,7 @@ from enum import IntEnum, IntFlag
 from typing import Any, TypeAlias
 
 from tidings import _kernel
+from tidings.kernel.tracker import Tracker
 
 EventTuple: TypeAlias = tuple[Any, ...]
 _POLICIES = {"push-back": 0, "drop-oldest": 1, "drop-newest": 2, "disconnect": 3}
@@ -32,6 +33,7 @@ class Kind(IntEnum):
     ENTRY = 10
     ACK = 11  # connection, session, subscription, flags, tags
     CREDIT = 12  # connection, subscription, more: of a subscription that is no direct sink
+    CLOCK = 13  # connection, milliseconds: its messages' times are off by more than `watch_clock` allows; told once
 
 
 class Flag(IntFlag):
@@ -107,7 +109,13 @@ class Forwarder:
         self.destinations = plane.destinations
         self.relay = plane.relay
         self.network_stats = plane.network_stats
+        self.set_subscriber = plane.set_subscriber
+        self.watch_clock = plane.watch_clock
         self._plane = plane
+
+    def use_tracker(self, tracker: Tracker) -> None:
+        """Record what passes from now on."""
+        self._plane.use_tracker(tracker.kernel)
 
     def events(self) -> list[EventTuple]:
         """What only Python can do, in order."""

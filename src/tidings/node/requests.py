@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
 
@@ -95,7 +96,17 @@ class Rollback:
     session: int
 
 
-Request: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where did this message go? `everywhere`: ask brokers beside its route too."""
+
+    receipt: int
+    message: MessageId
+    everywhere: bool = False
+
+
+DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback
+Request: TypeAlias = DeskRequest | Trace
 
 
 @dataclass(frozen=True, slots=True)
