@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tidings.broker.connection import ClientConnection
+from tidings.broker.listening import Listener
 from tidings.broker.session import Layer, Session
 
 if TYPE_CHECKING:
@@ -46,3 +47,11 @@ class LayeredConnection(ClientConnection):
     def _put(self, data: bytes) -> None:
         if data:
             super().write(data)
+
+
+def make_connection(broker: "Broker", listener: Listener) -> ClientConnection:
+    """For a client that comes to this listener."""
+    session = listener.make_session()
+    if listener.make_layer is None:
+        return ClientConnection(broker, session)
+    return LayeredConnection(broker, session, listener.make_layer())
