@@ -199,6 +199,8 @@ private:
         if (ends) writer.attribute("JMSExpiration", Value::integer(*expires));
         for (const auto& [name, text] : properties_) {
             if (name.empty() || name.size() > 255) refuse("E_STOMP_HEADER", "the name of a header has 1 to 255 bytes", 0);
+            if (name[0] == '@' || (name.starts_with("JMS") && !name.starts_with("JMSX")))
+                refuse("E_STOMP_HEADER", "names that begin with @ or JMS are reserved", 0);
             writer.attribute(name, types.empty() ? Value::text(text) : typed(queue, name, text));
         }
         writer.finish(frame.body);

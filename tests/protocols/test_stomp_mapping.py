@@ -22,13 +22,19 @@ versions = st.sampled_from(list(Version))
 # Without what no header can hold or a version would change.
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8).map(lambda text: text.rstrip("\r"))
 names = st.one_of(
-    st.sampled_from([*sorted(DROPPED | MEANING), "price", "attribute/type", "attribute/", "JMSType", "JMSXGroup", "@x"]),
+    st.sampled_from(
+        [*sorted(DROPPED | MEANING), "price", "attribute/type", "attribute/", "JMSType", "JMSXGroup", "@x"]
+    ),
     texts.filter(bool),
 ).filter(lambda name: name != "content-length")
 values = st.one_of(
     texts,
-    st.sampled_from(["0", "1", "9", "10", "true", "FALSE", "yes", "-1", "1e3", "9223372036854775807", "9223372036854775808"]),
-    st.sampled_from(["/topic/a", "/queue/a.b", "/topic/", "/queue/a..b", "/topic/a.*", "a", "/temp-queue/x", "/topic/é"]),
+    st.sampled_from(
+        ["0", "1", "9", "10", "true", "FALSE", "yes", "-1", "1e3", "9223372036854775807", "9223372036854775808"]
+    ),
+    st.sampled_from(
+        ["/topic/a", "/queue/a.b", "/topic/", "/queue/a..b", "/topic/a.*", "a", "/temp-queue/x", "/topic/é"]
+    ),
 )
 headers = st.dictionaries(names, values, max_size=6)
 bodies = st.binary(max_size=20)
@@ -69,9 +75,7 @@ def test_send(version: Version, given: dict[str, str], body: bytes, destination:
     if destination is not None:
         given = {"destination": destination} | {name: value for name, value in given.items() if name != "destination"}
     given = {name: value for name, value in given.items() if name != "transaction" and trimmed(name, version)}
-    lines = "".join(
-        f"{escape(name, version, name=True)}:{escape(value, version)}\n" for name, value in given.items()
-    )
+    lines = "".join(f"{escape(name, version, name=True)}:{escape(value, version)}\n" for name, value in given.items())
     data = f"SEND\n{lines}content-length:{len(body)}\n\n".encode() + body + b"\0"
     meant: dict[str, str] = {}
     for name, value in given.items():
@@ -160,7 +164,9 @@ def test_the_receipt_of_a_refused_frame_is_known() -> None:
 
 def test_declared_types() -> None:
     plane = Plane(Version.V12)
-    plane.forwarder.stomp_types([("a.>", False, "n", 2), ("a.>", False, "x", 3), ("a.*", False, "s", 1), ("a.b", False, "b", 4)])
+    plane.forwarder.stomp_types(
+        [("a.>", False, "n", 2), ("a.>", False, "x", 3), ("a.*", False, "s", 1), ("a.b", False, "b", 4)]
+    )
     frame = b"SEND\ndestination:%s\nn:7\nx:7\ns:7\nb:TRUE\nother:7\n\n\0"
     [event] = plane.events(frame % b"/topic/a.b")
     found = decode_message(event[5]).properties

@@ -6,6 +6,7 @@
 import asyncio
 import base64
 from collections.abc import Mapping
+from contextlib import suppress
 
 from tidings.errors import CodecError, UsageError
 from tidings.model.destination import Destination
@@ -180,3 +181,9 @@ class RawStomp:
 
     def close(self) -> None:
         self.writer.close()
+
+    async def leave(self) -> None:
+        """Close, and wait until it is."""
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
