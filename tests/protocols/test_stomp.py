@@ -65,9 +65,9 @@ async def place(*, guard: UserGuard | None = None, limits: Limits | None = None)
 Check = Callable[[Place], Awaitable[None]]
 
 
-def with_broker(check: Check, **options: Limits) -> None:
+def with_broker(check: Check, limits: Limits | None = None) -> None:
     async def main() -> None:
-        async with place(**options) as here:
+        async with place(limits=limits) as here:
             await check(here)
 
     run(main())

@@ -4,20 +4,25 @@ import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
 
 from tidings.broker.server import Broker, Listener
+from tidings.broker.session import Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+
+SESSIONS: dict[str, Callable[[], Session]] = {"native": NativeSession, "stomp": StompSession}
 
 
-async def serve(data: Path) -> None:
+async def serve(data: Path, protocol: str) -> None:
     broker = Broker(Settings(), SqliteStore(data / "store.db"))
     await broker.start([])
-    port = await broker.listen(Listener(NativeSession, port=0))
+    port = await broker.listen(Listener(SESSIONS[protocol], port=0))
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     end = asyncio.Event()
@@ -30,4 +35,6 @@ async def serve(data: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="directory of its store")
-    uvloop.run(serve(parser.parse_args().data))
+    parser.add_argument("--protocol", choices=SESSIONS, default="native")
+    arguments = parser.parse_args()
+    uvloop.run(serve(arguments.data, arguments.protocol))

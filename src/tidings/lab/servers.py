@@ -108,19 +108,28 @@ class Server:
 class TidingsServer(Server):
     name = "tidings"
     wire: Wire = Native()
+    protocol = "native"
 
     @property
     def version(self) -> str:
         return installed_version("tidings")
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory)]
+        command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory), "--protocol", self.protocol]
         process = self._spawn(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
             raise self._failure("did not start")
         self.port = int(line)
+
+
+class TidingsStompServer(TidingsServer):
+    """The same broker, spoken to as ActiveMQ is."""
+
+    name = "tidings-stomp"
+    wire: Wire = Stomp()
+    protocol = "stomp"
 
 
 class ActiveMqServer(Server):
@@ -158,7 +167,11 @@ class ActiveMqServer(Server):
         raise self._failure("did not start")
 
 
-SERVERS: dict[str, Callable[[], Server]] = {"tidings": TidingsServer, "activemq": ActiveMqServer}
+SERVERS: dict[str, Callable[[], Server]] = {
+    "tidings": TidingsServer,
+    "tidings-stomp": TidingsStompServer,
+    "activemq": ActiveMqServer,
+}
 
 
 def install_activemq() -> None:

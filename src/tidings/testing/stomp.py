@@ -88,8 +88,9 @@ def headers_of(message: Message) -> dict[str, str]:
     headers = {
         "destination": kind[message.destination.queue] + message.destination.name,
         "content-length": str(len(message.body)),
-        "priority": str(message.priority),
     }
+    if message.priority != PRIORITY_DEFAULT:
+        headers["priority"] = str(message.priority)
     if message.persistent:
         headers["persistent"] = "true"
     if message.correlation_id is not None:
@@ -105,7 +106,6 @@ def headers_of(message: Message) -> dict[str, str]:
     for name, value in message.properties.items():
         taken = name in DROPPED or name in MEANING or name.startswith(PREFIX)
         headers[PREFIX + name if taken else name] = text_of(value)
-    headers.setdefault("timestamp", str(message.id.ms))
     return headers
 
 
