@@ -1,5 +1,5 @@
 // Conjunctions with two or more equalities, found by their two rarest. A message with ten attributes has 45 pairs, nearly
-// all of them unknown, so each pair first asks a bitmap (eight bits a key at the most, small enough to stay in the second-level
+// all of them unknown, so each pair first asks a bitmap (sixteen bits a key or so, small enough to stay in the second-level
 // cache), and only the few survivors touch the table, prefetched together.
 #pragma once
 #include <algorithm>
@@ -161,7 +161,7 @@ private:
             }
         }
     };
-    static constexpr size_t filter_bits_per_slot = 4;
+    static constexpr size_t filter_bits_per_slot = 8;
 
     struct Half {
         uint64_t hash;
