@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +10,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tidings.lab import real_pruning
+from tidings.errors import UsageError
+from tidings.lab import real_network, real_network_figures, real_pruning
+from tidings.lab.real_network import VARIANTS, RealMeasurement
 from tidings.lab.real_pruning import PruningMeasurement, PruningOptions
 from tidings.lab.real_pruning_figures import draw
+from tidings.lab.scale_out import CLIENTS
 
 app = typer.Typer(no_args_is_help=True, help="Experiments with real broker processes.")
 OUTPUT = Path("out/net-experiments")
@@ -48,6 +52,61 @@ def pruning(
     console.print(f"data and picture in [bold]{output}[/bold]")
     if as_json:
         typer.echo(json.dumps(data))
+
+
+@app.command("scale-out")
+def scale_out(
+    brokers: Annotated[list[int] | None, typer.Option(help="1, 2, 4 or 8; may be repeated; all if left out.")] = None,
+    variant: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(VARIANTS)}; all if left out.")] = None,
+    peak: Annotated[
+        float, typer.Option(min=1.0, help="Messages a second of each of the 80 clients in the end.")
+    ] = 100.0,
+    seconds: Annotated[
+        float, typer.Option(min=2.0, help="How long the rate rises, from 1 a client to the peak.")
+    ] = 60.0,
+    constant: Annotated[list[float] | None, typer.Option(help="Instead: this rate of all; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option()] = 1,
+    output: Output = OUTPUT,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's scale-out: brokers in network namespaces, links of 1 MB/s, 80 clients (needs root).
+
+    Flooding and ActiveMQ's own network of brokers run beside B-DRP with graded and plain encoding.
+
+    Example: tidings net experiment scale-out --brokers 8 --peak 20 --seconds 20
+    """
+    console = Console(stderr=as_json)
+    profiles = [(rate, rate) for rate in constant] if constant else [(float(CLIENTS), CLIENTS * peak)]
+    for one in variant or VARIANTS:
+        if one not in VARIANTS:
+            raise UsageError("E_VARIANT", f"{one} is not one of {', '.join(VARIANTS)}")
+    found: list[RealMeasurement] = []
+    for rates in profiles:
+        for size in brokers or (1, 2, 4, 8):
+            for one in variant or VARIANTS:
+                with console.status(f"{size} brokers, {one}, {rates[0]:g} to {rates[1]:g} messages a second"):
+                    found.append(real_network.measure(size, one, rates, seconds, seed))
+    output.mkdir(parents=True, exist_ok=True)
+    name = "constant" if constant else "ramp"
+    data = [asdict(one) for one in found]
+    (output / f"scale_out_{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    real_network_figures.draw(found, output / f"scale_out_{name}.png")
+    console.print(_scale_table(found))
+    console.print(f"data and picture in [bold]{output}[/bold]")
+    if as_json:
+        typer.echo(json.dumps(data))
+
+
+def _scale_table(found: list[RealMeasurement]) -> Table:
+    table = Table("brokers", "variant", "msg/s", "sent", "delivered", "undelivered", "busiest link", "frames ÷ least")
+    for one in found:
+        peak = max((second.busiest for second in one.timeline), default=0.0)
+        frames = f"{one.frame_bytes / one.least_bytes:.2f}" if one.frame_bytes and one.least_bytes else ""
+        rates = f"{one.rates[0]:g}" if one.rates[0] == one.rates[1] else f"{one.rates[0]:g} to {one.rates[1]:g}"
+        missing = one.expected - one.delivered
+        cells = (str(one.brokers), one.variant, rates, str(one.sent), str(one.delivered), str(missing))
+        table.add_row(*cells, f"{peak:.1%}", frames)
+    return table
 
 
 def _table(found: list[PruningMeasurement]) -> Table:

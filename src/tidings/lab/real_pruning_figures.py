@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
-
 from tidings.lab.real_pruning import PruningMeasurement
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 
 def draw(found: Sequence[PruningMeasurement], path: Path) -> None:
-    figure, (over_time, waiting, by_broker) = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (over_time, waiting, by_broker) = pyplot.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     width = 0.8 / len(found)
     for number, one in enumerate(found):
         seconds = [at for at, _, _ in one.timeline]
@@ -27,4 +26,4 @@ def draw(found: Sequence[PruningMeasurement], path: Path) -> None:
     by_broker.set_xticks([place + 0.4 - width / 2 for place in range(len(found[0].control))], list(found[0].control))
     over_time.legend()
     figure.savefig(path, dpi=120)
-    plt.close(figure)
+    pyplot.close(figure)
