@@ -110,9 +110,9 @@ class SimBroker:
     def start(self, now: float) -> list[Any]:
         self.node.recover(self._store.recover(), now)
         stored_ms = self._records.archive.stored_ms(self.network.settings.router)
-        out = self._carry_out(now, self.node.start_tracking(int(now), self._records.changes, stored_ms))
+        self.node.start_tracking(int(now), self._records.changes, stored_ms)
         self.network.start(now)
-        return [*out, *self._finish(now), fx.SetTimer("tick", now + TICK_MS)]
+        return [*self._finish(now), fx.SetTimer("tick", now + TICK_MS)]
 
     def step(self, now: float, told: fx.Input) -> list[Any]:
         match told:
