@@ -8,7 +8,9 @@
 
 namespace tidings {
 
-enum FrameType : uint8_t { FramePublish = frame_publish, FrameDeliver = frame_deliver, FrameReceipts = 0x12, FrameCredit = 0x22 };
+enum FrameType : uint8_t { FramePublish = frame_publish, FrameDeliver = frame_deliver, FrameReceipts = 0x12, FrameCredit = 0x22, FrameAck = 0x23 };
+
+inline constexpr size_t ack_fixed_bytes = 9;  // subscription, flags, number of tags
 
 inline constexpr size_t delivery_header_bytes = frame_header_bytes + 16;
 inline size_t delivery_bytes(std::string_view message) { return delivery_header_bytes + message.size(); }

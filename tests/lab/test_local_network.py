@@ -20,8 +20,8 @@ from tidings.testing.links import eventually, free_ports
 
 
 class Running:
-    def __init__(self, folder: Path, graph: Graph) -> None:
-        options = LocalOptions(port=free_ports(3 * len(graph))[0], routing=Routing(heartbeat_ms=300))
+    def __init__(self, folder: Path, graph: Graph, routing: str = "bdrp") -> None:
+        options = LocalOptions(port=free_ports(3 * len(graph))[0], routing=Routing(routing, heartbeat_ms=300))
         self.network = LocalNetwork.create(folder, graph, options)
 
     async def __aenter__(self) -> LocalNetwork:
@@ -45,6 +45,11 @@ def interested(network: LocalNetwork, router: int) -> bool:
     )
 
 
+def entries(network: LocalNetwork) -> list[int]:
+    """How many subscriptions each broker has in its table, under covering."""
+    return [0 if one["sees"] is None else one["sees"]["scheme"]["entries"] for one in network.status().values()]
+
+
 async def numbers(client: Client, count: int) -> list[int]:
     audit = await client.subscribe("ticks.>", durable="audit")
     got: list[int] = []
@@ -57,13 +62,16 @@ async def numbers(client: Client, count: int) -> list[int]:
     return sorted(got)
 
 
-def test_messages_cross_a_square_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("routing", ["bdrp", "covering"])
+def test_messages_cross_a_square_once(tmp_path: Path, routing: str) -> None:
     async def check() -> None:
-        async with Running(tmp_path, square_diagonal()) as network:
+        async with Running(tmp_path, square_diagonal(), routing) as network:
             clients = {name: await connect(url(network, name)) for name in network.members}
             subscriptions = {name: await client.subscribe("ticks.>") for name, client in clients.items()}
             for router in (1, 2, 3, 4):
                 await eventually(lambda router=router: interested(network, router), 30)  # type: ignore[misc]
+            if routing == "covering":  # the others' subscriptions, one for each neighbour on the tree, and its own
+                await eventually(lambda: sum(entries(network)) == 3 * 2 + 4, 30)
             for n in range(50):
                 await clients[str(n % 4 + 1)].publish("ticks.a", {"n": n}, persistent=n % 2 == 0)
             for subscription in subscriptions.values():

@@ -16,6 +16,7 @@ from tidings.matching.graded import GradedGrade
 from tidings.node.network_settings import UNICASTS, NetworkSettings
 from tidings.overlay.link import LinkOptions
 from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.covering.policies import POLICIES
 from tidings.routing.interests import InterestEncoding
 from tidings.routing.registry import SCHEMES
 from tidings.routing.unicast import COST_MAX
@@ -48,6 +49,12 @@ class NetworkTable:
     insecure: bool = setting(False, "without secret and certificates, let in everybody who can reach the port")
     unicast: str = setting(_NETWORK.unicast, "how routes are found; the same everywhere", choices=UNICASTS)
     routing: str = setting(_NETWORK.scheme, "the routing scheme; the same everywhere", choices=tuple(SCHEMES))
+    policy: str = setting(
+        _NETWORK.policy, "with covering: what becomes of covered subscriptions", choices=tuple(POLICIES)
+    )
+    advertise: tuple[str, ...] = setting(
+        lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
+    )
     encoding: str = setting("graded", "how interests travel; the same everywhere", choices=ENCODINGS)
     encoding_bits: int = setting(_ENCODING.bits, "of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
     encoding_hashes: int = setting(_ENCODING.hashes, "of an element in a vector", minimum=1, maximum=HASHES_MAX)
@@ -102,6 +109,8 @@ class NetworkTable:
             window_bytes=self.window_bytes,
             link=LinkOptions(beat, 2.5 * beat, 6 * beat, backoff_max_ms=self.redial_ms_max),
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
+            policy=self.policy,
+            advertise=self.advertise,
         )
 
     def _encoding(self) -> InterestEncoding:

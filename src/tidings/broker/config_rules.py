@@ -89,6 +89,14 @@ class Checker:
             yield Problem(
                 ("network", "encoding_bits"), f"{network.encoding_bits} bits make no words", "give a multiple of 64"
             )
+        for number, pattern in enumerate(network.advertise):
+            try:
+                queue = DestinationPattern.parse(pattern).queue
+            except TidingsError as error:
+                yield Problem(("network", "advertise", number), error.reason, "give a pattern such as orders.>")
+            else:
+                if queue:
+                    yield Problem(("network", "advertise", number), "queues do not travel", "give a topic pattern")
         if SCHEMES[network.routing].needs_map and network.unicast != "link-state":
             yield Problem(("network", "routing"), f"{network.routing} needs a map of the network", "use link-state")
         taken = {(listener.host, listener.port) for listener in self._configuration.listeners}

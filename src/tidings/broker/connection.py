@@ -68,6 +68,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         broker = self.broker
+        broker.naps.reads += 1
         now_ms = self.heard_ms = broker.now_ms()
         flags = self._feed(self.number, size, now_ms)
         # A client with a small send buffer would wait for our delayed acknowledgement before it sends on. It is a
@@ -77,10 +78,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if flags == OUTPUT:  # plain messages, the usual case
             if size < SMALL_READ_BYTES:  # there is time: no need to wait for others to share the write with
                 broker.flush()
+                broker.naps.after_small_read(self.number)
             else:
                 broker.flush_soon()
         elif flags:
-            broker.react(self, flags)
+            broker.react(self, flags, flush=size < SMALL_READ_BYTES)
 
     def eof_received(self) -> bool:
         return False

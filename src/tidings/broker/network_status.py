@@ -26,6 +26,7 @@ def status(broker: Broker) -> dict[str, Any]:
         "links": links,
         "routes": {router: network.unicast.next_hop(router) for router in network.unicast.reachable()},
         "interests": {router: len(rows) for router, rows in network.scheme.predicates.items()},
+        "scheme": dict(network.scheme.counts()),
         "in_transit": len(network.transit),
         "plane": broker.forwarder.stats(),
         "counts": broker.forwarder.network_stats(),

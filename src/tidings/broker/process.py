@@ -14,7 +14,7 @@ import resource
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from tidings.broker.listening import Listener
 from tidings.broker.logs import note
 from tidings.broker.metrics import Metrics
 from tidings.broker.network_status import network_page
+from tidings.broker.observing import Observer, watch
 from tidings.broker.peers import Peers
 from tidings.broker.server import Broker
 from tidings.broker.session import Session
@@ -106,8 +107,14 @@ def _check_exposure(configuration: Configuration, known: users.Users | None, nam
 
 
 class Process:
-    def __init__(self, options: Options, sessions: Mapping[str, Callable[[], Session]]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        sessions: Mapping[str, Callable[[], Session]],
+        make_observer: Callable[[], Observer] | None = None,
+    ) -> None:
         self._options = options
+        self._make_observer = make_observer
         self._sessions = sessions
         self._prepared = prepare(options, tuple(sessions))
         self._stop = asyncio.Event()
@@ -131,7 +138,8 @@ class Process:
             peers=self._prepared.peers,
             tracking=self._tracking(),
         )
-        metrics = Metrics(self._broker)
+        observer = self._make_observer() if self._make_observer and configuration.metrics.capacity else None
+        metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)
         endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health, "/network": network})
         try:
@@ -141,6 +149,8 @@ class Process:
             self._watch_signals()
             await self._broker.start(self._listeners())
             self._note_network()
+            if observer is not None:
+                self._spawn(watch(self._broker, observer))
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
         finally:
@@ -148,6 +158,8 @@ class Process:
         return 0 if ended else 1
 
     async def _end(self, endpoint: HttpEndpoint) -> bool:
+        for task in self._tasks:
+            task.cancel()
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._broker.stop()
@@ -222,7 +234,10 @@ class Process:
         self._stop.set()
 
     def _asked_to_reload(self) -> None:
-        task = asyncio.get_running_loop().create_task(self.reload())
+        self._spawn(self.reload())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -264,12 +279,16 @@ class Process:
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
 
-def run(options: Options, sessions: Mapping[str, Callable[[], Session]]) -> int:
+def run(
+    options: Options,
+    sessions: Mapping[str, Callable[[], Session]],
+    make_observer: Callable[[], Observer] | None = None,
+) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions)
+        process = Process(options, sessions, make_observer)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()

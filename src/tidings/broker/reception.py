@@ -92,7 +92,7 @@ class Reception:
         flags = self._broker.forwarder.handled(number, self._broker.now_ms())
         if not flags & BLOCKED:
             connection.resume_reading()
-        self._broker.react(connection, flags)
+        self._broker.react(connection, flags, flush=False)
 
     # --- clocks ---------------------------------------------------------------------------------------------------
 

@@ -19,16 +19,17 @@ from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
+from tidings.broker.naps import Naps
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
 from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
-from tidings.broker.writer import StoreWriter
+from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
-from tidings.node.requests import Failed, Refused
+from tidings.node.requests import Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
 from tidings.tracking.record import Answer
 
@@ -66,6 +67,8 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
+        self.naps = Naps(self.forwarder.received)
+        self._lone = Lone()
         self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
         self.tracking = TrackingThread(tracking, settings.broker_id)
         self.connections: dict[int, ClientConnection] = {}
@@ -212,8 +215,8 @@ class Broker:
         self.forwarder.close(number)
         self.after()
 
-    def react(self, connection: ClientConnection, flags: int) -> None:
-        """What `feed` said must be done."""
+    def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None:
+        """What `feed` said must be done; `flush`: there is time, write at once what came of it."""
         if flags & EVENTS:
             self._handle_events()
         if flags & BLOCKED and connection.number >= 0:
@@ -222,7 +225,7 @@ class Broker:
                 connection.pause_reading()
             else:
                 connection.resume_reading()
-        self.after()
+        self.after(flush=flush)
 
     def settle(self) -> None:
         """Something happened that concerns other brokers: handle it, and let the node finish its turn."""
@@ -230,7 +233,7 @@ class Broker:
         self._carry_out(self.node.turn(self.now_ms()))
         self.after()
 
-    def after(self) -> None:
+    def after(self, *, flush: bool = False) -> None:
         """Follow up whatever was just done: publishers to resume, output to write."""
         for number in self.forwarder.take_resumable():
             resumed = self.connections.get(number)
@@ -240,7 +243,12 @@ class Broker:
                     resumed.resume_reading()
                 if flags & EVENTS:
                     self._loop.call_soon(self._handle_events_later)
-        self.flush_soon()
+        if not self.forwarder.has_output():
+            return
+        if flush:
+            self.flush()
+        else:
+            self.flush_soon()
 
     def _handle_events_later(self) -> None:
         self._handle_events()
@@ -307,6 +315,7 @@ class Broker:
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
+                    self._lone.published(number)
                     node.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
@@ -322,6 +331,11 @@ class Broker:
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
         number = connection.number
         match kind:
+            case Kind.ACK:
+                _, _, session, subscription, flags, tags = event
+                self.node.asked(self.now_ms(), number, Ack.of(subscription, flags, tags, session))
+            case Kind.CREDIT:
+                self.node.asked(self.now_ms(), number, Credit(*event[2:]))
             case Kind.CONTROL:
                 self._control(connection, *event[2:])
             case Kind.TRANSACTED:
@@ -405,7 +419,7 @@ class Broker:
                 case Reply(number, answer):
                     self.forwarder.send(number, self.connections[number].session.answer(answer))
                 case Persist(ticket, records):
-                    self.writer.write(ticket, records)
+                    self.writer.write(ticket, records, quiet=self._lone.quiet(self.naps.reads))
                 case Load(seqs):
                     self.writer.read(seqs)
                 case Close(number, code, reason):
@@ -425,7 +439,7 @@ class Broker:
             note(log, logging.ERROR, "the store refused a batch", error=error)
         for ticket in tickets:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
-        self.after()
+        self.after(flush=True)
 
     def _resolved(self, number: int, answer: Answer) -> None:
         """What stored histories say about a message."""

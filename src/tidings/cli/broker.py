@@ -6,9 +6,16 @@ from typing import Annotated
 import typer
 
 from tidings.broker import process
+from tidings.broker.observing import Observer
 from tidings.protocols.native import NativeSession
 
 SESSIONS = {"native": NativeSession}
+
+
+def _capacity_monitor() -> Observer:
+    from tidings.lab.monitor import CapacityMonitor  # it loads SciPy: only if it is asked for
+
+    return CapacityMonitor()
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +36,7 @@ def broker(
     """
     options = process.Options(config, data, port)
     if not check:
-        raise typer.Exit(process.run(options, SESSIONS))
+        raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor))
     prepared = process.prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol

@@ -47,6 +47,7 @@ def start(
     folder: Folder = FOLDER,
     port: Annotated[int, typer.Option(help="Of the first broker; the others, links and statuses follow.")] = 7400,
     routing: Annotated[str, typer.Option(help=f"The scheme: {', '.join(SCHEMES)}.")] = "bdrp",
+    policy: Annotated[str, typer.Option(help="Of covering: none, active, lazy, packing or selective.")] = "selective",
     encoding: Annotated[str, typer.Option(help="How interests travel: graded, elements or vectors.")] = "graded",
     wait: Annotated[float, typer.Option(help="Seconds to wait until all brokers know each other.")] = 20.0,
 ) -> None:
@@ -54,7 +55,7 @@ def start(
 
     Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
     """
-    options = LocalOptions(port=port, routing=Routing(routing, encoding=encoding))
+    options = LocalOptions(port=port, routing=Routing(routing, encoding=encoding, policy=policy))
     network = LocalNetwork.create(folder, from_toml(topology.read_text()), options)
     network.start()
     deadline = time.monotonic() + wait

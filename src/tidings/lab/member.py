@@ -26,6 +26,7 @@ class Routing:
     routing: str = "bdrp"
     unicast: str = "link-state"
     encoding: str = "graded"
+    policy: str = "selective"
     broadcast_above: int = 0
     heartbeat_ms: float = 1000.0
     redial_ms_max: float = 2000.0
@@ -47,9 +48,9 @@ class Member:
     def config(self, folder: Path) -> Path:
         return folder / f"{self.name}.toml"
 
-    def save(self, folder: Path, dials: list[tuple[str, int]], routing: Routing) -> None:
-        """Write its configuration. A dial is an address, and the router that is expected there."""
-        keys = {name: getattr(routing, name) for name in Routing.__slots__}
+    def save(self, folder: Path, dials: list[tuple[str, int]], routing: Routing, **more: Any) -> None:
+        """Write its configuration, with more keys of [network]. A dial is an address, and the router expected there."""
+        keys = {name: getattr(routing, name) for name in Routing.__slots__} | more
         lines = [
             f"[broker]\nname = {json.dumps(self.name)}\nid = {self.router}\ndata = {json.dumps(self.name)}",
             f'[[listeners]]\nhost = "{self.host}"\nport = {self.port}',

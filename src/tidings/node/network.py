@@ -29,12 +29,13 @@ from tidings.overlay.links import Links
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
-from tidings.routing.effects import Deliver, Effect, Install, Report, Send, SetTimer
+from tidings.routing.effects import Deliver, Effect, HandOver, Install, Report, Send, SetTimer
 from tidings.routing.flood import Flood
 from tidings.routing.interests import Change, encode_change
 from tidings.routing.link_state import LinkState
 from tidings.routing.registry import Place
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
+from tidings.routing.scheme import Carrier
 from tidings.routing.unicast import COST_MAX, Unicast
 from tidings.routing.unicast import TIMER as UNICAST_TIMER
 
@@ -53,9 +54,8 @@ class Network:
         self._plane = plane
         self.links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
         self.unicast, self.flood = self._make_unicast(incarnation)
-        self.scheme = settings.kind.make(
-            Place(self.flood, self, settings.encoding, settings.bdrp, lambda: getattr(self.unicast, "links", {}))
-        )
+        self.scheme = settings.kind.make(self._place())
+        self.carrier = cast("Carrier", self.scheme) if settings.kind.carries else None
         self._numbers: dict[str, int] = {}  # connection -> the plane's number for it
         self._names: dict[int, str] = {}
         self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
@@ -72,6 +72,19 @@ class Network:
             return link_state, link_state.flood
         flood = Flood(settings.router, incarnation, settings.flood, FLOOD_TIMER)
         return DistanceVector(settings.router, incarnation), flood
+
+    def _place(self) -> Place:
+        settings = self.settings
+        return Place(
+            self.flood,
+            self,
+            settings.encoding,
+            settings.bdrp,
+            lambda: getattr(self.unicast, "links", {}),
+            lambda neighbour: self._plane.link_waiting(neighbour) < settings.backlog_bytes_max,
+            settings.policy,
+            settings.advertise,
+        )
 
     def at(self, now: float) -> float:
         """The time of the links, in milliseconds: it never goes back, as the clock on the wall may, by which messages
@@ -153,6 +166,13 @@ class Network:
             self.broken(self._now, number, error)  # it will be sent again
 
         self.transit.relayed(now_ms, hops, routers, expires_ms, message, done, failed)
+
+    def enter(self, now_ms: int, message: bytes, connection: int) -> None:
+        """A message enters here that is not persistent."""
+        if self.carrier is None:
+            self._plane.enter(message, now_ms, connection)
+        else:
+            self._routed(self.carrier.publish(self._now, message))
 
     def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
@@ -259,6 +279,8 @@ class Network:
         self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_up(self._now, peer))
+        if self.carrier is not None:
+            self._routed(self.carrier.link_up(self._now, peer))
         self.out.append(fx.Report("LINK_UP", f"router {peer}"))
 
     def _link_down(self, peer: Router) -> None:
@@ -269,6 +291,8 @@ class Network:
         self._routed(self.unicast.link_down(self._now, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_down(self._now, peer))
+        if self.carrier is not None:
+            self._routed(self.carrier.link_down(self._now, peer))
         self.out.append(fx.Report("LINK_DOWN", f"router {peer}"))
 
     def _cost(self, peer: Router, latency_ms: float) -> None:
@@ -299,6 +323,8 @@ class Network:
                     self._routed(self.scheme.routed(self._now, table))
                 case Deliver():
                     self._routed(self.scheme.learn(self._now, effect))
+                case HandOver(message=message):
+                    self.transit.deliver(int(self._now), message)
                 case SetTimer() | Report():
                     self.out.append(effect)
                 case _:

@@ -9,6 +9,7 @@ from tidings.overlay.effects import Router
 from tidings.overlay.greeting import Greeting
 from tidings.overlay.link import LinkOptions
 from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.covering.policies import POLICIES
 from tidings.routing.flood import FloodOptions
 from tidings.routing.interests import InterestEncoding
 from tidings.routing.registry import SCHEMES, Kind
@@ -35,6 +36,8 @@ class NetworkSettings:
     link: LinkOptions = field(default_factory=LinkOptions)
     flood: FloodOptions = field(default_factory=FloodOptions)
     bdrp: BdrpOptions = field(default_factory=BdrpOptions)
+    policy: str = "selective"  # of covering: what becomes of covered subscriptions
+    advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
 
     def __post_init__(self) -> None:
         if not 0 < self.router < 2**32:
@@ -45,6 +48,8 @@ class NetworkSettings:
             raise UsageError("E_SCHEME", f"there is no routing scheme {self.scheme!r}")
         if self.kind.needs_map and self.unicast != "link-state":
             raise UsageError("E_SCHEME", f"{self.scheme} needs the map that only link-state unicast has")
+        if self.policy not in POLICIES:
+            raise UsageError("E_COVERING_POLICY", f"{self.policy} is not one of {', '.join(POLICIES)}")
 
     @property
     def kind(self) -> Kind:
@@ -59,6 +64,7 @@ class NetworkSettings:
         return NetworkShape(
             self.router,
             self.kind.by_neighbour,
+            self.kind.carries,
             self.broadcast_above,
             self.hops_max,
             self.backlog_bytes_max,

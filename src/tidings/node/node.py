@@ -119,6 +119,11 @@ class Node:
         return self.turn(now_ms)
 
     def request(self, now_ms: int, connection: int, request: Request) -> list[Effect]:
+        self.asked(now_ms, connection, request)
+        return self.turn(now_ms)
+
+    def asked(self, now_ms: int, connection: int, request: Request) -> None:
+        """One of several requests. Call `turn` after the last one."""
         try:
             if isinstance(request, Trace):
                 self.tracking.tracing.start(now_ms, self.connections[connection], request)
@@ -126,7 +131,6 @@ class Node:
                 self._desk.carry_out(now_ms, self.connections[connection], request)
         except TidingsError as error:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
-        return self.turn(now_ms)
 
     def message(
         self,
@@ -164,7 +168,10 @@ class Node:
             case (Kind.RELAY, link, hops, tag, routers, expires_ms, message):
                 self.network.relayed(now_ms, link, hops, tag, routers, expires_ms, message)
             case (Kind.ENTRY, connection, flags, receipt, expires_ms, message, sinks, routers):
-                self.network.transit.accept(message, routers, expires_ms)
+                if routers:
+                    self.network.transit.accept(message, routers, expires_ms)
+                else:
+                    self.network.enter(now_ms, message, connection)
                 perhaps_sent = bool(flags & PERHAPS_SENT)
                 self.message(connection, 0, message, sinks, expires_ms=expires_ms, perhaps_sent=perhaps_sent)
                 self._journal.then(
@@ -177,7 +184,8 @@ class Node:
         if self.network is None or message[1] & QUEUE:
             return None
         if not message[1] & PERSISTENT:
-            return lambda: self._plane.enter(message, now_ms, connection)
+            network = self.network
+            return lambda: network.enter(now_ms, message, connection)
         if routers := self._plane.destinations(message):
             self.network.transit.accept(message, routers, expires_ms_of(message))
         return None
@@ -265,14 +273,17 @@ class Node:
         for mailbox in self.post_office.take_touched():
             self._dispatch_mailbox(now_ms, mailbox)
             wanted += mailbox.wanted
+        if not wanted:
+            return
         missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._loading and seq not in self._absent)
         if missing:
             self._loading.update(missing)
             self._outbox.add(Load(missing))
 
     def _dispatch_mailbox(self, now_ms: int, mailbox: Mailbox) -> None:
-        for consumer in mailbox.consumers:
-            consumer.room_bytes = self._plane.room(consumer.connection)
+        if mailbox.backlog:
+            for consumer in mailbox.consumers:
+                consumer.room_bytes = self._plane.room(consumer.connection)
         runs: dict[Consumer, tuple[list[int], list[int], list[bytes]]] = {}
         for consumer, tag, attempt, message in mailbox.dispatch(now_ms):
             run = runs.get(consumer)
@@ -284,7 +295,8 @@ class Node:
         for consumer, run in runs.items():
             self._plane.deliver(consumer.connection, consumer.subscription, *run)
             self.tracking.delivered(now_ms, mailbox, run[2])
-        self.post_office.late(mailbox, mailbox.expired)
+        if mailbox.expired:
+            self.post_office.late(mailbox, mailbox.expired)
 
     def _relieve(self, now_ms: int) -> None:
         if self._brakes.holding(CROWD):
@@ -294,9 +306,10 @@ class Node:
             else:
                 self._brakes.release(CROWD)
         self.post_office.relieve(now_ms)
-        for connection in self.post_office.slow & self.connections.keys():
-            self._outbox.add(Close(connection, "E_SLOW_CONSUMER", "a subscription did not keep up"))
-        self.post_office.slow.clear()
+        if self.post_office.slow:
+            for connection in self.post_office.slow & self.connections.keys():
+                self._outbox.add(Close(connection, "E_SLOW_CONSUMER", "a subscription did not keep up"))
+            self.post_office.slow.clear()
 
     def _crowded(self, share: float) -> bool:
         """Whether publishers must wait: too much on its way to disk, or too much that only memory has."""

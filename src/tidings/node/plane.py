@@ -74,6 +74,9 @@ class NetworkPlane(Plane, TrackingPlane, Protocol):
 
     def unlink(self, neighbour: int) -> None: ...
 
+    def link_waiting(self, neighbour: int) -> int:
+        """Bytes that wait for a link."""
+
     def send(self, connection: int, data: bytes) -> None:
         """A whole frame, in order with what the plane sends by itself."""
 

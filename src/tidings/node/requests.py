@@ -1,6 +1,6 @@
 """What clients ask of a node and what it answers, whatever protocol carries it. Closed unions of frozen records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -70,6 +70,12 @@ class Ack:
     verdict: Verdict = Verdict.DONE
     session: int = 0
     receipt: int = 0
+
+    @classmethod
+    def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
+        """As a frame says it: bit 0 of the flags means cumulative, the others are the verdict's value."""
+        verdict = Verdict.DEAD if flags & Verdict.DEAD.value else Verdict(flags & Verdict.RETRY.value)
+        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,9 @@ from tidings.node.requests import (
     Subscribe,
     Trace,
     Unsubscribe,
-    Verdict,
 )
 from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.frames import (
-    ACK_CUMULATIVE,
-    ACK_DEAD,
-    ACK_RETRY,
     VERSION,
     FrameType,
     control,
@@ -106,7 +102,7 @@ class NativeSession:
             case FrameType.CREDIT:
                 return Credit(*decode_credit(payload))
             case FrameType.ACK:
-                return _ack(payload, session)
+                return Ack.of(*decode_ack(payload), session)
             case _:
                 fields = decode_fields(payload)
                 try:
@@ -152,12 +148,6 @@ class NativeSession:
     def close(self, code: str, reason: str) -> bytes:
         self.state = State.CLOSED
         return control(FrameType.CLOSE, {"code": code, "reason": reason})
-
-
-def _ack(payload: bytes, session: int) -> Ack:
-    subscription, flags, tags = decode_ack(payload)
-    verdict = Verdict.DEAD if flags & ACK_DEAD else Verdict.RETRY if flags & ACK_RETRY else Verdict.DONE
-    return Ack(subscription, tags, bool(flags & ACK_CUMULATIVE), verdict, session)
 
 
 def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Request:

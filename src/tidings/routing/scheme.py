@@ -38,6 +38,10 @@ class Scheme(Protocol):
         """What the others should know of this one's."""
         ...
 
+    def counts(self) -> Mapping[str, int]:
+        """What is worth showing: sizes of tables, messages by kind."""
+        ...
+
     def start(self, now: float) -> list[Effect]: ...
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
@@ -53,3 +57,17 @@ class Scheme(Protocol):
         """Routes have changed."""
 
     def tick(self, now: float) -> list[Effect]: ...
+
+
+class Carrier(Scheme, Protocol):
+    """A scheme that brings messages to other brokers itself, in SchemeMessages. The plane gives it what enters here and
+    is not persistent; what it brings for subscribers here it gives back as HandOver."""
+
+    def link_up(self, now: float, neighbour: Router) -> list[Effect]:
+        """There is a link to this neighbour now."""
+
+    def link_down(self, now: float, neighbour: Router) -> list[Effect]:
+        """It is lost, and what was on its way with it."""
+
+    def publish(self, now: float, message: bytes) -> list[Effect]:
+        """A message enters here; subscribers of this broker have it already."""
