@@ -76,5 +76,7 @@ void bind_tracker(nb::module_& m) {
              },
              nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
              "The filter in memory that matches this time: sequence, count, whether it holds the id.")
+        .def("stragglers", &Tracker::stragglers, nb::arg("origin"), nb::arg("moment_ms"), nb::arg("now_ms"),
+             "Subscribers that were given a message of this origin and time long after it.")
         .def_prop_ro("memory_bytes", &Tracker::memory_bytes);
 }

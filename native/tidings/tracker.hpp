@@ -135,6 +135,16 @@ public:
         return Found{history->sequence, history->count, held != 0};
     }
 
+    // Subscribers whose filter in memory has a message of this origin and time as a straggler.
+    std::vector<uint32_t> stragglers(uint32_t origin, int64_t moment_ms, int64_t now_ms) {
+        flush(now_ms);
+        std::vector<uint32_t> found;
+        for (const History& history : histories_)
+            if (history.used && history.kind == Kind::Deliver && history.origin == origin && history.singles.contains(moment_ms))
+                found.push_back(history.peer);
+        return found;
+    }
+
     size_t memory_bytes() const {
         size_t bytes = sizeof *this + positions_.size() * 4;
         for (const History& history : histories_)

@@ -371,5 +371,10 @@ class Tracker:
         The filter in memory that matches this time: sequence, count, whether it holds the id.
         """
 
+    def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
+        """
+        Subscribers that were given a message of this origin and time long after it.
+        """
+
     @property
     def memory_bytes(self) -> int: ...

@@ -68,6 +68,10 @@ class Tracker:
         """Of the filter in memory, if it matches this time: its sequence, count, and whether it holds the id."""
         return self.kernel.find(KINDS.index(kind), origin, peer, id, moment_ms, now_ms)
 
+    def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
+        """Subscribers in whose filters in memory this time is that of a straggler."""
+        return self.kernel.stragglers(origin, moment_ms, now_ms)
+
 
 def _named(
     row: tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int],

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS levels (history INTEGER NOT NULL, level INTEGER NOT N
   WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS singles (history INTEGER NOT NULL, ms INTEGER NOT NULL, incarnation INTEGER NOT NULL,
   sequence INTEGER NOT NULL, PRIMARY KEY (history, ms, incarnation, sequence)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS singles_by_time ON singles (ms);
 CREATE TABLE IF NOT EXISTS stored (broker INTEGER NOT NULL, incarnation INTEGER NOT NULL, ms INTEGER NOT NULL,
   PRIMARY KEY (broker, incarnation)) WITHOUT ROWID;
 """
@@ -38,6 +39,10 @@ WHERE f.history = ? AND f.level = ? AND f.first_ms BETWEEN ? AND ? AND f.last_ms
 _FIND_SINGLE = """
 SELECT s.name, f.row FROM singles one JOIN filters f USING (history, incarnation, sequence)
 JOIN segments s ON s.id = f.segment WHERE one.history = ? AND one.ms = ?
+"""
+_FIND_PEERS = """
+SELECT DISTINCT h.peer FROM singles one JOIN histories h ON h.id = one.history
+WHERE one.ms = ? AND h.broker = ? AND h.kind = ? AND h.origin = ? ORDER BY h.peer
 """
 _UPSERT = """
 INSERT INTO filters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (history, incarnation, sequence) DO UPDATE SET
@@ -105,6 +110,11 @@ class FilterCatalog:
             about = (history, level, moment - (1 << level), moment, moment)
             found.update(self._database.execute(_FIND_RANGE, about))
         return [Place(*one) for one in sorted(found)]
+
+    def stragglers(self, broker: int, kind: str, origin: int, moment: int) -> list[str]:
+        """Peers of histories in which this time is that of a straggler."""
+        asked = (moment, broker, kind, origin)
+        return [peer for (peer,) in self._database.execute(_FIND_PEERS, asked)]
 
     def add(self, segment: str, rows: Iterable[tuple[int, Entry]]) -> None:
         """A segment and what is in it, row by row, with its broker; the entries' data is not looked at."""

@@ -43,6 +43,8 @@ class Books(Protocol):
 
     def end_all(self, now_ms: int) -> list[Entry]: ...
     def find(self, key: Key, message: MessageId, now_ms: int) -> Current | None: ...
+    def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
+        """Subscribers that may have been given it long after its time: it is a straggler in their filters."""
 
 
 class PlainBooks:
@@ -99,6 +101,10 @@ class PlainBooks:
         if history is None or found is None:
             return None
         return Current(history.sequence, bool(found.contains(bytes(message))[0]), found.fpp())
+
+    def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
+        keys = [key for key in self._histories if (key.kind, key.origin) == (Kind.DELIVER, message.broker)]
+        return [key.peer for key in keys if message.ms in self._histories[key].singles]
 
     def _end(self, keys: Iterable[Key], now_ms: int) -> list[Entry]:
         stored, self._full = self._full, []
@@ -191,6 +197,9 @@ class KernelBooks:
         sequence, held_ids, held = found
         fpp = 0.0 if self._shape is None else false_positive_probability(*self._shape, held_ids)
         return Current(sequence, held, fpp)
+
+    def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
+        return [self._names[peer] for peer in self.tracker.stragglers(message.broker, message.ms, now_ms)]
 
     def _peer(self, kind: Kind, peer: str) -> int:
         if kind is Kind.DELIVER:
