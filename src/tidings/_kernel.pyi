@@ -376,7 +376,7 @@ class Tracker:
 
     def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
 
-    def take(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]:
+    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]:
         """
         Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, bytes, opened, stored.
         """
