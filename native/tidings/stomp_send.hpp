@@ -132,10 +132,8 @@ public:
         }
         if (size > bytes_max || data.size() - head.size() <= size || data[head.size() + size] != 0) return 0;
         const size_t start = out.size(), kept = state.last_publish.size();
-        out.resize(start + kept + size);
+        out.append(state.last_publish).append(data.substr(head.size(), size));
         char* const place = out.data() + start;
-        std::memcpy(place, state.last_publish.data(), kept);
-        if (size) std::memcpy(place + kept, data.data() + head.size(), size);
         const auto payload = static_cast<uint32_t>(kept + size - frame_header_bytes);
         std::memcpy(place, &payload, 4);
         write_id(state, now_ms, place + frame_header_bytes + 4 + 4);
