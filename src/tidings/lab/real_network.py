@@ -60,6 +60,7 @@ class RealMeasurement:
     least_bytes: int
     busiest: float  # share of its bandwidth that the busiest link used, over the whole run
     timeline: list[Second] = field(default_factory=list)
+    work: list[dict[str, float]] = field(default_factory=list)  # of each broker: what it counted, and processor time
 
 
 def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: float, seed: int = 1) -> RealMeasurement:
@@ -79,16 +80,16 @@ def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: flo
         fleet.settle()
         start = time.monotonic() + BEGIN_SECONDS
         (folder / "go.new").write_text(str(start))
-        carried = [plan.sent_bytes()]
+        carried, idle = [plan.sent_bytes()], fleet.work()
         (folder / "go.new").rename(folder / "go")
         while not all(load.path("result.json").exists() for load in loads):
             if time.monotonic() > start + seconds + WAIT_SECONDS:
                 raise TidingsError("E_EXPERIMENT", "clients do not finish")
             time.sleep(max(0.0, start + len(carried) - time.monotonic()))
             carried.append(plan.sent_bytes())
-        frames = fleet.frame_bytes()
+        work = [{name: one[name] - then[name] for name in one} for one, then in zip(fleet.work(), idle, strict=True)]
         results = {load.name: json.loads(load.path("result.json").read_text()) for load in loads}
-    return _judge(truth, (brokers, variant, rates), seed, seconds, results, carried, frames)
+    return _judge(truth, (brokers, variant, rates), seed, seconds, results, carried, work)
 
 
 def topology(brokers: int) -> Graph:
@@ -132,8 +133,9 @@ class _Tidings:
 
         _wait(quiet, "interests are known everywhere")
 
-    def frame_bytes(self) -> int:
-        return sum(seen["counts"]["copy_bytes"] for seen in self._statuses())
+    def work(self) -> list[dict[str, float]]:
+        seen = self._statuses()
+        return [{**one["plane"], **one["counts"], "cpu_seconds": one["cpu_seconds"]} for one in seen]
 
     def _statuses(self) -> list[dict[str, Any]]:
         """What each member sees; empty for one that does not say."""
@@ -155,8 +157,8 @@ class _ActiveMq:
     def settle(self) -> None:
         time.sleep(GOSSIP_SECONDS)
 
-    def frame_bytes(self) -> int:
-        return 0
+    def work(self) -> list[dict[str, float]]:
+        return []
 
 
 def _dialled(plan: Plan, name: str) -> list[str]:
@@ -204,7 +206,7 @@ def _judge(
     seconds: float,
     results: dict[str, Any],
     carried: list[dict[tuple[str, str], int]],
-    frames: int,
+    work: list[dict[str, float]],
 ) -> RealMeasurement:
     sent: Counter[int] = Counter()
     expected: Counter[int] = Counter()
@@ -226,5 +228,6 @@ def _judge(
     timeline = [Second(at, sent[at], expected[at], delivered[at], round(used[at], 4)) for at in range(len(used))]
     total = {end: carried[-1][end] - carried[0][end] for end in carried[0]}
     busiest = max(total.values(), default=0) / (BANDWIDTH_BYTES_S * seconds)
+    frames = round(sum(one["copy_bytes"] for one in work))
     sums = (sent.total(), expected.total(), delivered.total(), sum(total.values()), frames, least)
-    return RealMeasurement(*what, *sums, busiest, timeline)
+    return RealMeasurement(*what, *sums, busiest, timeline, work)
