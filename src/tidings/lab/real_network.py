@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,14 +22,15 @@ from tidings.errors import TidingsError
 from tidings.kernel.codec import MessageBatch, encode_message, encode_messages
 from tidings.lab import activemq_network
 from tidings.lab.load import Load
-from tidings.lab.member import Member, Routing, write_secret
+from tidings.lab.member import Member, Peer, Routing, write_secret
 from tidings.lab.namespaces import Plan
 from tidings.lab.scale_out import BANDWIDTH_BYTES_S, FRAME_BYTES, LATENCY_MS, TOPOLOGIES, Truth, workload
 from tidings.overlay.generate import line, with_links
-from tidings.overlay.graph import Graph
+from tidings.overlay.graph import Graph, Node, shortest_tree
 
 ENCODINGS = {"graded": "graded", "plain": "vectors", "flooding": "graded"}
-VARIANTS = (*ENCODINGS, "activemq")
+ACTIVEMQ = ("activemq-tree", "activemq")  # on a spanning tree; on all links
+VARIANTS = (*ENCODINGS, *ACTIVEMQ)
 WAIT_SECONDS = 180.0
 PORT, LINK_PORT, HTTP_PORT = 7300, 7301, 8700  # each broker has its own namespace
 GOSSIP_SECONDS = 8.0  # until ActiveMQ's brokers have heard of each other's consumers; they do not say so
@@ -69,8 +70,10 @@ def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: flo
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         plan = stack.enter_context(Plan.of(graph, "tnet"))
-        fleet = _ActiveMq(stack, plan, folder) if variant == "activemq" else _Tidings(stack, plan, folder, variant)
-        loads = _loads(truth, folder, rates, seconds, seed, "stomp" if variant == "activemq" else "native")
+        foreign = variant in ACTIVEMQ
+        tree = shortest_tree(graph, next(iter(graph))) if variant == "activemq-tree" else None
+        fleet = _ActiveMq(stack, plan, folder, tree) if foreign else _Tidings(stack, plan, folder, variant)
+        loads = _loads(truth, folder, rates, seconds, seed, "stomp" if foreign else "native")
         fleet.start()
         running: list[subprocess.Popen[bytes]] = []
         for load in loads:
@@ -107,9 +110,9 @@ class _Tidings:
         write_secret(folder, "5e" * 32)
         self._members = []
         for name in plan.nodes:
-            dials = [(f"{plan.address(peer, name)}:{LINK_PORT}", router[peer]) for peer in _dialled(plan, name)]
+            peers = [Peer(f"{plan.address(one, name)}:{LINK_PORT}", router[one]) for one in _dialled(plan, name)]
             member = Member(name, router[name], "127.0.0.1", PORT, "0.0.0.0", LINK_PORT, HTTP_PORT)
-            member.save(folder, dials, routing)
+            member.save(folder, peers, routing)
             self._members.append(member)
 
     def start(self) -> None:
@@ -143,12 +146,16 @@ class _Tidings:
 
 
 class _ActiveMq:
-    def __init__(self, stack: ExitStack, plan: Plan, folder: Path) -> None:
+    """Where there are cycles its topics deliver messages several times: a tree (node to predecessor) avoids them."""
+
+    def __init__(self, stack: ExitStack, plan: Plan, folder: Path, tree: Mapping[Node, Node] | None) -> None:
         self._stack, self._plan, self._folder = stack, plan, folder
+        self._used = None if tree is None else {frozenset((str(a), str(b))) for a, b in tree.items()}
 
     def start(self) -> None:
         for name in self._plan.nodes:
-            dials = [f"{self._plan.address(peer, name)}:{LINK_PORT}" for peer in _dialled(self._plan, name)]
+            peers = [one for one in _dialled(self._plan, name) if self._used is None or {one, name} in self._used]
+            dials = [f"{self._plan.address(peer, name)}:{LINK_PORT}" for peer in peers]
             command = activemq_network.command(self._folder, name, PORT, LINK_PORT, dials)
             _spawn(self._stack, self._plan, name, command, self._folder / f"{name}.log")
         _wait(lambda: all(self._plan.listens(name, PORT) for name in self._plan.nodes), "brokers start")
