@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from heapq import nlargest
 
 from tidings.broker.http_endpoint import Page
+from tidings.broker.observing import Observer
 from tidings.broker.server import Broker
 from tidings.broker.writer import LATENCY_SECONDS, StoreStats
 from tidings.delivery.mailbox import Mailbox, MailboxKind
@@ -66,8 +67,9 @@ class _Text:
 
 
 class Metrics:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, observer: Observer | None = None) -> None:
         self._broker = broker
+        self._observer = observer
         self._began = time.time()
 
     def metrics(self) -> Page:
@@ -79,6 +81,8 @@ class Metrics:
             _store(text, self._broker.writer.stats)
         self._network(text)
         self._machine(text)
+        for name, meaning, samples in self._observer.gauges() if self._observer else ():
+            text.add(name, "gauge", meaning, samples)
         return Page(str(text), TYPE)
 
     def health(self) -> Page:

@@ -12,6 +12,7 @@ Effects gather in `out`; the driver takes them after each call: Dial, Close, Set
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from random import Random
 from typing import assert_never, cast
 
@@ -26,7 +27,7 @@ from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.links import Links
 from tidings.routing.codec import decode, encode
-from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, SchemeMessage, Taken, Topic
+from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
 from tidings.routing.effects import Deliver, Effect, HandOver, Install, Report, Send, SetTimer
 from tidings.routing.flood import Flood
@@ -60,6 +61,8 @@ class Network:
         self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
         self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
         self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
+        self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._now = self._started = 0.0
 
     def _make_unicast(self, incarnation: int) -> tuple[Unicast, Flood]:
@@ -200,6 +203,29 @@ class Network:
         out, self.out = self.out, []
         return out
 
+    # --- letters: to one broker, by the routes there are -------------------------------------------------------------
+
+    def topology(self) -> Mapping[Router, Collection[Router]]:
+        """Who can be reached, with their links where these are known."""
+        known = self.unicast.links if isinstance(self.unicast, LinkState) else {}
+        return {router: tuple(known.get(router, ())) for router in (self.settings.router, *self.unicast.reachable())}
+
+    def post(self, router: Router, payload: bytes) -> bool:
+        return self._pass_on(Letter(router, self.settings.router, self.settings.hops_max, payload))
+
+    def _pass_on(self, letter: Letter) -> bool:
+        number = self._peers.get(self.unicast.next_hop(letter.target) or 0)
+        if number is None:
+            return False
+        self._plane.send(number, control_frame(letter))
+        return True
+
+    def _letter(self, letter: Letter) -> None:
+        if letter.target == self.settings.router:
+            self.letters.append((letter.source, letter.payload))
+        elif letter.hops_left > 0:
+            self._pass_on(replace(letter, hops_left=letter.hops_left - 1))
+
     # --- tables: what the scheme installs goes to the plane ---------------------------------------------------------
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
@@ -250,6 +276,7 @@ class Network:
         self._plane.link(number, peer)
         self._peers[peer] = number
         self.transit.link_up(peer)
+        self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_up(self._now, peer))
         if self.carrier is not None:
@@ -260,6 +287,7 @@ class Network:
         del self._peers[peer]
         self._plane.unlink(peer)
         self.transit.link_down(peer)
+        self.neighbour_changes.append((False, peer))
         self._routed(self.unicast.link_down(self._now, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_down(self._now, peer))
@@ -275,6 +303,8 @@ class Network:
         match message:
             case Taken(tags=tags):
                 self.transit.taken(peer, tags)
+            case Letter():
+                self._letter(message)
             case SchemeMessage():
                 self._routed(self.scheme.learn(self._now, (peer, message)))
             case FloodItem() | FloodAck() | FloodSummary() if not isinstance(self.unicast, LinkState):
