@@ -57,6 +57,26 @@ public:
         added = saturating_add(added, n);
     }
 
+    // One bit of a filter: its byte, and which bit of it. A byte and not a word, because then setting it is one instruction.
+    struct Bit {
+        uint32_t byte, mask;
+    };
+
+    // The k bits of one id, for filters of up to 2^32 bits; `set` takes them, in any filter of this shape.
+    static void bits_of(const uint8_t* id, uint64_t bits, uint32_t hashes, Bit* out) {
+        Walk walk(id);
+        for (uint32_t j = 0; j < hashes; ++j) {
+            const uint64_t p = walk.next(bits);
+            out[j] = {static_cast<uint32_t>(p >> 3), 1u << (p & 7)};
+        }
+    }
+
+    void set(const Bit* bits) {
+        auto* const bytes = reinterpret_cast<uint8_t*>(words.data());
+        for (uint32_t j = 0; j < k; ++j) bytes[bits[j].byte] |= static_cast<uint8_t>(bits[j].mask);
+        added = saturating_add(added, 1);
+    }
+
     // found[i] = 1 if id i may have been added, 0 if it certainly was not.
     void contains(const uint8_t* ids, size_t n, uint8_t* found) const {
         const uint32_t first = std::min(k, FirstTests);

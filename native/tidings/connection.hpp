@@ -2,12 +2,14 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "tidings/output.hpp"
+#include "tidings/stomp_send.hpp"
 
 namespace tidings {
 
@@ -33,6 +35,8 @@ struct Connection {
     int64_t moved_ms = 0;       // when output was last taken, or was last seen to be empty
     size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
     uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
+    uint32_t subscriber = 0;      // the tracker's number for whoever gets the deliveries; 0: they are not recorded
+    int64_t skew_ms_max = -1;     // its messages' times must not be off by more; negative: nobody wants to know
     Output tail;                // input not parsed yet
     Output output;
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed
@@ -41,6 +45,7 @@ struct Connection {
     std::vector<uint32_t> backlogged;     // sinks of this connection that have a backlog
     std::unordered_set<std::string> allowed;
     std::string last_allowed;             // most publishers send to one destination
+    std::unique_ptr<StompState> stomp;    // if it speaks STOMP
 
     bool reading() const { return open && !broken && !waiting && !held && !choked && pushed_back == 0; }
     bool in_transaction(uint16_t session) const { return std::ranges::find(transacted, session) != transacted.end(); }

@@ -6,7 +6,7 @@
 //
 // The forwarder knows no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
 // connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early, what
-// follows on the same connection.
+// follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events among others.
 //
 // Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When that
 // is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the backlog has
@@ -21,6 +21,7 @@
 #include "tidings/matcher.hpp"
 #include "tidings/network.hpp"
 #include "tidings/outlets.hpp"
+#include "tidings/stomp_input.hpp"
 
 namespace tidings {
 
@@ -46,6 +47,15 @@ public:
 
     // ---- connections
 
+    // From its first byte on this connection speaks STOMP.
+    void speak_stomp(uint32_t number) { out_.at(number).stomp = std::make_unique<StompState>(); }
+    StompState& stomp(uint32_t number) {
+        Connection& connection = out_.at(number);
+        if (!connection.stomp) throw UsageError{"E_NO_STOMP", "this connection does not speak STOMP"};
+        return *connection.stomp;
+    }
+    StompTypes& stomp_types() { return stomp_.types(); }
+
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
         if (!connection.logged_in) out_.free_login_bytes(connection.tail.size());
@@ -57,6 +67,7 @@ public:
     // The answer to Ask: from now on messages to this destination pass.
     void allow(uint32_t number, std::string_view destination) {
         Connection& connection = out_.at(number);
+        if (connection.stomp) connection.stomp->receipts.erase(std::exchange(connection.stomp->asked, 0));
         if (connection.allowed.size() >= Connection::allowed_max) connection.allowed.clear();
         connection.last_allowed = *connection.allowed.emplace(destination).first;
     }
@@ -65,6 +76,13 @@ public:
         Connection& connection = out_.at(number);
         std::erase(connection.transacted, session);
         if (on) connection.transacted.push_back(session);
+    }
+
+    // Nothing more of it is parsed or kept: it has been told that it is over.
+    void ignore(uint32_t number) {
+        Connection& connection = out_.at(number);
+        connection.broken = true;
+        cut_tail(connection, connection.tail.size());
     }
 
     void hold(uint32_t number) { out_.at(number).held = true; }
@@ -110,6 +128,11 @@ public:
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
+        if (connection.stomp) {
+            const size_t bytes = stomp_.first(tail, *connection.stomp, connection.frame_bytes_max);
+            if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+            return cut_tail(connection, bytes);
+        }
         uint32_t size = 0;
         if (tail.size() >= frame_header_bytes) std::memcpy(&size, tail.data(), 4);
         if (tail.size() < frame_header_bytes + size_t{size}) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
@@ -166,6 +189,7 @@ public:
             ++out_.stats.expired;
             return;
         }
+        if (out_.tracker && publisher != Outlets::nobody) out_.tracker->published(view.id, now_ms);
         if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
         const Outlets::Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
@@ -218,6 +242,7 @@ private:
 
     // Returns how much was consumed; stops early where Python or a slow sink must be waited for.
     size_t parse(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
+        if (connection.stomp) return parse_stomp(number, connection, data, now_ms);
         size_t used = 0;
         while (connection.reading()) {
             const uint8_t derived = matcher_.derived();
@@ -237,10 +262,48 @@ private:
         return used;
     }
 
+    // The same for STOMP: SEND frames, as many as follow each other, become PUBLISH frames; all others are Python's.
+    size_t parse_stomp(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
+        size_t used = 0;
+        StompState& state = *connection.stomp;
+        while (connection.reading()) {
+            const StompInput::Next next =
+                stomp_.gather(data.substr(used), state, connection.frame_bytes_max, connection.logged_in, now_ms);
+            batch_.decode_frames(stomp_.publishes(), {matcher_.derived(), SIZE_MAX, false});
+            size_t done = 0;
+            for (; done < batch_.size() && connection.reading(); ++done) {
+                if (handle(number, connection, batch_[done], now_ms)) continue;
+                state.asked = receipt_of(batch_[done]);
+                break;
+            }
+            used += stomp_.used(done);
+            if (done < batch_.size()) {  // they will be read again
+                state.searched = 0;
+                for (; done < batch_.size(); ++done)
+                    if (const uint32_t receipt = receipt_of(batch_[done]); receipt != state.asked) state.receipts.erase(receipt);
+                break;
+            }
+            if (next == StompInput::Next::Nothing) {
+                used += stomp_.skip_line_ends(state);
+                break;
+            }
+            if (!connection.reading() || next == StompInput::Next::More) continue;
+            if (next == StompInput::Next::Broken) {
+                fail(number, connection, stomp_.error(), stomp_.receipt());
+            } else {
+                connection.waiting = true;
+                out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .bytes = std::string(stomp_.frame().bytes)});
+                used += stomp_.frame().size;
+            }
+        }
+        out_.answer_receipts(connection);
+        return used;
+    }
+
     // False: the entry must be handled again after Python has answered.
     bool handle(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         if (entry.status == Entry::Status::Broken) {
-            fail(number, connection, entry.error);
+            fail(number, connection, entry.error, connection.stomp && entry.prefix.size() == 4 ? receipt_of(entry) : 0);
         } else if (entry.status == Entry::Status::Control) {
             handle_control(number, connection, entry, now_ms);
         } else if (entry.type == frame_forward && connection.neighbour) {
@@ -254,18 +317,36 @@ private:
     }
 
     void handle_control(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        if (entry.type == FrameCredit && entry.payload.size() == 8) {
-            uint32_t subscription, more;
-            std::memcpy(&subscription, entry.payload.data(), 4);
-            std::memcpy(&more, entry.payload.data() + 4, 4);
-            if (const auto found = connection.direct.find(subscription); found != connection.direct.end()) {
-                out_.credit(found->second, more, now_ms);
-                return;
-            }
-        }
+        if (connection.logged_in && (handle_credit(number, connection, entry, now_ms) || handle_ack(number, entry))) return;
         connection.waiting = true;
         out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .type = entry.type, .flags = entry.frame_flags,
                         .session = entry.session, .bytes = std::string(entry.payload)});
+    }
+
+    // False: malformed, or something else.
+    bool handle_credit(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        if (entry.type != FrameCredit || entry.payload.size() != 8) return false;
+        uint32_t subscription, more;
+        std::memcpy(&subscription, entry.payload.data(), 4);
+        std::memcpy(&more, entry.payload.data() + 4, 4);
+        if (const auto found = connection.direct.find(subscription); found != connection.direct.end())
+            out_.credit(found->second, more, now_ms);
+        else
+            out_.events.add(Event{.kind = Event::Kind::Credit, .connection = number, .receipt = subscription, .more = more});
+        return true;
+    }
+
+    bool handle_ack(uint32_t number, const Entry& entry) {
+        if (entry.type != FrameAck || entry.payload.size() < ack_fixed_bytes) return false;
+        uint32_t subscription, count;
+        std::memcpy(&subscription, entry.payload.data(), 4);
+        std::memcpy(&count, entry.payload.data() + 5, 4);
+        if (entry.payload.size() != ack_fixed_bytes + 8 * size_t{count}) return false;
+        std::vector<uint64_t> tags(count);
+        if (count) std::memcpy(tags.data(), entry.payload.data() + ack_fixed_bytes, 8 * size_t{count});
+        out_.events.add(Event{.kind = Event::Kind::Ack, .connection = number, .flags = static_cast<uint8_t>(entry.payload[4]),
+                        .session = entry.session, .receipt = subscription, .tags = std::move(tags)});
+        return true;
     }
 
     bool handle_publish(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
@@ -277,6 +358,7 @@ private:
             return false;
         }
         ++out_.stats.received;
+        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session))) {
             out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
@@ -291,9 +373,21 @@ private:
         return true;
     }
 
+    // Its publisher's clock strays too far: Python is told once, until it has been put right.
+    void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
+        uint64_t time;
+        std::memcpy(&time, message.id + 8, 8);
+        const auto sent_ms = static_cast<int64_t>(__builtin_bswap64(time) >> 16);
+        if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
+        connection.skew_ms_max = -1;
+        out_.events.add(Event{.kind = Event::Kind::Clock, .connection = number, .expires_ms = sent_ms});
+    }
+
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
+        if (out_.tracker) out_.tracker->published(entry.message.id, now_ms);
         matcher_.match(entry.message, matched_);
+        out_.stats.count_grade(matched_.size());
         mailboxes_.clear();
         for (const uint32_t index : matched_) {
             Sink& sink = out_.sink_at(index);
@@ -303,13 +397,10 @@ private:
                 mailboxes_.push_back(index);
         }
         if (network_ && !(entry.message.flags & MessageView::Queue)) {
+            const bool persistent = entry.message.flags & MessageView::Persistent;
+            if (network_->hands_up() && !persistent) return hand_up(number, entry, {});
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (entry.message.flags & MessageView::Persistent && !routers.empty() && network_->partitions()) {
-                out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
-                                .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
-                                .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
-                return;
-            }
+            if (persistent && !routers.empty() && network_->partitions()) return hand_up(number, entry, routers);
             network_->enter(entry.message, routers, number, now_ms);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
@@ -322,6 +413,13 @@ private:
         }
     }
 
+    // Python brings it to other brokers, and to mailboxes here.
+    void hand_up(uint32_t number, const Entry& entry, const std::vector<uint32_t>& routers) {
+        out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
+                        .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                        .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
+    }
+
     // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.
     void handle_forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         try {
@@ -329,6 +427,7 @@ private:
         } catch (const CodecError& error) {
             return fail(number, connection, error);
         }
+        if (out_.tracker) out_.tracker->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
             out_.events.add(Event{.kind = Event::Kind::Relay, .connection = number, .flags = header_.hops,
@@ -374,24 +473,14 @@ private:
         if (const uint32_t receipt = receipt_of(entry)) connection.receipts.push_back(receipt);
     }
 
-    static int64_t expiration(const MessageView& message) {
-        if (!(message.flags & MessageView::Expires)) return 0;
-        static const uint64_t hash = hash_name("JMSExpiration");
-        return message.find("JMSExpiration", hash)->value.i;
-    }
-
-    static bool expired(const MessageView& message, int64_t now_ms) {
-        return message.flags & MessageView::Expires && expiration(message) <= now_ms;
-    }
-
     void decode_one(std::string_view message) {
         single_.decode_message(message, {matcher_.derived(), SIZE_MAX, false});
         if (single_[0].status == Entry::Status::Broken) throw single_[0].error;
     }
 
-    void fail(uint32_t number, Connection& connection, const CodecError& error) {
+    void fail(uint32_t number, Connection& connection, const CodecError& error, uint32_t receipt = 0) {
         connection.broken = true;
-        out_.events.add(Event{.kind = Event::Kind::Error, .connection = number, .bytes = error.code, .reason = error.reason,
+        out_.events.add(Event{.kind = Event::Kind::Error, .connection = number, .receipt = receipt, .bytes = error.code, .reason = error.reason,
                         .position = error.position});
     }
 
@@ -403,6 +492,7 @@ private:
     Column<uint32_t> matched_;
     std::vector<uint32_t> mailboxes_;
     std::string scratch_;
+    StompInput stomp_;
 };
 
 }  // namespace tidings

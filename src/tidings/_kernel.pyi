@@ -120,6 +120,15 @@ class Forwarder:
 
     def set_transacted(self, connection: int, session: int, on: bool) -> None: ...
 
+    def ignore(self, connection: int) -> None: ...
+
+    def use_tracker(self, tracker: Tracker) -> None:
+        """What passes from now on is recorded there."""
+
+    def set_subscriber(self, connection: int, subscriber: int) -> None: ...
+
+    def watch_clock(self, connection: int, skew_ms_max: int) -> None: ...
+
     def hold(self, connection: int) -> None: ...
 
     def release(self, connection: int) -> None: ...
@@ -138,9 +147,18 @@ class Forwarder:
 
     def stats(self) -> dict[str, int]: ...
 
+    def grade_sums(self) -> tuple[float, float, float]:
+        """
+        Sums over all messages of the replication grade, its square and its cube.
+        """
+
+    def received(self) -> int: ...
+
     def held_bytes(self) -> int: ...
 
     def fresh_bytes(self) -> int: ...
+
+    def filters(self) -> int: ...
 
     def matcher_bytes(self) -> int: ...
 
@@ -171,6 +189,8 @@ class Forwarder:
 
     def take_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]: ...
 
+    def has_output(self) -> bool: ...
+
     def output_bytes(self, connection: int) -> int: ...
 
     def set_writable(self, connection: int, writable: bool) -> None: ...
@@ -181,7 +201,24 @@ class Forwarder:
 
     def check_stalls(self, now_ms: int) -> None: ...
 
-    def join(self, router: int, flooding: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
+    def speak_stomp(self, connection: int) -> None: ...
+
+    def stomp_version(self, connection: int, version: int) -> None: ...
+
+    def stomp_publisher(self, connection: int, publisher: int, broker: int, temporary: str) -> None: ...
+
+    def stomp_label(self, connection: int, subscription: int, line: bytes) -> None:
+        """The header line that names a subscription; empty: none any more."""
+
+    def stomp_transaction(self, connection: int, name: str, session: int) -> None:
+        """The session of a transaction; 0: it has ended."""
+
+    def stomp_receipt(self, connection: int, receipt: int) -> bytes | None:
+        """How the client calls a receipt that is answered now."""
+
+    def stomp_types(self, rules: Sequence[tuple[str, bool, str, int]]) -> None: ...
+
+    def join(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
 
     def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None: ...
 
@@ -331,3 +368,32 @@ def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), ord
 
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
+
+class Tracker:
+    """Histories of what passes, filled by the forwarder."""
+
+    def __init__(self, broker: int, exact: bool, bits: int, hashes: int, capacity: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
+
+    def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
+
+    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]:
+        """
+        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, bytes, opened, stored.
+        """
+
+    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]: ...
+
+    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]: ...
+
+    def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, bool] | None:
+        """
+        The filter in memory that matches this time: sequence, count, whether it holds the id.
+        """
+
+    def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
+        """
+        Subscribers that were given a message of this origin and time long after it.
+        """
+
+    @property
+    def memory_bytes(self) -> int: ...

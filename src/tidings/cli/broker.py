@@ -6,9 +6,19 @@ from typing import Annotated
 import typer
 
 from tidings.broker import process
+from tidings.broker.observing import Observer
 from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+from tidings.protocols.websocket import WebSocketLayer
 
-SESSIONS = {"native": NativeSession}
+SESSIONS: process.Sessions = {"native": NativeSession, "stomp": StompSession, "websocket": StompSession}
+LAYERS: process.Layers = {"websocket": WebSocketLayer}
+
+
+def _capacity_monitor() -> Observer:
+    from tidings.lab.monitor import CapacityMonitor  # it loads SciPy: only if it is asked for
+
+    return CapacityMonitor()
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +30,12 @@ def broker(
     check: Annotated[bool, typer.Option("--check", help="Only say whether the configuration is right.")] = False,
     data: Annotated[str | None, typer.Option(help="The data directory, instead of the configured one.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The first listener's port, instead of the configured one.")
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="The first listener's port, instead of the configured one; without a file the only one.",
+        ),
     ] = None,
 ) -> None:
     """Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.
@@ -29,10 +44,15 @@ def broker(
     """
     options = process.Options(config, data, port)
     if not check:
-        raise typer.Exit(process.run(options, SESSIONS))
+        raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS))
     prepared = process.prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")
+    network = prepared.configuration.network
+    if prepared.peers is not None:
+        where = f"links on {network.host} port {network.port}" if network.accept else "no links come in"
+        dialled = len(prepared.peers.network.dials)
+        typer.echo(f"network {network.name} ({network.routing}): {where}, {dialled} peers to dial")
     typer.echo("no users: open to everybody" if prepared.users is None else f"{len(prepared.users)} users")
     typer.echo(f"{config or 'the defaults'}: ok")

@@ -1,12 +1,13 @@
 """What clients ask of a node and what it answers, whatever protocol carries it. Closed unions of frozen records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
 
@@ -29,6 +30,8 @@ class Subscribe:
     policy: SlowPolicy = SlowPolicy.PUSH_BACK
     no_local: bool = False
     session: int = 0
+    window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
+    temporary: bool = False  # of a queue: it goes with the connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,12 @@ class Ack:
     session: int = 0
     receipt: int = 0
 
+    @classmethod
+    def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
+        """As a frame says it: bit 0 of the flags means cumulative, the others are the verdict's value."""
+        verdict = Verdict.DEAD if flags & Verdict.DEAD.value else Verdict(flags & Verdict.RETRY.value)
+        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session)
+
 
 @dataclass(frozen=True, slots=True)
 class Begin:
@@ -89,7 +98,24 @@ class Rollback:
     session: int
 
 
-Request: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Answer once all that was asked for before is on disk where it must be."""
+
+    receipt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where did this message go? `everywhere`: ask brokers beside its route too."""
+
+    receipt: int
+    message: MessageId
+    everywhere: bool = False
+
+
+DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Sync
+Request: TypeAlias = DeskRequest | Trace
 
 
 @dataclass(frozen=True, slots=True)
