@@ -6,7 +6,7 @@
 //
 // The forwarder knows no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
 // connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early, what
-// follows on the same connection.
+// follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events among others.
 //
 // Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When that
 // is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the backlog has
@@ -166,6 +166,7 @@ public:
             ++out_.stats.expired;
             return;
         }
+        if (out_.tracker && publisher != Outlets::nobody) out_.tracker->published(view.id, now_ms);
         if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
         const Outlets::Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
@@ -254,18 +255,36 @@ private:
     }
 
     void handle_control(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        if (entry.type == FrameCredit && entry.payload.size() == 8) {
-            uint32_t subscription, more;
-            std::memcpy(&subscription, entry.payload.data(), 4);
-            std::memcpy(&more, entry.payload.data() + 4, 4);
-            if (const auto found = connection.direct.find(subscription); found != connection.direct.end()) {
-                out_.credit(found->second, more, now_ms);
-                return;
-            }
-        }
+        if (connection.logged_in && (handle_credit(number, connection, entry, now_ms) || handle_ack(number, entry))) return;
         connection.waiting = true;
         out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .type = entry.type, .flags = entry.frame_flags,
                         .session = entry.session, .bytes = std::string(entry.payload)});
+    }
+
+    // False: malformed, or something else.
+    bool handle_credit(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        if (entry.type != FrameCredit || entry.payload.size() != 8) return false;
+        uint32_t subscription, more;
+        std::memcpy(&subscription, entry.payload.data(), 4);
+        std::memcpy(&more, entry.payload.data() + 4, 4);
+        if (const auto found = connection.direct.find(subscription); found != connection.direct.end())
+            out_.credit(found->second, more, now_ms);
+        else
+            out_.events.add(Event{.kind = Event::Kind::Credit, .connection = number, .receipt = subscription, .more = more});
+        return true;
+    }
+
+    bool handle_ack(uint32_t number, const Entry& entry) {
+        if (entry.type != FrameAck || entry.payload.size() < ack_fixed_bytes) return false;
+        uint32_t subscription, count;
+        std::memcpy(&subscription, entry.payload.data(), 4);
+        std::memcpy(&count, entry.payload.data() + 5, 4);
+        if (entry.payload.size() != ack_fixed_bytes + 8 * size_t{count}) return false;
+        std::vector<uint64_t> tags(count);
+        if (count) std::memcpy(tags.data(), entry.payload.data() + ack_fixed_bytes, 8 * size_t{count});
+        out_.events.add(Event{.kind = Event::Kind::Ack, .connection = number, .flags = static_cast<uint8_t>(entry.payload[4]),
+                        .session = entry.session, .receipt = subscription, .tags = std::move(tags)});
+        return true;
     }
 
     bool handle_publish(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
@@ -277,6 +296,7 @@ private:
             return false;
         }
         ++out_.stats.received;
+        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session))) {
             out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
@@ -291,9 +311,21 @@ private:
         return true;
     }
 
+    // Its publisher's clock strays too far: Python is told once, until it has been put right.
+    void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
+        uint64_t time;
+        std::memcpy(&time, message.id + 8, 8);
+        const auto sent_ms = static_cast<int64_t>(__builtin_bswap64(time) >> 16);
+        if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
+        connection.skew_ms_max = -1;
+        out_.events.add(Event{.kind = Event::Kind::Clock, .connection = number, .expires_ms = sent_ms});
+    }
+
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
+        if (out_.tracker) out_.tracker->published(entry.message.id, now_ms);
         matcher_.match(entry.message, matched_);
+        out_.stats.count_grade(matched_.size());
         mailboxes_.clear();
         for (const uint32_t index : matched_) {
             Sink& sink = out_.sink_at(index);
@@ -303,13 +335,10 @@ private:
                 mailboxes_.push_back(index);
         }
         if (network_ && !(entry.message.flags & MessageView::Queue)) {
+            const bool persistent = entry.message.flags & MessageView::Persistent;
+            if (network_->hands_up() && !persistent) return hand_up(number, entry, {});
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (entry.message.flags & MessageView::Persistent && !routers.empty() && network_->partitions()) {
-                out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
-                                .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
-                                .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
-                return;
-            }
+            if (persistent && !routers.empty() && network_->partitions()) return hand_up(number, entry, routers);
             network_->enter(entry.message, routers, number, now_ms);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
@@ -322,6 +351,13 @@ private:
         }
     }
 
+    // Python brings it to other brokers, and to mailboxes here.
+    void hand_up(uint32_t number, const Entry& entry, const std::vector<uint32_t>& routers) {
+        out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
+                        .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                        .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
+    }
+
     // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.
     void handle_forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         try {
@@ -329,6 +365,7 @@ private:
         } catch (const CodecError& error) {
             return fail(number, connection, error);
         }
+        if (out_.tracker) out_.tracker->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
             out_.events.add(Event{.kind = Event::Kind::Relay, .connection = number, .flags = header_.hops,

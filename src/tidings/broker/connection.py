@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from tidings.broker.limits import Limits
 from tidings.broker.session import Session
 from tidings.kernel.forwarder import Flag
+from tidings.tracking.skew import SkewWatch
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
@@ -38,6 +39,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.logged_in = False
         self.opened_ms = self.heard_ms = broker.now_ms()
         self.heartbeat_ms = 0
+        self.skew: SkewWatch | None = None  # of a client that gives its messages their times
         self.address = ""
         self.closing = False  # once its output is written
         self.closing_ms = 0
@@ -66,6 +68,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         broker = self.broker
+        broker.naps.reads += 1
         now_ms = self.heard_ms = broker.now_ms()
         flags = self._feed(self.number, size, now_ms)
         # A client with a small send buffer would wait for our delayed acknowledgement before it sends on. It is a
@@ -75,10 +78,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if flags == OUTPUT:  # plain messages, the usual case
             if size < SMALL_READ_BYTES:  # there is time: no need to wait for others to share the write with
                 broker.flush()
+                broker.naps.after_small_read(self.number)
             else:
                 broker.flush_soon()
         elif flags:
-            broker.react(self, flags)
+            broker.react(self, flags, flush=size < SMALL_READ_BYTES)
 
     def eof_received(self) -> bool:
         return False

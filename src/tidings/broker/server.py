@@ -19,16 +19,19 @@ from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
+from tidings.broker.naps import Naps
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
-from tidings.broker.session import Bye, Hello, Invalid, Ping
-from tidings.broker.writer import StoreWriter
+from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping
+from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
+from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
-from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
-from tidings.node.requests import Failed, Refused
+from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
+from tidings.node.requests import Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
+from tidings.tracking.record import Answer
 
 __all__ = ["Broker", "Limits", "Listener"]
 
@@ -52,6 +55,7 @@ class Broker:
         limits: Limits | None = None,
         name: str = "tidings",
         peers: Peers | None = None,
+        tracking: TrackingOptions | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -63,7 +67,10 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
-        self.node, self.links = enlist(self, settings, peers)
+        self.naps = Naps(self.forwarder.received)
+        self._lone = Lone()
+        self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
+        self.tracking = TrackingThread(tracking, settings.broker_id)
         self.connections: dict[int, ClientConnection] = {}
         self.refused_logins: Counter[str] = Counter()  # by code
         self.refused_connections = 0
@@ -93,6 +100,8 @@ class Broker:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
         self.node.recover(recovered, self.links.now())
         self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
+        past, stored_ms = await self.tracking.start(self.node.tracking.recorder, self._resolved)
+        self._carry_out(self.node.start_tracking(self.now_ms(), past, stored_ms))
         for listener in listeners:
             await self.listen(listener)
         await self.links.start()
@@ -130,6 +139,8 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reception.close()
         if self.writer is not None:
+            self._carry_out(self.node.stop_tracking(self.now_ms()))
+            await self.tracking.close()
             await self.writer.close()
         await self._loop.run_in_executor(None, self._store.close)
 
@@ -204,8 +215,8 @@ class Broker:
         self.forwarder.close(number)
         self.after()
 
-    def react(self, connection: ClientConnection, flags: int) -> None:
-        """What `feed` said must be done."""
+    def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None:
+        """What `feed` said must be done; `flush`: there is time, write at once what came of it."""
         if flags & EVENTS:
             self._handle_events()
         if flags & BLOCKED and connection.number >= 0:
@@ -214,7 +225,7 @@ class Broker:
                 connection.pause_reading()
             else:
                 connection.resume_reading()
-        self.after()
+        self.after(flush=flush)
 
     def settle(self) -> None:
         """Something happened that concerns other brokers: handle it, and let the node finish its turn."""
@@ -222,7 +233,7 @@ class Broker:
         self._carry_out(self.node.turn(self.now_ms()))
         self.after()
 
-    def after(self) -> None:
+    def after(self, *, flush: bool = False) -> None:
         """Follow up whatever was just done: publishers to resume, output to write."""
         for number in self.forwarder.take_resumable():
             resumed = self.connections.get(number)
@@ -232,7 +243,12 @@ class Broker:
                     resumed.resume_reading()
                 if flags & EVENTS:
                     self._loop.call_soon(self._handle_events_later)
-        self.flush_soon()
+        if not self.forwarder.has_output():
+            return
+        if flush:
+            self.flush()
+        else:
+            self.flush_soon()
 
     def _handle_events_later(self) -> None:
         self._handle_events()
@@ -299,6 +315,7 @@ class Broker:
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
+                    self._lone.published(number)
                     node.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
@@ -314,6 +331,11 @@ class Broker:
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
         number = connection.number
         match kind:
+            case Kind.ACK:
+                _, _, session, subscription, flags, tags = event
+                self.node.asked(self.now_ms(), number, Ack.of(subscription, flags, tags, session))
+            case Kind.CREDIT:
+                self.node.asked(self.now_ms(), number, Credit(*event[2:]))
             case Kind.CONTROL:
                 self._control(connection, *event[2:])
             case Kind.TRANSACTED:
@@ -328,6 +350,8 @@ class Broker:
                 self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
             case Kind.ENTRY:
                 self.node.from_network(self.now_ms(), event)
+            case Kind.CLOCK:
+                self.reception.correct(connection, event[2])
             case Kind.ROOM:
                 self._carry_out(self.node.room(self.now_ms(), number))
 
@@ -343,6 +367,8 @@ class Broker:
                 return  # parsing goes on after the log-in
             case Ping():
                 self.forwarder.send(connection.number, connection.session.pong())
+            case Clock(number):
+                self.reception.confirmed(connection, number)
             case Bye():
                 self._close(connection)
                 return
@@ -393,11 +419,15 @@ class Broker:
                 case Reply(number, answer):
                     self.forwarder.send(number, self.connections[number].session.answer(answer))
                 case Persist(ticket, records):
-                    self.writer.write(ticket, records)
+                    self.writer.write(ticket, records, quiet=self._lone.quiet(self.naps.reads))
                 case Load(seqs):
                     self.writer.read(seqs)
                 case Close(number, code, reason):
                     self._end(self.connections[number], code, reason)
+                case Track(changes, entries):
+                    self.tracking.store(changes, entries)
+                case Inquire(number, inquiry):
+                    self.tracking.inquire(number, inquiry)
                 case Log(level, event, fields):
                     note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
                 case _:
@@ -409,6 +439,11 @@ class Broker:
             note(log, logging.ERROR, "the store refused a batch", error=error)
         for ticket in tickets:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
+        self.after(flush=True)
+
+    def _resolved(self, number: int, answer: Answer) -> None:
+        """What stored histories say about a message."""
+        self._carry_out(self.node.resolved(self.now_ms(), number, answer))
         self.after()
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
@@ -425,6 +460,7 @@ class Broker:
             self.forwarder.check_stalls(now_ms)
             ticks += 1
             self.links.tell_time()
+            self._carry_out(self.node.track(now_ms))
             if ticks % 4 == 0:
                 self._carry_out(self.node.tick(now_ms))
                 self._check_silence(now_ms)

@@ -1,12 +1,13 @@
 """What clients ask of a node and what it answers, whatever protocol carries it. Closed unions of frozen records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
 
@@ -70,6 +71,12 @@ class Ack:
     session: int = 0
     receipt: int = 0
 
+    @classmethod
+    def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
+        """As a frame says it: bit 0 of the flags means cumulative, the others are the verdict's value."""
+        verdict = Verdict.DEAD if flags & Verdict.DEAD.value else Verdict(flags & Verdict.RETRY.value)
+        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session)
+
 
 @dataclass(frozen=True, slots=True)
 class Begin:
@@ -89,7 +96,17 @@ class Rollback:
     session: int
 
 
-Request: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where did this message go? `everywhere`: ask brokers beside its route too."""
+
+    receipt: int
+    message: MessageId
+    everywhere: bool = False
+
+
+DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback
+Request: TypeAlias = DeskRequest | Trace
 
 
 @dataclass(frozen=True, slots=True)

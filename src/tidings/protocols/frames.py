@@ -43,6 +43,7 @@ class FrameType(IntEnum):
     BEGIN = 0x24
     COMMIT = 0x25
     ROLLBACK = 0x26
+    TRACE = 0x27
 
 
 class RawFrame(NamedTuple):
