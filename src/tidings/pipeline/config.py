@@ -61,11 +61,6 @@ class GenerateOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class FitOptions:
-    folds: int = 0  # of cross-validation; 0: one for each point, up to 60
-
-
-@dataclass(frozen=True, slots=True)
 class ReportOptions:
     folder: str = ""  # empty: report, in the output
 
@@ -81,7 +76,6 @@ class Config:
     replay: ReplayOptions = ReplayOptions()
     sweep: SweepOptions = SweepOptions()
     generate: GenerateOptions = GenerateOptions()
-    fit: FitOptions = FitOptions()
     report: ReportOptions = ReportOptions()
 
     def needing(self, *keys: str) -> "Config":

@@ -109,7 +109,9 @@ class Replayer:
     def tally(self) -> Tally:
         return Tally.empty(len(self.routers), len(self.subscriptions))
 
-    def match(self, messages: Sequence[bytes], tally: Tally) -> tuple[Numbers, Numbers, Numbers, list[list[int] | None]]:
+    def match(
+        self, messages: Sequence[bytes], tally: Tally
+    ) -> tuple[Numbers, Numbers, Numbers, list[list[int] | None]]:
         """For each message: matches, brokers, the number of the set of brokers, and the set where it is first met."""
         data = b"".join(part for one in messages for part in (len(one).to_bytes(4, "little"), one))
         batch = MessageBatch.from_messages(data, derived=self.matcher.derived_mask)
@@ -117,7 +119,8 @@ class Replayer:
         offsets, found = self.matcher.match(batch)
         SPENT["kernel"] += time.thread_time() - began
         tally.damaged += sum(batch.error(i) is not None for i in range(len(batch)) if not batch.is_message(i))
-        matches = np.diff(offsets.astype(np.int64))
+        ends = offsets.astype(np.int64)
+        matches: Numbers = ends[1:] - ends[:-1]
         owner = np.repeat(np.arange(len(matches)), matches)
         tally.matched += np.bincount(found, minlength=len(self.subscriptions))
         tally.alone += np.bincount(found[np.repeat(matches == 1, matches)], minlength=len(self.subscriptions))
@@ -126,7 +129,7 @@ class Replayer:
         pairs = np.unique(owner * len(self.routers) + router)
         owner, router = np.divmod(pairs, max(len(self.routers), 1))
         tally.router_messages += np.bincount(router, minlength=len(self.routers))
-        counts = np.bincount(owner, minlength=len(matches))
+        counts = np.bincount(owner, minlength=len(matches)).astype(np.int64)
         sets = np.zeros(len(matches), np.uint64)
         np.bitwise_xor.at(sets, owner, self._marks[router])
         members: list[list[int] | None] = [None] * len(matches)
@@ -139,9 +142,7 @@ class Replayer:
 def matches(messages: DataFrame, folders: Sequence[Place]) -> DataFrame:
     """Columns of the table `matches`, of messages with `id` and `message`."""
     uris = tuple(place.uri for place in folders)
-    return messages.select("id", "message").mapInArrow(
-        partial(_replay, folders=uris), spark_schema(RESULTS["matches"])
-    )
+    return messages.select("id", "message").mapInArrow(partial(_replay, folders=uris), spark_schema(RESULTS["matches"]))
 
 
 @lru_cache(maxsize=1)
@@ -188,7 +189,9 @@ def _coverers(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> It
         rows: list[dict[str, Any]] = []
         for i in batch.column(0).to_pylist():
             equal = set(index.covered_by(predicates[i]))  # of those that cover each other the first stands for all
-            above = [other for other in index.covering(predicates[i]) if other != i and (other not in equal or other < i)]
+            above = [
+                other for other in index.covering(predicates[i]) if other != i and (other not in equal or other < i)
+            ]
             rows.append({"number": i, "coverers": len(above), "only": above[0] if len(above) == 1 else None})
         if rows:
             types = pa.schema([(name, pa.int64()) for name in ("number", "coverers", "only")])

@@ -65,13 +65,6 @@ SUBSCRIPTIONS = _table(
     ("router", INT, "the broker it is attached to"),
     ("predicate", BYTES, "its wire encoding (docs/wire.md)"),
 )
-IDS = _table("ids", "what a bulk trace is asked", ("id", BYTES, "16 bytes"))
-SWEEP = _table(
-    "sweep",
-    "simulator runs to be done",
-    ("run", TEXT, "unique name; the seed is made of it"),
-    ("scenario", TEXT, "TOML text of the scenario"),
-)
 
 RESULTS = {
     table.name: table
@@ -148,6 +141,7 @@ RESULTS = {
             ("experiment", TEXT, "what it is a run of"),
             ("server", TEXT, "what was measured"),
             ("point", TEXT, "its parameters, a JSON object"),
+            ("load", TEXT, "what the models make of it, a JSON object; empty: nothing"),
             ("valid", FLAG, "whether it counts"),
             ("reasons", TEXT, "why not; empty: it does"),
             ("received_per_s", FLOAT, "in the trimmed window", True),
@@ -160,6 +154,7 @@ RESULTS = {
             ("experiment", TEXT, "what was varied"),
             ("server", TEXT, "what was measured"),
             ("point", TEXT, "its parameters, a JSON object"),
+            ("load", TEXT, "what the models make of it, a JSON object; empty: nothing"),
             ("runs", INT, "that count"),
             ("rejected", INT, "that do not"),
             ("received_per_s", FLOAT, "mean"),

@@ -5,6 +5,7 @@ from hashlib import blake2b
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from tidings.pipeline.config import SweepOptions
 from tidings.pipeline.schemas import RESULTS, spark_schema
@@ -14,7 +15,7 @@ from tidings.sim.scenario import Scenario
 def seed_of(run: str) -> int:
     """
     >>> seed_of("sweep-0"), seed_of("sweep-1")
-    (1424766330, 2041436866)
+    (2253242470, 2058895901)
     """
     return int.from_bytes(blake2b(run.encode(), digest_size=4).digest(), "big")
 
@@ -22,7 +23,8 @@ def seed_of(run: str) -> int:
 def asked(spark: SparkSession, options: SweepOptions, scenario: str) -> DataFrame:
     """Runs to be done: columns run, scenario. One task for each, as runs differ in how long they take."""
     names = spark.range(0, options.runs, 1, options.runs)
-    return names.selectExpr(f"concat('{options.name}-', id) AS run").selectExpr("run", "? AS scenario", args=[scenario])
+    run = f.concat(f.lit(f"{options.name}-"), f.col("id").cast("string"))
+    return names.select(run.alias("run"), f.lit(scenario).alias("scenario"))
 
 
 def sweeps(runs: DataFrame) -> DataFrame:
