@@ -23,7 +23,8 @@ from tidings.pipeline.schemas import RESULTS, spark_schema
 from tidings.pipeline.shelf import Shelf
 from tidings.segments.names import SegmentName
 from tidings.tracking.attachments import Attachment, AttachmentKind
-from tidings.tracking.path import Hop, Path
+from tidings.tracking.path import Path
+from tidings.tracking.path_json import to_dict
 from tidings.tracking.record import Settings
 
 CHUNK = 1 << 20  # ids that are sorted and asked together
@@ -130,30 +131,8 @@ def _hash(text: str) -> int:
 
 
 def document(path: Path) -> dict[str, Any]:
-    """A report as JSON holds it, without the message's id."""
-    return {
-        "origin": path.message.broker,
-        "confirmed": path.confirmed,
-        "complete": path.complete,
-        "hops": [_hop(hop) for hop in path.hops],
-        "false_positives": [_hop(hop) for hop in path.false_positives],
-        "unasked": {str(broker): reason for broker, reason in path.unasked.items()},
-        "unknown": list(path.unknown),
-        "asked": path.asked,
-        "filters": path.filters,
-    }
-
-
-def _hop(hop: Hop) -> dict[str, Any]:
-    return {
-        "broker": hop.broker,
-        "sender": hop.sender,
-        "probability": hop.probability,
-        "subscribers": [[one.peer, one.probability] for one in hop.subscribers],
-        "other_senders": list(hop.other_senders),
-        "opaque": hop.opaque,
-        "suspect": hop.suspect,
-    }
+    """A report as a live trace gives it in JSON, without what is the message's own."""
+    return {key: value for key, value in to_dict(path).items() if key not in ("message", "publisher", "ms")}
 
 
 def _describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -169,7 +148,7 @@ def _describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _path_row(number: int, report: str) -> tuple[Any, ...]:
     found = json.loads(report)
     hops = found["hops"]
-    wrong = [hop["probability"] for hop in hops] + [p for hop in hops for _, p in hop["subscribers"]]
+    wrong = [hop["probability"] for hop in hops] + [one["probability"] for hop in hops for one in hop["subscribers"]]
     subscribers = sum(len(hop["subscribers"]) for hop in hops)
     return (
         number,
