@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from tidings.client import sync
@@ -59,11 +59,15 @@ class PushingReader(BatchReader):
         return filters
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self.schema = options, schema
         RowMaker(schema)
         self._client: sync.Client | None = None
+        self._until: int | None = None  # a run of what is available now ends here
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._until = self._kept().range()[1]
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         first, _ = self._kept().range()
@@ -77,11 +81,12 @@ class StreamReader(DataSourceStreamReader):
                 f"offsets {at + 1} to {first} of {self.options.subscription!r} are gone; failOnDataLoss=false goes on"
             )
             raise UsageError("E_SOURCE_LOSS", reason)
+        last = last if self._until is None else self._until
         if not isinstance(limit, ReadMaxRows):
             return {"offset": max(at, last)}
         wanted = int(limit.max_rows)
         while wanted > 0 and at < last:  # offsets have gaps: only the broker can count messages; it sends none
-            page = kept.read(at, messages=min(wanted, PAGE), selector="1 = 0")
+            page = kept.read(at, up_to=last, messages=min(wanted, PAGE), selector="1 = 0")
             if page.next <= at:
                 break
             wanted, at = wanted - PAGE, page.next
