@@ -30,6 +30,8 @@ class Subscribe:
     policy: SlowPolicy = SlowPolicy.PUSH_BACK
     no_local: bool = False
     session: int = 0
+    window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
+    temporary: bool = False  # of a queue: it goes with the connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,13 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
+class Sync:
+    """Answer once all that was asked for before is on disk where it must be."""
+
+    receipt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """Where did this message go? `everywhere`: ask brokers beside its route too."""
 
@@ -145,7 +154,7 @@ class Release:
     forget: bool = False
 
 
-DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback
+DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Sync
 Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release
 
 
