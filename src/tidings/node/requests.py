@@ -164,6 +164,7 @@ class Done:
 
     receipt: int
     fields: Mapping[str, Value] = field(default_factory=dict)
+    retained: Sequence[tuple[int, bytes]] = ()  # messages with their offsets, of a read
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +190,4 @@ class Refused:
     error: TidingsError
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """A retained message, for the read with this receipt number; `Done` follows the last."""
-
-    receipt: int
-    offset: int
-    message: bytes
-
-
-Answer: TypeAlias = Done | Failed | Accepted | Refused | Retrieved
+Answer: TypeAlias = Done | Failed | Accepted | Refused

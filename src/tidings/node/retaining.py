@@ -14,10 +14,11 @@ from tidings.kernel.codec import MessageBatch, Program
 from tidings.model.codec import encode_predicate
 from tidings.model.destination import DestinationPattern
 from tidings.model.selector import Selector
+from tidings.model.values import Value
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.post_office import PostOffice
-from tidings.node.requests import Done, Failed, ReadRetained, Release, Retain, Retrieved
+from tidings.node.requests import Done, Failed, ReadRetained, Release, Retain
 from tidings.node.session import Connection
 from tidings.node.settings import Settings
 from tidings.node.subscribing import check_name, predicate_of, restricted
@@ -162,22 +163,20 @@ class Retaining:
         """Up to so many bytes, but at least one message; then where to go on."""
         there = [(seq, read.found[seq]) for seq in read.seqs if seq in read.found]
         chosen = _chosen(read.program, [message for _, message in there])
-        sent, last = 0, read.seqs[-1] if read.seqs else max(read.request.after, min(read.mailbox.range))
-        if not read.seqs and not read.request.up_to:
-            last = max(read.request.after, read.mailbox.range[0])
+        first, newest = read.mailbox.range
+        size, sent, request = 0, list[tuple[int, bytes]](), read.request
+        next_after = read.seqs[-1] if read.seqs else max(request.after, min(first, request.up_to or first))
         for (seq, message), wanted in zip(there, chosen, strict=True):
             if not wanted:
                 continue
-            if sent and sent + len(message) > read.request.bytes_max:
-                last = seq - 1
+            if sent and size + len(message) > request.bytes_max:
+                next_after = seq - 1
                 break
-            sent += len(message)
-            self.retrieved += 1
-            self._outbox.answer(read.client.number, Retrieved(read.request.receipt, seq, message))
-        first, newest = read.mailbox.range
-        self._outbox.answer(
-            read.client.number, Done(read.request.receipt, {"first": first, "last": newest, "next": last})
-        )
+            size += len(message)
+            sent.append((seq, message))
+        self.retrieved += len(sent)
+        fields: dict[str, Value] = {"first": first, "last": newest, "next": next_after}
+        self._outbox.answer(read.client.number, Done(request.receipt, fields, tuple(sent)))
 
     def _done(self, client: Connection, receipt: int, mailbox: Retained) -> None:
         def done() -> None:

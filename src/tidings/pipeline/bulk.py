@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tidings.kernel.hash64 import hash64, mix64
 from tidings.model.message_id import MessageId
 from tidings.pipeline.shelf import BrokerShelf, Shelf, Shelved
-from tidings.tracking.attachments import Attachment, AttachmentKind
+from tidings.tracking.attachments import Attachment
 from tidings.tracking.history import Key, Kind, efpp
 from tidings.tracking.ids import IdArray, id_origins, id_times
 from tidings.tracking.path import Hop, Path, PathSearch
@@ -53,6 +53,7 @@ class _Attached(NamedTuple):
     neighbours: tuple[int, ...]
     subscribers: tuple[str, ...]
     incomplete: bool
+    forwards_known: bool  # no records of a later time are missing either
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class Circumstances:
 
     neighbours: tuple[int, ...]
     incomplete: bool
+    forwards_known: bool
     passing: tuple[float, int]  # probability, number of filters
     forwards: dict[str, tuple[float, int]]
     subscribers: dict[str, tuple[float, int]]
@@ -177,7 +179,7 @@ class Tracer:
         stored = {ms for own in self._shelf.stored.values() for ms in own.values()}
         around = moments | {ms - persist for ms in moments | stored}
         around |= {archive.since_ms for _, archive in self._recorders.values()}
-        return {at for ms in around for at in (ms - skew, ms + skew + 1)}
+        return {at + step for ms in around for at in (ms - skew, ms, ms + skew) for step in (0, 1)}
 
     # --- one kind -------------------------------------------------------------------------------------------------
 
@@ -229,12 +231,14 @@ class Tracer:
         passing = Key(Kind.PUBLISH if broker == origin else Kind.ROUTE, origin)
         around = self._attached(broker, message.ms)
         forwards = around.neighbours if self._settings.forwards else ()
+        subscribers = sorted({*around.subscribers, *self._shelf.stragglers(broker, origin, message.ms)})
         return Circumstances(
             around.neighbours,
             around.incomplete,
+            around.forwards_known,
             self._asked(broker, passing, message.ms),
             {str(n): self._asked(broker, Key(Kind.FORWARD, origin, str(n)), message.ms) for n in forwards},
-            {peer: self._asked(broker, Key(Kind.DELIVER, origin, peer), message.ms) for peer in around.subscribers},
+            {peer: self._asked(broker, Key(Kind.DELIVER, origin, peer), message.ms) for peer in subscribers},
         )
 
     def _attached(self, broker: int, moment: int) -> _Attached:
@@ -242,13 +246,11 @@ class Tracer:
         found = self._attached_at.get(place)
         if found is None:
             recorder, archive = self._recorders[broker]
-            first = moment - self._settings.skew_between_brokers_ms
-            last = moment + self._settings.skew_between_brokers_ms
-            neighbours = map(int, recorder.attachments.between(AttachmentKind.NEIGHBOUR, first, last))
-            subscribers = recorder.attachments.between(AttachmentKind.SUBSCRIBER, first, last)
-            # What the recorder says of an id that nobody has seen shows whether records of this time are missing.
-            nobody = recorder.answer(MessageId(0, 2**32 - 1, moment), archive)
-            found = _Attached(tuple(sorted(neighbours)), tuple(subscribers), nobody.incomplete)
+            nobody = MessageId(0, 2**32 - 1, moment)  # what is said of it is said of every id of this time
+            inquiry = recorder.ask(nobody)
+            incomplete = recorder.resolve(inquiry, archive).incomplete
+            forwards_known = not incomplete and not recorder.lost_since(nobody)
+            found = _Attached(inquiry.neighbours, inquiry.subscribers, incomplete, forwards_known)
             self._attached_at[place] = found
         return found
 
@@ -277,7 +279,7 @@ def _say(broker: int, origin: int, around: Circumstances, held: frozenset[Key], 
         return Answer(broker, verdict, 0.0, around.neighbours, None, (), filters, around.incomplete)
     filters += sum(count for _, count in (*around.forwards.values(), *around.subscribers.values()))
     forwarded = None
-    if forwards and not around.incomplete:
+    if forwards and around.forwards_known:
         forwarded = tuple(n for n in around.neighbours if Key(Kind.FORWARD, origin, str(n)) in held)
     subscribers = tuple(
         Statement(peer, wrong)

@@ -57,12 +57,16 @@ class Shelf:
         self._groups: OrderedDict[int, _Group] = OrderedDict()
         self._files: list[tuple[Place, int]] = []  # of each group: its file and number there
         self._index: dict[tuple[int, Key], FilterIndex[Shelved]] = {}
+        self._stragglers: dict[tuple[int, int, int], set[str]] = {}
         for row in sorted(self._rows(folders), key=lambda row: (row["segment"], row["position"])):
             self._add(row)
 
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         index = self._index.get((broker, key))
         return [] if index is None else newest(index.at(moment))
+
+    def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
+        return sorted(self._stragglers.get((broker, origin, moment), ()))
 
     def opened(self, group: int, row: int) -> Searchable:
         held = self._groups.get(group)
@@ -113,6 +117,8 @@ class Shelf:
         index = self._index.setdefault((broker, entry.key), FilterIndex())
         which = (entry.incarnation, entry.sequence)
         index.add(entry, which, entry.count, entry.full, entry.span, entry.singles)
+        for moment in entry.singles if entry.key.kind is Kind.DELIVER else ():
+            self._stragglers.setdefault((broker, entry.key.origin, moment), set()).add(entry.key.peer)
         last_ms = self.stored.setdefault(broker, {})
         last_ms[entry.incarnation] = max(last_ms.get(entry.incarnation, 0), entry.stored_ms)
         name = SegmentName.parse(row["segment"])
@@ -134,6 +140,9 @@ class BrokerShelf:
 
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         return self.shelf.matching(broker, key, moment)
+
+    def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
+        return self.shelf.stragglers(broker, origin, moment)
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         return self.shelf.stored.get(broker, {})

@@ -32,7 +32,6 @@ from tidings.node.requests import (
     Release,
     Request,
     Retain,
-    Retrieved,
     Rollback,
     Subscribe,
     Trace,
@@ -139,16 +138,15 @@ class NativeSession:
 
     def answer(self, answer: Answer) -> bytes:
         match answer:
-            case Done(receipt, fields):
-                return control(FrameType.OK, {"receipt": receipt, **fields})
+            case Done(receipt, fields, retained):
+                messages = b"".join(encode_retained(receipt, offset, message) for offset, message in retained)
+                return messages + control(FrameType.OK, {"receipt": receipt, **fields})
             case Failed(receipt, error):
                 return self.error(error, receipt)
             case Accepted(receipts):
                 return encode_receipts(receipts)
             case Refused(receipt, error):
                 return control(FrameType.REFUSED, {"receipt": receipt, "code": error.code, "reason": error.reason})
-            case Retrieved(receipt, offset, message):
-                return encode_retained(receipt, offset, message)
             case _:
                 assert_never(answer)
 
