@@ -83,6 +83,7 @@ def measure_trace(folder: Path, quick: bool) -> dict[str, object]:
     found |= {"first": shown(cold), "traces": [shown(one) for one in costs], "peak_mb": peak_bytes() / 1e6}
     rows = [(f"{one.rows:.0e}", one.cpu_s, one.wall_s, one.per_cpu_s) for one in costs]
     table(f"trace, {filters} filters", ("ids", "CPU s", "wall s", "ids / CPU s"), rows)
+    save("pipeline", {"trace": found})
     spark.stop()
     spark = start_session("local[1]", CONF)
     trace(config, folder, counts[0])
@@ -148,6 +149,7 @@ def main() -> None:
         folder = Path(name)
         busy = os.getloadavg()[0]
         results: dict[str, object] = {"load_before": busy, "quick": quick, "trace": measure_trace(folder, quick)}
+        save("pipeline", results)
         results["replay"] = measure_replay(folder, quick)
         results["load_after"] = os.getloadavg()[0]
         print(save("pipeline", results))

@@ -21,6 +21,7 @@ of questions, and probabilities are filled in.
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -106,7 +107,7 @@ class Tracer:
         ids, origins, times = ids[order], origins[order], times[order]
         numbers, paths = np.empty(len(ids), np.int64), list[Path]()
         starts = np.flatnonzero(np.diff(origins, prepend=-1))
-        for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
+        for start, end in pairwise([*starts.tolist(), len(ids)]):
             found, own = self._trace_origin(int(origins[start]), ids[start:end], times[start:end])
             numbers[order[start:end]] = found + len(paths)
             paths += own

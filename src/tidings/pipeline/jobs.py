@@ -7,6 +7,7 @@ nothing, so running everything again is cheap, and a run that was killed is simp
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -205,10 +206,9 @@ def replay_job(run: Run) -> list[Outcome]:
     sets = rows.groupBy("destinations").agg(f.min("members").alias("routers"), f.count("*").alias("messages"))
     made.append(run.write(run.result("grades"), matched, lambda: grades))
     made.append(run.write(run.result("destinations"), matched, lambda: sets.select(name, "*")))
-    made += [
-        run.write(run.result(table), matched, lambda table=table: _summed(run, rows, folders)[table])  # type: ignore[misc]
-        for table in ("router_shares", "moments")
-    ]
+    summed = cache(lambda: _summed(run, rows, folders))
+    made.append(run.write(run.result("router_shares"), matched, lambda: summed()["router_shares"]))
+    made.append(run.write(run.result("moments"), matched, lambda: summed()["moments"]))
     return made
 
 
