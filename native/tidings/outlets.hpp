@@ -147,6 +147,13 @@ public:
         pump(sink, at(sink.connection), now_ms);
     }
 
+    // Take back what is left of its credit; unlimited credit counts as none.
+    uint32_t take_credit(uint32_t index) {
+        Sink& sink = sink_at(index);
+        if (sink.credit == Sink::unlimited) return 0;
+        return static_cast<uint32_t>(std::exchange(sink.credit, 0));
+    }
+
     // ---- deliveries
 
     struct Publication {

@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import assert_never
 
 from tidings.broker.connection import ClientConnection, Silence
+from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
@@ -65,6 +66,7 @@ class Broker:
         self.buffer = self.forwarder.buffer
         self.node, self.links = enlist(self, settings, peers)
         self.connections: dict[int, ClientConnection] = {}
+        self.gateways: set[GatewayConnection] = set()  # those of them that want to be told the time
         self.refused_logins: Counter[str] = Counter()  # by code
         self.refused_connections = 0
         self.protocol_errors: Counter[str] = Counter()
@@ -101,15 +103,17 @@ class Broker:
 
     async def listen(self, listener: Listener) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
-        listening = Listening(
-            listener, lambda: ClientConnection(self, listener.make_session()), self.limits.login_seconds
-        )
+        listening = Listening(listener, lambda: self._connection(listener), self.limits.login_seconds)
         await listening.open()
         self._listening.append(listening)
-        protocol = listener.make_session().name
         tls = listener.tls is not None
-        note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
+        note(log, logging.INFO, "listening", protocol=listener.name, host=listener.host, port=listening.port, tls=tls)
         return listening.port
+
+    def _connection(self, listener: Listener) -> ClientConnection:
+        if listener.make_gateway is None:
+            return ClientConnection(self, listener.make_session())
+        return GatewayConnection(self, listener.make_session(), listener.make_gateway)
 
     async def stop(self) -> None:
         """Take nothing more, write and confirm what is under way, say good-bye, close."""
@@ -423,6 +427,8 @@ class Broker:
             await asyncio.sleep(0.25)
             now_ms = self.now_ms()
             self.forwarder.check_stalls(now_ms)
+            for gateway in list(self.gateways):
+                gateway.tick(now_ms)
             ticks += 1
             self.links.tell_time()
             if ticks % 4 == 0:

@@ -245,6 +245,7 @@ class Node:
         for consumer, run in runs.items():
             self._plane.deliver(consumer.connection, consumer.subscription, *run)
         self.post_office.late(mailbox, mailbox.expired)
+        self._desk.drained(mailbox)
 
     def _relieve(self, now_ms: int) -> None:
         if self._brakes.holding(CROWD):

@@ -29,6 +29,7 @@ class Subscribe:
     policy: SlowPolicy = SlowPolicy.PUSH_BACK
     no_local: bool = False
     session: int = 0
+    paused: bool = False  # no credit at first, whatever `credit` says
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Forget:
 
     receipt: int
     durable: str
+    shared: bool = False  # it is one that several share
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,43 @@ class Credit:
     more: int
 
 
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Give out what there is now, then take back the credit that is left; the answer's `credit` says how much."""
+
+    receipt: int
+    subscription: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identify:
+    """The rest of the client's id, from one that could not name it when it logged in."""
+
+    receipt: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTemporary:
+    """A queue that lives as long as this connection, in memory only."""
+
+    receipt: int
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTemporary:
+    receipt: int
+    queue: str
+
+
 class Verdict(Enum):
     """What a consumer says of messages it was given."""
 
     DONE = 0
     RETRY = 2
     DEAD = 4
+    RELEASE = 8  # try again, and do not count this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +102,7 @@ class Ack:
     verdict: Verdict = Verdict.DONE
     session: int = 0
     receipt: int = 0
+    elsewhere: bool = False  # with RETRY and RELEASE: not to this consumer again
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +123,20 @@ class Rollback:
     session: int
 
 
-Request: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback
+Request: TypeAlias = (
+    Subscribe
+    | Unsubscribe
+    | Forget
+    | Credit
+    | Drain
+    | Identify
+    | MakeTemporary
+    | RemoveTemporary
+    | Ack
+    | Begin
+    | Commit
+    | Rollback
+)
 
 
 @dataclass(frozen=True, slots=True)

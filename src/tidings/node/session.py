@@ -52,6 +52,7 @@ class Connection:
     client_id: str
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     transactions: dict[int, Transaction] = field(default_factory=dict)
+    temporary: dict[str, Mailbox] = field(default_factory=dict)  # queues that end with it, by name
 
     def subscription(self, number: int) -> Subscription:
         try:

@@ -13,6 +13,7 @@ class WatchedPlane:
         self._plane = plane
         self._predicates: dict[int, bytes] = {}
         self.credit = plane.credit
+        self.take_credit = plane.take_credit
         self.match = plane.match
         self.publish = plane.publish
         self.deliver = plane.deliver

@@ -17,7 +17,7 @@ from tidings.model.values import Value
 VERSION = 1
 HEADER_BYTES = 8
 FIELDS_MAX = 64
-ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD = 1, 2, 4
+ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD, ACK_RELEASE, ACK_ELSEWHERE = 1, 2, 4, 8, 16
 _HEADER = struct.Struct("<IBBH")
 _ACK = struct.Struct("<IBI")
 _PAIR = struct.Struct("<II")
@@ -32,6 +32,7 @@ class FrameType(IntEnum):
     PONG = 0x06
     CLOSE = 0x07
     CLOCK = 0x08
+    IDENTIFY = 0x09
     PUBLISH = 0x10
     DELIVER = 0x11
     RECEIPTS = 0x12
@@ -43,6 +44,8 @@ class FrameType(IntEnum):
     BEGIN = 0x24
     COMMIT = 0x25
     ROLLBACK = 0x26
+    DRAIN = 0x27
+    TEMPORARY = 0x28
 
 
 class RawFrame(NamedTuple):

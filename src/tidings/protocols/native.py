@@ -23,9 +23,13 @@ from tidings.node.requests import (
     Commit,
     Credit,
     Done,
+    Drain,
     Failed,
     Forget,
+    Identify,
+    MakeTemporary,
     Refused,
+    RemoveTemporary,
     Request,
     Rollback,
     Subscribe,
@@ -36,6 +40,8 @@ from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.frames import (
     ACK_CUMULATIVE,
     ACK_DEAD,
+    ACK_ELSEWHERE,
+    ACK_RELEASE,
     ACK_RETRY,
     VERSION,
     FrameType,
@@ -71,6 +77,9 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BEGIN: State.READY,
         FrameType.COMMIT: State.READY,
         FrameType.ROLLBACK: State.READY,
+        FrameType.DRAIN: State.READY,
+        FrameType.IDENTIFY: State.READY,
+        FrameType.TEMPORARY: State.READY,
     },
     State.CLOSED: {},
 }
@@ -148,8 +157,10 @@ class NativeSession:
 
 def _ack(payload: bytes, session: int) -> Ack:
     subscription, flags, tags = decode_ack(payload)
-    verdict = Verdict.DEAD if flags & ACK_DEAD else Verdict.RETRY if flags & ACK_RETRY else Verdict.DONE
-    return Ack(subscription, tags, bool(flags & ACK_CUMULATIVE), verdict, session)
+    said = flags & (ACK_DEAD | ACK_RETRY | ACK_RELEASE)
+    verdict = next((one for one in (Verdict.DEAD, Verdict.RETRY, Verdict.RELEASE) if said & one.value), Verdict.DONE)
+    elsewhere = bool(flags & ACK_ELSEWHERE)
+    return Ack(subscription, tags, bool(flags & ACK_CUMULATIVE), verdict, session, elsewhere=elsewhere)
 
 
 def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Request:
@@ -161,12 +172,19 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return _subscribe(fields, receipt, session)
         case FrameType.UNSUBSCRIBE:
             if durable := field(fields, "durable", str):
-                return Forget(receipt, durable)
+                return Forget(receipt, durable, bool(field(fields, "shared", str)))
             return Unsubscribe(receipt, unsigned(fields, "subscription"))
         case FrameType.BEGIN:
             return Begin(receipt, session)
         case FrameType.COMMIT:
             return Commit(receipt, session)
+        case FrameType.DRAIN:
+            return Drain(receipt, unsigned(fields, "subscription"))
+        case FrameType.IDENTIFY:
+            return Identify(receipt, _client_id(fields))
+        case FrameType.TEMPORARY:
+            queue = field(fields, "queue", str)
+            return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
         case _:
             return Rollback(receipt, session)
 
@@ -175,16 +193,20 @@ def _hello(fields: dict[str, Value]) -> Hello:
     version = unsigned(fields, "version")
     if version != VERSION:
         raise RemoteProtocolError("E_VERSION", f"this broker speaks version {VERSION}, not {version}")
+    return Hello(
+        field(fields, "user", str),
+        field(fields, "password", str),
+        _client_id(fields),
+        unsigned(fields, "heartbeat_ms"),
+    )
+
+
+def _client_id(fields: dict[str, Value]) -> str:
     client = field(fields, "client", str)
     if len(client) > NAME_MAX or any(character < " " for character in client):
         reason = f"a client id has at most {NAME_MAX} characters and no control characters"
         raise RemoteProtocolError("E_FRAME_FIELD", reason)
-    return Hello(
-        field(fields, "user", str),
-        field(fields, "password", str),
-        client,
-        unsigned(fields, "heartbeat_ms"),
-    )
+    return client
 
 
 def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscribe:
@@ -205,4 +227,5 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
         policy=policy,
         no_local=field(fields, "no_local", bool),
         session=session,
+        paused=field(fields, "paused", bool),
     )
