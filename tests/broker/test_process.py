@@ -12,9 +12,9 @@ from tidings.broker import process, users
 from tidings.broker.passwords import Cost
 from tidings.broker.process import Options, prepare
 from tidings.broker.users import Users
+from tidings.cli.protocols import PROTOCOLS
 from tidings.client import connect
 from tidings.errors import ConfigError, ConnectionLostError, SecurityError, TidingsError
-from tidings.protocols.native import NativeSession
 from tidings.testing.broker_here import run
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.certificates import Authority
@@ -197,7 +197,7 @@ def test_what_cannot_work_is_refused(tmp_path: Path, text: str, problem: str) ->
 def test_a_second_signal_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    running = process.Process(Options(data=str(tmp_path)), {"native": NativeSession})
+    running = process.Process(Options(data=str(tmp_path)), PROTOCOLS)
     running._asked_to_stop(signal.SIGTERM)
     assert ended == []
     running._asked_to_stop(signal.SIGTERM)
@@ -213,7 +213,7 @@ def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:
         with pytest.raises(
             TidingsError, match=r"E_LISTEN: cannot listen on 127.0.0.1 port .* is another broker running"
         ):
-            await process.Process(Options(path), {"native": NativeSession}).run()
+            await process.Process(Options(path), PROTOCOLS).run()
         server.close()
 
     run(occupied())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidings.broker.config_reader import Problem, read
 from tidings.broker.config_rules import Checker
-from tidings.broker.config_tables import Configuration
+from tidings.broker.config_tables import PORTS, Configuration
 from tidings.broker.toml_lines import lines_of
 from tidings.errors import ConfigError
 
@@ -46,12 +46,24 @@ def parse(text: str, name: str, *, protocols: Sequence[str] = ("native",)) -> Co
     """Read and check a configuration's text; a ConfigError holds all that is wrong with it."""
     document = parse_toml(text, name)
     problems: list[Problem] = []
-    configuration = read(Configuration, document, (), problems)
+    configuration = _with_ports(read(Configuration, document, (), problems), document)
     problems += Checker(configuration, protocols).problems()
     if problems:
         lines = lines_of(text)
         raise ConfigError([_located(problem, name, lines) for problem in problems])
     return configuration
+
+
+def _with_ports(configuration: Configuration, document: dict[str, object]) -> Configuration:
+    """Listeners that name no port have that of their protocol."""
+    written = document.get("listeners")
+    if not isinstance(written, list) or len(written) != len(configuration.listeners):
+        return configuration
+    pairs = zip(configuration.listeners, written, strict=True)
+    listeners = tuple(
+        one if "port" in table else replace(one, port=PORTS.get(one.protocol, one.port)) for one, table in pairs
+    )
+    return replace(configuration, listeners=listeners)
 
 
 def parse_toml(text: str, name: str) -> dict[str, object]:

@@ -13,6 +13,8 @@ from tidings.node.settings import Settings
 LEVELS = ("debug", "info", "warning", "error")
 OPERATIONS = ("publish", "subscribe", "browse", "manage")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
+DESTINATION_KINDS = ("queue", "topic")
+PORTS = {"native": 7300, "amqp": 5672}  # of listeners that name none, by protocol
 _LIMITS, _SETTINGS = Limits(), Settings()
 _BYTES: dict[str, Any] = {"minimum": 1 << 16, "maximum": 1 << 40}
 _COUNT: dict[str, Any] = {"minimum": 1, "maximum": 1 << 31}
@@ -31,8 +33,20 @@ class BrokerTable:
 class ListenerTable:
     protocol: str = setting("native", "which protocol is spoken there")
     host: str = setting("127.0.0.1", "the address to listen on; other machines reach only one that is not loopback")
-    port: int = setting(7300, "the port; 0: the system chooses", minimum=0, maximum=65535)
+    port: int = setting(
+        PORTS["native"],
+        "the port; 0: the system chooses; left out: the protocol's own (amqp: 5672)",
+        minimum=0,
+        maximum=65535,
+    )
     tls: bool = setting(False, "whether connections are encrypted, with the certificate of [tls]")
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpTable:
+    plain_address: str = setting(
+        "queue", "what an address is that says neither topic nor queue", choices=DESTINATION_KINDS
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +176,7 @@ class Configuration:
     listeners: tuple[ListenerTable, ...] = setting(
         lambda: (ListenerTable(),), "where clients connect; one table for each"
     )
+    amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
     tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")
     users: UsersTable = setting(UsersTable, "who may log in")
     access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import uvloop
 
@@ -31,7 +32,6 @@ from tidings.broker.listening import Listener
 from tidings.broker.logs import note
 from tidings.broker.metrics import Metrics
 from tidings.broker.server import Broker
-from tidings.broker.session import Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tls import server_context
 from tidings.broker.user_guard import UserGuard
@@ -40,6 +40,8 @@ from tidings.errors import ConfigError, TidingsError
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
 STORE = "messages.db"
+# A protocol makes a listener of the configuration, an address, a port, and a TLS context or none.
+Protocol: TypeAlias = Callable[[Configuration, str, int, ssl.SSLContext | None], Listener]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,10 @@ def _check_exposure(configuration: Configuration, known: users.Users | None, nam
 
 
 class Process:
-    def __init__(self, options: Options, sessions: Mapping[str, Callable[[], Session]]) -> None:
+    def __init__(self, options: Options, protocols: Mapping[str, Protocol]) -> None:
         self._options = options
-        self._sessions = sessions
-        self._prepared = prepare(options, tuple(sessions))
+        self._protocols = protocols
+        self._prepared = prepare(options, tuple(protocols))
         self._stop = asyncio.Event()
         self._signals = 0
         self._reloading = asyncio.Lock()
@@ -171,7 +173,9 @@ class Process:
 
     def _listeners(self) -> list[Listener]:
         return [
-            Listener(self._sessions[table.protocol], table.host, table.port, self._prepared.tls if table.tls else None)
+            self._protocols[table.protocol](
+                self.configuration, table.host, table.port, self._prepared.tls if table.tls else None
+            )
             for table in self.configuration.listeners
         ]
 
@@ -200,7 +204,7 @@ class Process:
         """All of it or, if anything is wrong, nothing."""
         async with self._reloading:
             try:
-                new = await asyncio.to_thread(prepare, self._options, tuple(self._sessions))
+                new = await asyncio.to_thread(prepare, self._options, tuple(self._protocols))
                 if new.users is None and self._prepared.users is not None:
                     gone = self.configuration.users_file
                     raise ConfigError([f"{gone}: the users file is gone; put it back, or restart without users"])
@@ -234,12 +238,12 @@ class Process:
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
 
-def run(options: Options, sessions: Mapping[str, Callable[[], Session]]) -> int:
+def run(options: Options, protocols: Mapping[str, Protocol]) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions)
+        process = Process(options, protocols)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()

@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from tidings.broker import process
-from tidings.protocols.native import NativeSession
-
-SESSIONS = {"native": NativeSession}
+from tidings.cli.protocols import PROTOCOLS
 
 
 def register(app: typer.Typer) -> None:
@@ -29,8 +27,8 @@ def broker(
     """
     options = process.Options(config, data, port)
     if not check:
-        raise typer.Exit(process.run(options, SESSIONS))
-    prepared = process.prepare(options, tuple(SESSIONS))
+        raise typer.Exit(process.run(options, PROTOCOLS))
+    prepared = process.prepare(options, tuple(PROTOCOLS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")

@@ -56,9 +56,7 @@ class Desk:
             case Subscribe():
                 self._subscribe(now_ms, client, request)
             case Unsubscribe():
-                self._end(client.subscription(request.subscription))
-                del client.subscriptions[request.subscription]
-                self._done_when_written(client, request.receipt)
+                self._unsubscribe(client, request)
             case Forget():
                 self._forget(client, request)
             case Credit():
@@ -154,6 +152,17 @@ class Desk:
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
         self._journal.then(active, undo)
+
+    def _unsubscribe(self, client: Connection, request: Unsubscribe) -> None:
+        subscription = client.subscription(request.subscription)
+        if request.release and isinstance(subscription, MailboxSubscription):
+            consumer = subscription.consumer
+            for place in subscription.mailbox.reject(consumer, list(consumer.unacknowledged)):
+                subscription.mailbox.put_back(place)
+            self._office.touch(subscription.mailbox)
+        self._end(subscription)
+        del client.subscriptions[request.subscription]
+        self._done_when_written(client, request.receipt)
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""

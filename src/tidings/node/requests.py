@@ -38,6 +38,7 @@ class Unsubscribe:
 
     receipt: int
     subscription: int
+    release: bool = False  # what it was given and has not acknowledged does not count as tried
 
 
 @dataclass(frozen=True, slots=True)

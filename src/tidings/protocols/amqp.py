@@ -30,7 +30,7 @@ from tidings.protocols.peer import Delivered, Ended, Fields, NativePeer, Said, W
 CHANNELS_MAX = 255
 LINKS_MAX = 4_096  # of one connection
 FRAME_BYTES_MAX = 64 << 10
-SESSION_BYTES = 1 << 20  # of incoming transfers that we have not read
+SESSION_BYTES = 512 * FRAME_BYTES_MAX  # the window for incoming transfers, which are read as they come
 WAITING_INPUT_MAX = 64 << 10  # from a client whose log-in is being checked
 CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
 

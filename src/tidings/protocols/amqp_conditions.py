@@ -17,6 +17,7 @@ _NAMES = {
     "E_AMQP_DECODE": "amqp:decode-error",
     "E_AMQP_HEADER": "amqp:connection:framing-error",
     "E_AMQP_NOT_IMPLEMENTED": "amqp:not-implemented",
+    "E_AMQP_PARTIAL": "amqp:resource-limit-exceeded",
     "E_AMQP_SECTION": "amqp:decode-error",
     "E_AMQP_SIZE": "amqp:link:message-size-exceeded",
     "E_AMQP_TRANSACTION_UNKNOWN": "amqp:transaction:unknown-id",

@@ -92,38 +92,34 @@ class ConsumerLink:
         if self._state is State.ENDED:
             self._link.free()  # it was we who ended it
             return
-        self._state, source, ask = State.ENDED, self._source, self._context.peer.ask
-        requests: list[tuple[FrameType, Fields]] = []
+        self._state, source = State.ENDED, self._source
+        requests = self._end_subscription()
         if source is None:
             requests.append((FrameType.UNSUBSCRIBE, {"durable": self._link.name.partition("|")[0]}))
-        else:
-            self._release()
-            requests.append((FrameType.UNSUBSCRIBE, {"subscription": self.number}))
-            if source.temporary:
-                requests.append((FrameType.TEMPORARY, {"queue": source.destination, "remove": True}))
-            elif closed and source.durable:
-                requests.append((FrameType.UNSUBSCRIBE, {"durable": source.durable, "shared": source.shared}))
+        elif closed and source.durable:
+            requests.append((FrameType.UNSUBSCRIBE, {"durable": source.durable, "shared": source.shared}))
         for type, fields in requests[:-1]:
-            ask(type, fields, _ignore)
-        ask(*requests[-1], lambda answer: self._gone(answer, closed=closed))
+            self._context.peer.ask(type, fields, _ignore)
+        self._context.peer.ask(*requests[-1], lambda answer: self._gone(answer, closed=closed))
 
     def abandon(self) -> None:
         """The session around it is gone: so is the subscription, unless it is kept."""
         if self._state is not State.ENDED:
             self._state = State.ENDED
-            self._release()
-            if self._source is not None:
-                self._context.peer.ask(FrameType.UNSUBSCRIBE, {"subscription": self.number}, _ignore)
-                if self._source.temporary:
-                    remove: Fields = {"queue": self._source.destination, "remove": True}
-                    self._context.peer.ask(FrameType.TEMPORARY, remove, _ignore)
+            for type, fields in self._end_subscription():
+                self._context.peer.ask(type, fields, _ignore)
         self._link.free()
 
-    def _release(self) -> None:
-        """What the client has not settled goes back, and is not counted as tried."""
-        for tag in self._unsettled:
-            self._context.peer.ack(self.number, tag, ACK_RELEASE)
+    def _end_subscription(self) -> list[tuple[FrameType, Fields]]:
+        """What to ask for. What the client has not settled goes back, and is not counted as tried."""
         self._unsettled.clear()
+        if self._source is None:
+            return []
+        requests: list[tuple[FrameType, Fields]] = []
+        requests.append((FrameType.UNSUBSCRIBE, {"subscription": self.number, "release": True}))
+        if self._source.temporary:
+            requests.append((FrameType.TEMPORARY, {"queue": self._source.destination, "remove": True}))
+        return requests
 
     def _gone(self, answer: Fields | RemoteError, *, closed: bool) -> None:
         link = self._link

@@ -24,6 +24,7 @@ class Context:
     frame_bytes_max: int
     now_ms: int
     container: str = ""
+    partial_bytes: int = 0  # of messages that are not complete
     _numbers: int = field(default=0)
 
     def next_number(self) -> int:

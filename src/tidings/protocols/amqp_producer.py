@@ -8,7 +8,7 @@ from functools import partial
 
 from proton import Delivery, Link, Receiver, Terminus, symbol
 
-from tidings.errors import CodecError, RemoteError, RemoteProtocolError, SecurityError, TidingsError
+from tidings.errors import CodecError, LimitError, RemoteError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.protocols.amqp_address import read_address
@@ -23,6 +23,7 @@ from tidings.protocols.peer import Fields
 
 CREDIT = 500
 FRAME_OVERHEAD = 64  # of the frame around a message
+PARTIAL_MESSAGES = 2  # of the largest size may be incomplete on a connection
 
 
 class ProducerLink:
@@ -35,6 +36,7 @@ class ProducerLink:
         self._temporary = ""
         self._sessions: set[int] = set()  # transactions declared here
         self._content = bytearray()  # of a delivery that is not complete
+        self._too_large = False
         self._under_way = 0  # not settled by us
         self._ended = False
         self._discards = False  # the link is refused, and what still comes is of no interest
@@ -104,6 +106,7 @@ class ProducerLink:
 
     def _leave(self) -> None:
         self._ended = True
+        self._forget_content()
         self._transactions.roll_back(self._sessions)
         if self._temporary:
             remove: Fields = {"queue": self._temporary, "remove": True}
@@ -112,7 +115,7 @@ class ProducerLink:
     def _fail(self, error: TidingsError) -> None:
         if not self._discards and not self._ended:
             self._discards = True
-            self._content.clear()
+            self._forget_content()
             self._link.condition = condition_of(error)
             self._link.close()
 
@@ -122,30 +125,49 @@ class ProducerLink:
         """More of a delivery is here."""
         link = self._link
         if delivery.aborted:
-            self._content.clear()
+            self._forget_content()
             delivery.settle()
             return
         if not delivery.readable:
             return
         if pending := delivery.pending:
-            self._content += link.recv(pending) or b""
-        if self._discards:
-            self._content.clear()
-        elif len(self._content) > self._context.frame_bytes_max:
-            self._fail(RemoteProtocolError("E_AMQP_SIZE", f"at most {self._context.frame_bytes_max} bytes a message"))
+            self._keep(link.recv(pending) or b"")
         if delivery.partial:
             return
-        content = bytes(self._content)
-        self._content.clear()
+        content, too_large = bytes(self._content), self._too_large
+        self._forget_content()
         link.advance()
         if self._discards:
             delivery.settle()
             return
         self._under_way += 1
         try:
+            if too_large:
+                raise CodecError("E_AMQP_SIZE", f"at most {self._context.frame_bytes_max} bytes a message")
             self._take(content, delivery)
         except TidingsError as error:
             self._settled(delivery, error)
+
+    def _keep(self, part: bytes) -> None:
+        """Part of a message. Of one that is too large nothing is kept, but its end is waited for.
+
+        To detach the link in the middle would be as right, but Proton's clients send on and lose the connection.
+        """
+        context = self._context
+        if self._discards or self._too_large:
+            return
+        self._content += part
+        context.partial_bytes += len(part)
+        if context.partial_bytes > PARTIAL_MESSAGES * context.frame_bytes_max:
+            raise LimitError("E_AMQP_PARTIAL", "too many messages begun and not finished", fatal=True)
+        if len(self._content) > context.frame_bytes_max:
+            self._forget_content()
+            self._too_large = True
+
+    def _forget_content(self) -> None:
+        self._context.partial_bytes -= len(self._content)
+        self._content.clear()
+        self._too_large = False
 
     def _take(self, content: bytes, delivery: Delivery) -> None:
         context = self._context

@@ -173,7 +173,7 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
         case FrameType.UNSUBSCRIBE:
             if durable := field(fields, "durable", str):
                 return Forget(receipt, durable, bool(field(fields, "shared", str)))
-            return Unsubscribe(receipt, unsigned(fields, "subscription"))
+            return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.BEGIN:
             return Begin(receipt, session)
         case FrameType.COMMIT:

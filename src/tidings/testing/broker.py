@@ -5,17 +5,24 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tidings.broker.server import Broker, Listener
+from tidings.broker.guard import Guard
+from tidings.broker.server import Broker, Limits, Listener
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.node.settings import Settings
+from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
 
 
 class BrokerThread:
-    """`with BrokerThread() as broker:` and connect to `broker.url`."""
+    """`with BrokerThread() as broker:` and connect to `broker.url`, or by AMQP to `broker.amqp`."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(
+        self, settings: Settings | None = None, *, guard: Guard | None = None, limits: Limits | None = None
+    ) -> None:
         self.port = 0
+        self.amqp_port = 0
+        self._guard = guard
+        self._limits = limits
         self._settings = settings or Settings()
         self._folder = tempfile.TemporaryDirectory()
         self._ready = threading.Event()
@@ -26,6 +33,10 @@ class BrokerThread:
     @property
     def url(self) -> str:
         return f"tidings://127.0.0.1:{self.port}"
+
+    @property
+    def amqp(self) -> str:
+        return f"127.0.0.1:{self.amqp_port}"
 
     def __enter__(self) -> "BrokerThread":
         self._thread.start()
@@ -45,8 +56,10 @@ class BrokerThread:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        broker = Broker(self._settings, SqliteStore(Path(self._folder.name) / "store.db"))
+        store = SqliteStore(Path(self._folder.name) / "store.db")
+        broker = Broker(self._settings, store, guard=self._guard, limits=self._limits)
         await broker.start([])
+        self.amqp_port = await broker.listen(Listener(NativeSession, port=0, make_gateway=AmqpSession, name="amqp"))
         self.port = await broker.listen(Listener(NativeSession, port=0))
         self._ready.set()
         await self._stop.wait()
