@@ -147,7 +147,7 @@ def test_an_invalid_selector_refuses_the_link_and_says_where(connect: Connect) -
 
 
 def test_a_filter_nobody_knows_is_not_in_the_answer(connect: Connect) -> None:
-    filters = Filter({symbol("x"): "y"})
+    filters = Filter({symbol("x"): Described(symbol("x"), "y")})
     receiver = connect().create_receiver(name("topic"), options=filters)
     receiver.link.remote_source.filter.rewind()
     assert receiver.link.remote_source.filter.next() is None
