@@ -2,6 +2,8 @@
 #include <malloc.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "python_values.hpp"
@@ -92,7 +94,7 @@ public:
                 return nb::make_tuple(kind, event.connection, event.receipt, bool(event.flags & MessageView::Queue),
                                       to_str(event.bytes));
             case Event::Kind::Error:
-                return nb::make_tuple(kind, event.connection, to_str(event.bytes), to_str(event.reason), event.position);
+                return nb::make_tuple(kind, event.connection, to_str(event.bytes), to_str(event.reason), event.position, event.receipt);
             case Event::Kind::Slow:
                 return nb::make_tuple(kind, event.connection, event.receipt);
             case Event::Kind::Room:
@@ -167,7 +169,7 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
         .def("mailbox", [](PyForwarder& self, nb::bytes predicate) { return self.forwarder.mailbox(view_of(predicate)); },
              nb::arg("predicate"))
         .def("unsubscribe", [](PyForwarder& self, uint32_t sink) { self.forwarder.unsubscribe(sink); }, nb::arg("sink"))
-        .def("take_credit", [](PyForwarder& self, uint32_t sink) { return self.forwarder.outlets().take_credit(sink); }, nb::arg("sink"))
+        .def("take_credit", [](PyForwarder& self, uint32_t sink) { return self.forwarder.outlets().sink_at(sink).take_credit(); }, nb::arg("sink"))
         .def("credit", [](PyForwarder& self, uint32_t sink, uint32_t more, int64_t now_ms) { self.forwarder.outlets().credit(sink, more, now_ms); },
              nb::arg("sink"), nb::arg("more"), nb::arg("now_ms"))
         .def("match", [](PyForwarder& self, nb::bytes message) { return self.forwarder.match(view_of(message)); }, nb::arg("message"))
@@ -202,6 +204,44 @@ void bind_output(nb::class_<PyForwarder>& type) {
         .def("has_resumable", [](PyForwarder& self) { return self.forwarder.outlets().has_resumable(); })
         .def("take_resumable", [](PyForwarder& self) { return self.forwarder.outlets().take_resumable(); })
         .def("check_stalls", [](PyForwarder& self, int64_t now_ms) { self.forwarder.outlets().check_stalls(now_ms); }, nb::arg("now_ms"));
+}
+
+// What a session of STOMP tells the forwarder, which reads and writes the frequent frames by itself.
+void bind_stomp(nb::class_<PyForwarder>& type) {
+    type.def("speak_stomp", [](PyForwarder& self, uint32_t connection) { self.forwarder.speak_stomp(connection); }, nb::arg("connection"))
+        .def("stomp_version", [](PyForwarder& self, uint32_t connection, unsigned version) {
+                 if (version > 2) throw UsageError{"E_NO_STOMP", "versions are 0 to 2"};
+                 self.forwarder.stomp(connection).version = static_cast<StompVersion>(version);
+             }, nb::arg("connection"), nb::arg("version"))
+        .def("stomp_publisher", [](PyForwarder& self, uint32_t connection, uint32_t publisher, uint32_t broker, nb::str temporary) {
+                 StompState& state = self.forwarder.stomp(connection);
+                 state.publisher = publisher;
+                 state.broker = broker;
+                 state.temporary = text_of(temporary);
+             }, nb::arg("connection"), nb::arg("publisher"), nb::arg("broker"), nb::arg("temporary"))
+        .def("stomp_label", [](PyForwarder& self, uint32_t connection, uint32_t subscription, nb::bytes line) {
+                 StompState& state = self.forwarder.stomp(connection);
+                 if (line.size()) state.labels.insert_or_assign(subscription, std::string(view_of(line)));
+                 else state.labels.erase(subscription);
+             }, nb::arg("connection"), nb::arg("subscription"), nb::arg("line"), "The header line that names a subscription; empty: none any more.")
+        .def("stomp_transaction", [](PyForwarder& self, uint32_t connection, nb::str name, uint16_t session) {
+                 auto& known = self.forwarder.stomp(connection).transactions;
+                 std::erase_if(known, [&](const auto& one) { return one.first == text_of(name); });
+                 if (session) known.emplace_back(text_of(name), session);
+             }, nb::arg("connection"), nb::arg("name"), nb::arg("session"), "The session of a transaction; 0: it has ended.")
+        .def("stomp_receipt", [](PyForwarder& self, uint32_t connection, uint32_t receipt) {
+                 const auto name = self.forwarder.stomp(connection).receipts.extract(receipt);
+                 return name.empty() ? nb::object(nb::none()) : nb::object(to_bytes(name.mapped()));
+             }, nb::arg("connection"), nb::arg("receipt"), nb::sig("def stomp_receipt(self, connection: int, receipt: int) -> bytes | None"),
+             "How the client calls a receipt that is answered now.")
+        .def("stomp_types", [](PyForwarder& self, const std::vector<std::tuple<std::string, bool, std::string, unsigned>>& rules) {
+                 std::vector<StompTypes::Rule> made;
+                 for (const auto& [pattern, queue, name, kind] : rules) {
+                     if (kind > 4) throw UsageError{"E_NO_STOMP", "types are 0 to 4"};
+                     made.push_back({pattern, queue, name, static_cast<StompType>(kind)});
+                 }
+                 self.forwarder.stomp_types().set(std::move(made));
+             }, nb::arg("rules"));
 }
 
 void bind_network(nb::class_<PyForwarder>& type) {
@@ -266,6 +306,7 @@ void bind_forwarder(nb::module_& m) {
         .def("skip", [](PyForwarder& self, uint32_t connection) { self.forwarder.skip(connection); }, nb::arg("connection"))
         .def("set_transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
              nb::arg("connection"), nb::arg("session"), nb::arg("on"))
+        .def("ignore", [](PyForwarder& self, uint32_t connection) { self.forwarder.ignore(connection); }, nb::arg("connection"))
         .def("hold", [](PyForwarder& self, uint32_t connection) { self.forwarder.hold(connection); }, nb::arg("connection"))
         .def("release", [](PyForwarder& self, uint32_t connection) { self.forwarder.release(connection); }, nb::arg("connection"))
         .def("feed", &PyForwarder::feed, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))
@@ -280,5 +321,6 @@ void bind_forwarder(nb::module_& m) {
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);
+    bind_stomp(type);
     bind_network(type);
 }

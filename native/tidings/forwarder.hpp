@@ -26,6 +26,7 @@ namespace tidings {
 
 class Forwarder {
 public:
+    static constexpr size_t gathered_bytes_max = 256 << 10;  // of SEND frames before they are matched
     static constexpr uint8_t PerhapsSent = 1;  // flag of a PUBLISH frame: sent again after a broken connection
 
     // What `feed` and `resume` tell the driver.
@@ -46,6 +47,15 @@ public:
 
     // ---- connections
 
+    // From its first byte on this connection speaks STOMP.
+    void speak_stomp(uint32_t number) { out_.at(number).stomp = std::make_unique<StompState>(); }
+    StompState& stomp(uint32_t number) {
+        Connection& connection = out_.at(number);
+        if (!connection.stomp) throw UsageError{"E_NO_STOMP", "this connection does not speak STOMP"};
+        return *connection.stomp;
+    }
+    StompTypes& stomp_types() { return sender_.types; }
+
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
         if (!connection.logged_in) out_.free_login_bytes(connection.tail.size());
@@ -57,6 +67,7 @@ public:
     // The answer to Ask: from now on messages to this destination pass.
     void allow(uint32_t number, std::string_view destination) {
         Connection& connection = out_.at(number);
+        if (connection.stomp) connection.stomp->receipts.erase(std::exchange(connection.stomp->asked, 0));
         if (connection.allowed.size() >= Connection::allowed_max) connection.allowed.clear();
         connection.last_allowed = *connection.allowed.emplace(destination).first;
     }
@@ -65,6 +76,13 @@ public:
         Connection& connection = out_.at(number);
         std::erase(connection.transacted, session);
         if (on) connection.transacted.push_back(session);
+    }
+
+    // Nothing more of it is parsed or kept: it has been told that it is over.
+    void ignore(uint32_t number) {
+        Connection& connection = out_.at(number);
+        connection.broken = true;
+        cut_tail(connection, connection.tail.size());
     }
 
     void hold(uint32_t number) { out_.at(number).held = true; }
@@ -110,6 +128,11 @@ public:
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
+        if (connection.stomp) {
+            if (!framer_.next(tail, connection.frame_bytes_max, connection.stomp->searched, frame_))
+                throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+            return cut_tail(connection, frame_.size);
+        }
         uint32_t size = 0;
         if (tail.size() >= frame_header_bytes) std::memcpy(&size, tail.data(), 4);
         if (tail.size() < frame_header_bytes + size_t{size}) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
@@ -218,6 +241,7 @@ private:
 
     // Returns how much was consumed; stops early where Python or a slow sink must be waited for.
     size_t parse(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
+        if (connection.stomp) return parse_stomp(number, connection, data, now_ms);
         size_t used = 0;
         while (connection.reading()) {
             const uint8_t derived = matcher_.derived();
@@ -237,10 +261,78 @@ private:
         return used;
     }
 
+    // The same for STOMP: SEND frames, as many as follow each other, become PUBLISH frames; all others are Python's.
+    size_t parse_stomp(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
+        size_t used = 0;
+        StompState& state = *connection.stomp;
+        while (connection.reading()) {
+            sends_.clear();
+            publishes_.clear();
+            const Next next = gather_sends(connection, data.substr(used), now_ms);
+            batch_.decode_frames(publishes_, {matcher_.derived(), SIZE_MAX, false});
+            size_t done = 0;
+            for (size_t i = 0; i < batch_.size() && connection.reading(); ++i, ++done) {
+                if (handle(number, connection, batch_[i], now_ms)) continue;
+                state.asked = receipt_of(batch_[i]);
+                break;
+            }
+            used += done ? sends_[done - 1] : 0;
+            if (done < sends_.size()) {  // they will be read again
+                state.searched = 0;
+                for (size_t i = done; i < batch_.size(); ++i)
+                    if (const uint32_t receipt = receipt_of(batch_[i]); receipt != state.asked) state.receipts.erase(receipt);
+                break;
+            }
+            if (next == Next::Nothing) {
+                used += framer_.skipped;
+                state.searched -= std::min(state.searched, framer_.skipped);
+                break;
+            }
+            if (!connection.reading() || next == Next::More) continue;
+            if (next == Next::Broken) {
+                fail(number, connection, stomp_error_, stomp_receipt_);
+            } else {
+                connection.waiting = true;
+                out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .bytes = std::string(frame_.bytes)});
+                used += frame_.size;
+            }
+        }
+        out_.answer_receipts(connection);
+        return used;
+    }
+
+    enum class Next : uint8_t { Nothing, More, Control, Broken };
+
+    // What stands after the SEND frames that were gathered.
+    Next gather_sends(Connection& connection, std::string_view data, int64_t now_ms) {
+        size_t at = 0;
+        StompState& state = *connection.stomp;
+        stomp_receipt_ = 0;
+        try {
+            while (publishes_.size() < gathered_bytes_max) {
+                if (!framer_.next(data.substr(at), connection.frame_bytes_max, state.searched, frame_)) return Next::Nothing;
+                if (!connection.logged_in || frame_.command != "SEND") return Next::Control;
+                const size_t before = publishes_.size();
+                try {
+                    sender_.write(frame_, state, now_ms, publishes_);
+                } catch (const CodecError&) {
+                    publishes_.resize(before);
+                    stomp_receipt_ = sender_.receipt_of(frame_, state);
+                    throw;
+                }
+                sends_.push_back(at += frame_.size);
+            }
+        } catch (const CodecError& error) {
+            stomp_error_ = error;
+            return Next::Broken;
+        }
+        return Next::More;
+    }
+
     // False: the entry must be handled again after Python has answered.
     bool handle(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         if (entry.status == Entry::Status::Broken) {
-            fail(number, connection, entry.error);
+            fail(number, connection, entry.error, connection.stomp && entry.prefix.size() == 4 ? receipt_of(entry) : 0);
         } else if (entry.status == Entry::Status::Control) {
             handle_control(number, connection, entry, now_ms);
         } else if (entry.type == frame_forward && connection.neighbour) {
@@ -389,9 +481,9 @@ private:
         if (single_[0].status == Entry::Status::Broken) throw single_[0].error;
     }
 
-    void fail(uint32_t number, Connection& connection, const CodecError& error) {
+    void fail(uint32_t number, Connection& connection, const CodecError& error, uint32_t receipt = 0) {
         connection.broken = true;
-        out_.events.add(Event{.kind = Event::Kind::Error, .connection = number, .bytes = error.code, .reason = error.reason,
+        out_.events.add(Event{.kind = Event::Kind::Error, .connection = number, .receipt = receipt, .bytes = error.code, .reason = error.reason,
                         .position = error.position});
     }
 
@@ -403,6 +495,13 @@ private:
     Column<uint32_t> matched_;
     std::vector<uint32_t> mailboxes_;
     std::string scratch_;
+    StompFramer framer_;
+    StompFrame frame_;
+    StompSender sender_;
+    std::string publishes_;       // PUBLISH frames made of SEND frames
+    std::vector<size_t> sends_;   // where each of those ends
+    CodecError stomp_error_{};
+    uint32_t stomp_receipt_ = 0;  // of the frame that is wrong
 };
 
 }  // namespace tidings

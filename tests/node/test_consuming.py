@@ -109,22 +109,22 @@ def test_what_is_sent_elsewhere_does_not_come_back_to_the_same_consumer() -> Non
 def test_a_temporary_queue_lives_as_long_as_its_connection() -> None:
     driver = NodeDriver()
     owner, other = driver.connect(), driver.connect()
-    refused = other.publish(driver.message("queue:temporary.1", b"early"))
+    refused = other.publish(driver.message("queue:tmp.1", b"early"))
     assert other.refused[refused] == "E_QUEUE_TEMPORARY"
     made = owner.next_receipt()
-    owner.ask(MakeTemporary(made, "queue:temporary.1"))
+    owner.ask(MakeTemporary(made, "queue:tmp.1"))
     assert owner.answer(made) == Done(made)
-    accepted = other.publish(driver.message("queue:temporary.1", b"kept"))
+    accepted = other.publish(driver.message("queue:tmp.1", b"kept"))
     assert accepted in other.accepted
-    owner.subscribe(1, "queue:temporary.1")
+    owner.subscribe(1, "queue:tmp.1")
     assert owner.bodies() == [b"kept"]
     owner.ask(Unsubscribe(owner.next_receipt(), 1))
-    owner.subscribe(2, "queue:temporary.1")
+    owner.subscribe(2, "queue:tmp.1")
     assert owner.bodies() == [b"kept"]
-    watching = other.subscribe(1, "queue:temporary.1")
+    watching = other.subscribe(1, "queue:tmp.1")
     assert other.answer(watching) == Done(watching)
     owner.leave()
-    late = other.publish(driver.message("queue:temporary.1", b"late"))
+    late = other.publish(driver.message("queue:tmp.1", b"late"))
     assert other.refused[late] == "E_QUEUE_TEMPORARY"
     assert driver.node.post_office.depot.pinned_bytes == 0
     other.leave()
@@ -133,17 +133,17 @@ def test_a_temporary_queue_lives_as_long_as_its_connection() -> None:
 def test_a_temporary_queue_is_its_owners_to_make_and_to_remove() -> None:
     driver = NodeDriver()
     owner, other = driver.connect(), driver.connect()
-    owner.ask(MakeTemporary(owner.next_receipt(), "queue:temporary.1"))
-    for request in (MakeTemporary(11, "queue:temporary.1"), RemoveTemporary(12, "queue:temporary.1")):
+    owner.ask(MakeTemporary(owner.next_receipt(), "queue:tmp.1"))
+    for request in (MakeTemporary(11, "queue:tmp.1"), RemoveTemporary(12, "queue:tmp.1")):
         other.ask(request)
     assert [code(other.answer(receipt)) for receipt in (11, 12)] == ["E_QUEUE_EXISTS", "E_QUEUE_TEMPORARY"]
     other.ask(MakeTemporary(13, "queue:orders"))
     assert code(other.answer(13)) == "E_QUEUE_TEMPORARY"
-    missing = other.subscribe(1, "queue:temporary.2")
+    missing = other.subscribe(1, "queue:tmp.2")
     assert code(other.answer(missing)) == "E_QUEUE_TEMPORARY"
-    owner.ask(RemoveTemporary(14, "queue:temporary.1"))
+    owner.ask(RemoveTemporary(14, "queue:tmp.1"))
     assert owner.answer(14) == Done(14)
-    assert "queue:temporary.1" not in driver.node.post_office.by_name
+    assert "queue:tmp.1" not in driver.node.post_office.by_name
 
 
 def test_who_could_not_name_itself_at_first_may_do_so_before_it_subscribes() -> None:

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from tidings.broker.config_reader import Problem, read
 from tidings.broker.config_rules import Checker
-from tidings.broker.config_tables import PORTS, Configuration
+from tidings.broker.config_tables import PORTS, PROTOCOLS, Configuration
 from tidings.broker.toml_lines import lines_of
 from tidings.errors import ConfigError
 
 FILE_BYTES_MAX = 1 << 20
 
 
-def load(path: Path | None, *, protocols: Sequence[str] = ("native",)) -> Configuration:
+def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
     """Read and check a file; without one, the defaults. File names in it are relative to its directory."""
     if path is None:
         return Configuration()
@@ -42,7 +42,7 @@ def load(path: Path | None, *, protocols: Sequence[str] = ("native",)) -> Config
     return _beside(path.parent, parse(text, str(path), protocols=protocols))
 
 
-def parse(text: str, name: str, *, protocols: Sequence[str] = ("native",)) -> Configuration:
+def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
     """Read and check a configuration's text; a ConfigError holds all that is wrong with it."""
     document = parse_toml(text, name)
     problems: list[Problem] = []

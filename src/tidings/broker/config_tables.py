@@ -11,10 +11,12 @@ from tidings.model.destination import Destination
 from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
+TYPES = ("string", "int", "float", "bool")
 OPERATIONS = ("publish", "subscribe", "browse", "manage")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
-PORTS = {"native": 7300, "amqp": 5672}  # of listeners that name none, by protocol
+PROTOCOLS = ("native", "stomp", "websocket", "amqp")
+PORTS = {"native": 7300, "stomp": 61613, "amqp": 5672}  # of listeners that name none, by protocol
 _LIMITS, _SETTINGS = Limits(), Settings()
 _BYTES: dict[str, Any] = {"minimum": 1 << 16, "maximum": 1 << 40}
 _COUNT: dict[str, Any] = {"minimum": 1, "maximum": 1 << 31}
@@ -35,11 +37,25 @@ class ListenerTable:
     host: str = setting("127.0.0.1", "the address to listen on; other machines reach only one that is not loopback")
     port: int = setting(
         PORTS["native"],
-        "the port; 0: the system chooses; left out: the protocol's own (amqp: 5672)",
+        "the port; 0: the system chooses; left out: the protocol's own (stomp: 61613, amqp: 5672)",
         minimum=0,
         maximum=65535,
     )
     tls: bool = setting(False, "whether connections are encrypted, with the certificate of [tls]")
+    origins: tuple[str, ...] = setting(
+        tuple, 'websocket: web pages of which origins may connect, as in "https://example.org"; "*": of all'
+    )
+
+
+def default_listeners() -> tuple[ListenerTable, ...]:
+    return tuple(ListenerTable(protocol, port=port) for protocol, port in PORTS.items())
+
+
+@dataclass(frozen=True, slots=True)
+class TypesTable:
+    destination: str = setting("", "a topic pattern, or queue:… (wildcards too)", reload=True)
+    name: str = setting("", "the property's name", reload=True)
+    type: str = setting("string", "what it is; a message where it is not is refused", choices=TYPES, reload=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +190,11 @@ class MetricsTable:
 class Configuration:
     broker: BrokerTable = setting(BrokerTable, "the broker itself")
     listeners: tuple[ListenerTable, ...] = setting(
-        lambda: (ListenerTable(),), "where clients connect; one table for each"
+        default_listeners,
+        "where clients connect; one table for each; without any, native, STOMP and AMQP on their own ports",
+    )
+    types: tuple[TypesTable, ...] = setting(
+        tuple, "types of properties that STOMP clients send as text, by destination; the first that fits counts"
     )
     amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
     tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")

@@ -16,6 +16,7 @@ import ssl
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,6 +33,7 @@ from tidings.broker.listening import Listener
 from tidings.broker.logs import note
 from tidings.broker.metrics import Metrics
 from tidings.broker.server import Broker
+from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tls import server_context
 from tidings.broker.user_guard import UserGuard
@@ -40,8 +42,10 @@ from tidings.errors import ConfigError, TidingsError
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
 STORE = "messages.db"
-# A protocol makes a listener of the configuration, an address, a port, and a TLS context or none.
-Protocol: TypeAlias = Callable[[Configuration, str, int, ssl.SSLContext | None], Listener]
+
+Sessions: TypeAlias = Mapping[str, Callable[[], Session]]  # by the name of the protocol
+Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
+Gateways: TypeAlias = Mapping[str, Callable[[Configuration], Callable[[Caller], Gateway]]]  # those that are translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Options:
 
     config: Path | None = None
     data: str | None = None
-    port: int | None = None  # of the first listener
+    port: int | None = None  # of the first listener, and without a file the only one
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
         configuration = replace(configuration, broker=replace(configuration.broker, data=options.data))
     if options.port is not None:
         first, *others = configuration.listeners
+        if options.config is None:
+            others = []  # two brokers on one machine must not need a file
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
@@ -100,10 +106,14 @@ def _check_exposure(configuration: Configuration, known: users.Users | None, nam
 
 
 class Process:
-    def __init__(self, options: Options, protocols: Mapping[str, Protocol]) -> None:
+    def __init__(
+        self, options: Options, sessions: Sessions, layers: Layers | None = None, gateways: Gateways | None = None
+    ) -> None:
         self._options = options
-        self._protocols = protocols
-        self._prepared = prepare(options, tuple(protocols))
+        self._layers = layers or {}
+        self._gateways = gateways or {}
+        self._sessions = sessions
+        self._prepared = prepare(options, tuple(sessions))
         self._stop = asyncio.Event()
         self._signals = 0
         self._reloading = asyncio.Lock()
@@ -123,6 +133,7 @@ class Process:
             limits=configuration.limits_of(),
             name=configuration.broker.name,
         )
+        self._broker.declare_types(configuration.types)
         metrics = Metrics(self._broker)
         endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health})
         try:
@@ -173,8 +184,14 @@ class Process:
 
     def _listeners(self) -> list[Listener]:
         return [
-            self._protocols[table.protocol](
-                self.configuration, table.host, table.port, self._prepared.tls if table.tls else None
+            Listener(
+                self._sessions[table.protocol],
+                table.host,
+                table.port,
+                self._prepared.tls if table.tls else None,
+                partial(self._layers[table.protocol], table.origins) if table.protocol in self._layers else None,
+                self._gateways[table.protocol](self.configuration) if table.protocol in self._gateways else None,
+                table.protocol,
             )
             for table in self.configuration.listeners
         ]
@@ -204,7 +221,7 @@ class Process:
         """All of it or, if anything is wrong, nothing."""
         async with self._reloading:
             try:
-                new = await asyncio.to_thread(prepare, self._options, tuple(self._protocols))
+                new = await asyncio.to_thread(prepare, self._options, tuple(self._sessions))
                 if new.users is None and self._prepared.users is not None:
                     gone = self.configuration.users_file
                     raise ConfigError([f"{gone}: the users file is gone; put it back, or restart without users"])
@@ -224,6 +241,7 @@ class Process:
                 note(log, logging.WARNING, "a restart is needed for this change", key=changed)
         logs.set_up(configuration.logging.level, as_json=configuration.logging.json)
         self._broker.limits = configuration.limits_of()
+        self._broker.declare_types(configuration.types)
         if new.tls is not None:
             await self._broker.renew_tls(new.tls)
         guard, ended = self._broker.guard, 0
@@ -238,12 +256,12 @@ class Process:
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
 
-def run(options: Options, protocols: Mapping[str, Protocol]) -> int:
+def run(options: Options, sessions: Sessions, layers: Layers | None = None, gateways: Gateways | None = None) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, protocols)
+        process = Process(options, sessions, layers, gateways)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()

@@ -14,9 +14,11 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import assert_never
 
+from tidings.broker.config_tables import TYPES, TypesTable
 from tidings.broker.connection import ClientConnection, Silence
 from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
+from tidings.broker.layered_connection import LayeredConnection
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
@@ -27,8 +29,9 @@ from tidings.broker.writer import StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
+from tidings.model.destination import DestinationPattern
 from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
-from tidings.node.requests import Failed, Refused
+from tidings.node.requests import Answer, Failed, Refused
 from tidings.node.settings import Settings
 
 __all__ = ["Broker", "Limits", "Listener"]
@@ -64,6 +67,7 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
+        self.layer_buffer = memoryview(bytearray(len(self.buffer)))  # for what is not yet the forwarder's
         self.node, self.links = enlist(self, settings, peers)
         self.connections: dict[int, ClientConnection] = {}
         self.gateways: set[GatewayConnection] = set()  # those of them that want to be told the time
@@ -77,6 +81,7 @@ class Broker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._per_address: dict[str, int] = {}
         self.per_user: Counter[str] = Counter()
+        self.beating: set[ClientConnection] = set()  # clients that want to hear from us every now and then
         self.reception = Reception(self)
         self._flushing = False
         self._stopping = False
@@ -103,17 +108,20 @@ class Broker:
 
     async def listen(self, listener: Listener) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
-        listening = Listening(listener, lambda: self._connection(listener), self.limits.login_seconds)
+        listening = Listening(listener, lambda: self._make_connection(listener), self.limits.login_seconds)
         await listening.open()
         self._listening.append(listening)
-        tls = listener.tls is not None
-        note(log, logging.INFO, "listening", protocol=listener.name, host=listener.host, port=listening.port, tls=tls)
+        protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
+        note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
         return listening.port
 
-    def _connection(self, listener: Listener) -> ClientConnection:
-        if listener.make_gateway is None:
-            return ClientConnection(self, listener.make_session())
-        return GatewayConnection(self, listener.make_session(), listener.make_gateway)
+    def _make_connection(self, listener: Listener) -> ClientConnection:
+        session = listener.make_session()
+        if listener.make_gateway is not None:
+            return GatewayConnection(self, session, listener.make_gateway)
+        if listener.make_layer is not None:
+            return LayeredConnection(self, session, listener.make_layer())
+        return ClientConnection(self, session)
 
     async def stop(self) -> None:
         """Take nothing more, write and confirm what is under way, say good-bye, close."""
@@ -170,6 +178,14 @@ class Broker:
             if listening.listener.tls is not None:
                 await listening.renew(tls)
 
+    def declare_types(self, types: Iterable[TypesTable]) -> None:
+        """What properties that come as text are, from now on."""
+        rules = []
+        for one in types:
+            pattern = DestinationPattern.parse(one.destination)
+            rules.append((pattern.name, pattern.queue, one.name, TYPES.index(one.type) + 1))
+        self.forwarder.stomp_types(rules)
+
     def end_connections(self, users: frozenset[str] | None, code: str, reason: str) -> int:
         """End the connections of these users (None: all); they may connect again, under what applies now."""
         ended = [one for one in self.connections.values() if users is None or (one.logged_in and one.user in users)]
@@ -183,6 +199,7 @@ class Broker:
         at_address = self._per_address.get(connection.address, 0)
         full = len(self.connections) >= self.limits.connections_max
         connection.number = self.forwarder.open()
+        connection.session.opened(self.forwarder, connection.number)
         self.connections[connection.number] = connection
         self._per_address[connection.address] = at_address + 1
         if full or at_address >= self.limits.connections_per_address_max or self._stopping:
@@ -200,6 +217,7 @@ class Broker:
             return
         self._handle_events()  # what it published before it left counts
         del self.connections[number]
+        self.beating.discard(connection)
         connection.number = -1
         _one_less(self._per_address, connection.address)
         if connection.logged_in:
@@ -279,7 +297,11 @@ class Broker:
         `linger`: go on reading, and throw away what comes, or the system would answer it with a reset, which overtakes
         our last words.
         """
+        if connection.closing:
+            return
         connection.begin_closing(linger=linger)
+        if linger:
+            self.forwarder.ignore(connection.number)
         self.flush()
         if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
             connection.close()  # it had no output, so the flush did not come by
@@ -325,8 +347,8 @@ class Broker:
             case Kind.ASK:
                 self._ask(connection, *event[2:])
             case Kind.ERROR:
-                _, _, code, reason, position = event
-                self.fail(connection, RemoteProtocolError(code, reason, position=position))
+                _, _, code, reason, position, receipt = event
+                self.fail(connection, RemoteProtocolError(code, reason, position=position), receipt)
             case Kind.SLOW:
                 what = f"subscription {event[2]}" if event[2] else "memory is short, and this connection"
                 self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
@@ -354,12 +376,17 @@ class Broker:
                 self._answer(connection, Failed(receipt, wrong))
             case None:
                 pass
+            case tuple():
+                for request in received:
+                    self._carry_out(self.node.request(self.now_ms(), connection.number, request))
             case request:
                 self._carry_out(self.node.request(self.now_ms(), connection.number, request))
         self._go_on(connection)
 
     def _go_on(self, connection: ClientConnection) -> None:
         """What parsing stopped at is dealt with."""
+        if connection.closing:
+            return
         if not self.forwarder.handled(connection.number, self.now_ms()) & BLOCKED:
             connection.resume_reading()
 
@@ -376,17 +403,22 @@ class Broker:
             self.forwarder.skip(number)
         self._go_on(connection)
 
-    def fail(self, connection: ClientConnection, error: TidingsError) -> None:
+    def fail(self, connection: ClientConnection, error: TidingsError, receipt: int = 0) -> None:
         """The stream is broken: say why, and close."""
         fatal = RemoteProtocolError(error.code, error.reason, position=error.position)
         if not isinstance(error, SecurityError):
             self.protocol_errors[error.code] += 1
             note(log, logging.INFO, "protocol error", address=connection.address, error=error)
-        self.forwarder.send(connection.number, connection.session.error(fatal))
+        self.forwarder.send(connection.number, connection.session.error(fatal, receipt))
         self._close(connection, linger=True)
 
-    def _answer(self, connection: ClientConnection, answer: Failed | Refused) -> None:
-        self.forwarder.send(connection.number, connection.session.answer(answer))
+    def _answer(self, connection: ClientConnection, answer: Answer) -> None:
+        if connection.closing:
+            return
+        if data := connection.session.answer(answer):
+            self.forwarder.send(connection.number, data)
+        if connection.session.ended:
+            self._close(connection, linger=True)
 
     # --- effects --------------------------------------------------------------------------------------------------
 
@@ -395,7 +427,7 @@ class Broker:
         for effect in effects:
             match effect:
                 case Reply(number, answer):
-                    self.forwarder.send(number, self.connections[number].session.answer(answer))
+                    self._answer(self.connections[number], answer)
                 case Persist(ticket, records):
                     self.writer.write(ticket, records)
                 case Load(seqs):
@@ -429,6 +461,9 @@ class Broker:
             self.forwarder.check_stalls(now_ms)
             for gateway in list(self.gateways):
                 gateway.tick(now_ms)
+            for connection in self.beating:
+                if connection.beat_due(now_ms):
+                    self.forwarder.send(connection.number, connection.session.ping())
             ticks += 1
             self.links.tell_time()
             if ticks % 4 == 0:

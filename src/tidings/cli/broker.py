@@ -1,12 +1,33 @@
 """`tidings broker`: run a broker, or check its configuration."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidings.broker import process
-from tidings.cli.protocols import PROTOCOLS
+from tidings.broker.config_tables import Configuration
+from tidings.broker.session import Caller, Gateway
+from tidings.protocols.amqp import AmqpSession
+from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+from tidings.protocols.websocket import WebSocketLayer
+
+
+def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
+    return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
+
+
+SESSIONS: process.Sessions = {
+    "native": NativeSession,
+    "stomp": StompSession,
+    "websocket": StompSession,
+    "amqp": NativeSession,
+}
+LAYERS: process.Layers = {"websocket": WebSocketLayer}
+GATEWAYS: process.Gateways = {"amqp": amqp}
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +39,12 @@ def broker(
     check: Annotated[bool, typer.Option("--check", help="Only say whether the configuration is right.")] = False,
     data: Annotated[str | None, typer.Option(help="The data directory, instead of the configured one.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The first listener's port, instead of the configured one.")
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="The first listener's port, instead of the configured one; without a file the only one.",
+        ),
     ] = None,
 ) -> None:
     """Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.
@@ -27,8 +53,8 @@ def broker(
     """
     options = process.Options(config, data, port)
     if not check:
-        raise typer.Exit(process.run(options, PROTOCOLS))
-    prepared = process.prepare(options, tuple(PROTOCOLS))
+        raise typer.Exit(process.run(options, SESSIONS, LAYERS, GATEWAYS))
+    prepared = process.prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")

@@ -12,6 +12,7 @@ from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice, expires_ms_of
 from tidings.node.requests import (
     Ack,
+    AckMode,
     Begin,
     Commit,
     Credit,
@@ -25,6 +26,7 @@ from tidings.node.requests import (
     Request,
     Rollback,
     Subscribe,
+    Sync,
     Unsubscribe,
     Verdict,
 )
@@ -78,6 +80,8 @@ class Desk:
             case Rollback():
                 self._roll_back(self._end_transaction(client, request.session))
                 self._outbox.answer(client.number, Done(request.receipt))
+            case Sync():
+                self._done_when_written(client, request.receipt)
             case _:
                 assert_never(request)
 
@@ -114,7 +118,7 @@ class Desk:
                 client.number,
                 request.subscription,
                 wanted.predicate,
-                credit=-1 if request.paused else request.credit,
+                credit=-1 if request.paused else 0 if request.window else request.credit,
                 policy=request.policy.value,
                 backlog_bytes_max=self._settings.sink_bytes_max,
                 no_local=request.no_local,
@@ -129,10 +133,15 @@ class Desk:
     ) -> None:
         new = wanted.name not in self._office.by_name
         mailbox = self._mailbox(client, request, wanted, kind)
-        credit = (
-            0 if request.paused else min(request.credit or self._settings.credit_default, self._settings.credit_max)
+        asked = min(request.credit or self._settings.credit_default, self._settings.credit_max)
+        consumer = Consumer(
+            client.number,
+            request.subscription,
+            0 if request.paused else asked,
+            accepts=wanted.accepts,
+            window=request.window,
+            settles=request.window and request.ack is not AckMode.CLIENT,
         )
-        consumer = Consumer(client.number, request.subscription, credit, accepts=wanted.accepts)
         subscription = MailboxSubscription(mailbox, consumer)
         mailbox.policy = request.policy
         mailbox.taken_ms = now_ms
@@ -169,7 +178,10 @@ class Desk:
         mailbox = self._office.by_name.get(wanted.name)
         if mailbox is None:
             if kind is MailboxKind.TEMPORARY:
-                raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
+                if not request.temporary:
+                    raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
+                client.temporary[wanted.name] = self._office.make(wanted.name, kind, wanted.predicate)
+                return client.temporary[wanted.name]
             return self._office.make(wanted.name, kind, wanted.predicate)
         if mailbox.consumers and kind is MailboxKind.DURABLE:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
@@ -250,6 +262,7 @@ class Desk:
     def _ack(self, now_ms: int, client: Connection, request: Ack) -> None:
         mailbox, consumer, tags = self._resolve(client, request)
         mailbox.taken_ms = now_ms
+        held = len(consumer.unacknowledged)
         match request.verdict:
             case Verdict.DONE if request.session:
                 transaction = client.transaction(request.session)
@@ -265,6 +278,8 @@ class Desk:
                     mailbox.put_back(place)
             case Verdict.DEAD:
                 self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
+        if consumer.window:
+            consumer.credit += held - len(consumer.unacknowledged)
         self._office.touch(mailbox)
         if request.receipt:
             self._done_when_written(client, request.receipt)

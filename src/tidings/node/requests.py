@@ -30,6 +30,8 @@ class Subscribe:
     no_local: bool = False
     session: int = 0
     paused: bool = False  # no credit at first, whatever `credit` says
+    window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
+    temporary: bool = False  # of a temporary queue: make it if it is not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,13 @@ class Rollback:
     session: int
 
 
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Answer once all that was asked for before is on disk where it must be."""
+
+    receipt: int
+
+
 Request: TypeAlias = (
     Subscribe
     | Unsubscribe
@@ -137,6 +146,7 @@ Request: TypeAlias = (
     | Begin
     | Commit
     | Rollback
+    | Sync
 )
 
 

@@ -14,7 +14,7 @@ from tidings.node.requests import AckMode, Subscribe
 from tidings.node.session import Principal
 
 NAME_MAX = 255  # characters of a subscription's or client's name
-TEMPORARY_PREFIX = "temporary."  # a queue of such a name is made by its owner alone, never by being used
+TEMPORARY_PREFIX = "tmp."  # a queue of such a name is made by its owner alone, never by being used
 
 
 @dataclass(frozen=True, slots=True)

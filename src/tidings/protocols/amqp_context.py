@@ -40,7 +40,7 @@ class Context:
     def next_temporary(self) -> str:
         """A name nobody else has: this broker gives a publisher's number to one connection only."""
         source = self.next_id()
-        return f"temporary.{source.broker}.{source.publisher}.{self.next_number()}"
+        return f"tmp.{source.broker}.{source.publisher}.{self.next_number()}"
 
 
 def object_of(data: Data) -> AmqpValue:

@@ -11,6 +11,8 @@ from tidings.broker.sqlite_store import SqliteStore
 from tidings.node.settings import Settings
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+from tidings.protocols.websocket import WebSocketLayer
 
 
 class BrokerThread:
@@ -19,8 +21,7 @@ class BrokerThread:
     def __init__(
         self, settings: Settings | None = None, *, guard: Guard | None = None, limits: Limits | None = None
     ) -> None:
-        self.port = 0
-        self.amqp_port = 0
+        self.port = self.stomp_port = self.websocket_port = self.amqp_port = 0
         self._guard = guard
         self._limits = limits
         self._settings = settings or Settings()
@@ -59,7 +60,10 @@ class BrokerThread:
         store = SqliteStore(Path(self._folder.name) / "store.db")
         broker = Broker(self._settings, store, guard=self._guard, limits=self._limits)
         await broker.start([])
-        self.amqp_port = await broker.listen(Listener(NativeSession, port=0, make_gateway=AmqpSession, name="amqp"))
+        self.stomp_port = await broker.listen(Listener(StompSession, port=0))
+        web = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
+        self.websocket_port = await broker.listen(web)
+        self.amqp_port = await broker.listen(Listener(NativeSession, port=0, make_gateway=AmqpSession))
         self.port = await broker.listen(Listener(NativeSession, port=0))
         self._ready.set()
         await self._stop.wait()
