@@ -108,10 +108,11 @@ std::vector<std::string> fuzz_seeds() {
     const std::string publish = frame(frame_publish, std::string("\x01\0\0\0", 4) + seeds::message(true));
     const std::string other = frame(frame_publish, std::string(4, 0) + seeds::message(false), 7);
     const std::string credit = frame(FrameCredit, std::string("\x01\0\0\0\x02\0\0\0", 8));
+    const std::string ack = frame(FrameAck, std::string("\x01\0\0\0\x01\x01\0\0\0\x02\0\0\0\0\0\0\0", 17));
     std::vector<std::string> all;
     for (const int choice : {0, 1, 2, 4, 6, 64, 67, 8, 127}) {
         std::string input(1, static_cast<char>(choice));
-        for (const std::string& piece : {publish, other, credit, publish, frame(5, ""), publish}) {
+        for (const std::string& piece : {publish, other, credit, ack, publish, frame(5, ""), publish}) {
             for (size_t start = 0; start < piece.size(); start += 200) {
                 const std::string part = piece.substr(start, 200);
                 input += static_cast<char>(all.size() * 37 + start);

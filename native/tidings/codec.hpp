@@ -100,6 +100,17 @@ inline void check_destination(std::string_view name, size_t position) {
     if (before == '.') refuse("E_CODEC_DESTINATION", "an empty level", position + name.size());
 }
 
+// When a message ends; 0: never.
+inline int64_t expiration(const MessageView& message) {
+    if (!(message.flags & MessageView::Expires)) return 0;
+    static const uint64_t hash = hash_name("JMSExpiration");
+    return message.find("JMSExpiration", hash)->value.i;
+}
+
+inline bool expired(const MessageView& message, int64_t now_ms) {
+    return message.flags & MessageView::Expires && expiration(message) <= now_ms;
+}
+
 class MessageDecoder {
 public:
     // Appends the attributes to `attributes`; `view.attributes` holds until that vector grows. Throws CodecError with a position

@@ -6,7 +6,7 @@
 //
 // The forwarder knows no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
 // connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early, what
-// follows on the same connection.
+// follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events among others.
 //
 // Back-pressure. A direct sink without credit, or whose connection has enough output waiting, collects a backlog. When that
 // is full its policy acts. Under `push back` the publishing connection stops being parsed (and read) until the backlog has
@@ -21,12 +21,12 @@
 #include "tidings/matcher.hpp"
 #include "tidings/network.hpp"
 #include "tidings/outlets.hpp"
+#include "tidings/stomp_input.hpp"
 
 namespace tidings {
 
 class Forwarder {
 public:
-    static constexpr size_t gathered_bytes_max = 256 << 10;  // of SEND frames before they are matched
     static constexpr uint8_t PerhapsSent = 1;  // flag of a PUBLISH frame: sent again after a broken connection
 
     // What `feed` and `resume` tell the driver.
@@ -54,7 +54,7 @@ public:
         if (!connection.stomp) throw UsageError{"E_NO_STOMP", "this connection does not speak STOMP"};
         return *connection.stomp;
     }
-    StompTypes& stomp_types() { return sender_.types; }
+    StompTypes& stomp_types() { return stomp_.types(); }
 
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
@@ -129,9 +129,9 @@ public:
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
         if (connection.stomp) {
-            if (!framer_.next(tail, connection.frame_bytes_max, connection.stomp->searched, frame_))
-                throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
-            return cut_tail(connection, frame_.size);
+            const size_t bytes = stomp_.first(tail, *connection.stomp, connection.frame_bytes_max);
+            if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+            return cut_tail(connection, bytes);
         }
         uint32_t size = 0;
         if (tail.size() >= frame_header_bytes) std::memcpy(&size, tail.data(), 4);
@@ -189,6 +189,7 @@ public:
             ++out_.stats.expired;
             return;
         }
+        if (out_.tracker && publisher != Outlets::nobody) out_.tracker->published(view.id, now_ms);
         if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
         const Outlets::Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
@@ -266,67 +267,37 @@ private:
         size_t used = 0;
         StompState& state = *connection.stomp;
         while (connection.reading()) {
-            sends_.clear();
-            publishes_.clear();
-            const Next next = gather_sends(connection, data.substr(used), now_ms);
-            batch_.decode_frames(publishes_, {matcher_.derived(), SIZE_MAX, false});
+            const StompInput::Next next =
+                stomp_.gather(data.substr(used), state, connection.frame_bytes_max, connection.logged_in, now_ms);
+            batch_.decode_frames(stomp_.publishes(), {matcher_.derived(), SIZE_MAX, false});
             size_t done = 0;
-            for (size_t i = 0; i < batch_.size() && connection.reading(); ++i, ++done) {
-                if (handle(number, connection, batch_[i], now_ms)) continue;
-                state.asked = receipt_of(batch_[i]);
+            for (; done < batch_.size() && connection.reading(); ++done) {
+                if (handle(number, connection, batch_[done], now_ms)) continue;
+                state.asked = receipt_of(batch_[done]);
                 break;
             }
-            used += done ? sends_[done - 1] : 0;
-            if (done < sends_.size()) {  // they will be read again
+            used += stomp_.used(done);
+            if (done < batch_.size()) {  // they will be read again
                 state.searched = 0;
-                for (size_t i = done; i < batch_.size(); ++i)
-                    if (const uint32_t receipt = receipt_of(batch_[i]); receipt != state.asked) state.receipts.erase(receipt);
+                for (; done < batch_.size(); ++done)
+                    if (const uint32_t receipt = receipt_of(batch_[done]); receipt != state.asked) state.receipts.erase(receipt);
                 break;
             }
-            if (next == Next::Nothing) {
-                used += framer_.skipped;
-                state.searched -= std::min(state.searched, framer_.skipped);
+            if (next == StompInput::Next::Nothing) {
+                used += stomp_.skip_line_ends(state);
                 break;
             }
-            if (!connection.reading() || next == Next::More) continue;
-            if (next == Next::Broken) {
-                fail(number, connection, stomp_error_, stomp_receipt_);
+            if (!connection.reading() || next == StompInput::Next::More) continue;
+            if (next == StompInput::Next::Broken) {
+                fail(number, connection, stomp_.error(), stomp_.receipt());
             } else {
                 connection.waiting = true;
-                out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .bytes = std::string(frame_.bytes)});
-                used += frame_.size;
+                out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .bytes = std::string(stomp_.frame().bytes)});
+                used += stomp_.frame().size;
             }
         }
         out_.answer_receipts(connection);
         return used;
-    }
-
-    enum class Next : uint8_t { Nothing, More, Control, Broken };
-
-    // What stands after the SEND frames that were gathered.
-    Next gather_sends(Connection& connection, std::string_view data, int64_t now_ms) {
-        size_t at = 0;
-        StompState& state = *connection.stomp;
-        stomp_receipt_ = 0;
-        try {
-            while (publishes_.size() < gathered_bytes_max) {
-                if (!framer_.next(data.substr(at), connection.frame_bytes_max, state.searched, frame_)) return Next::Nothing;
-                if (!connection.logged_in || frame_.command != "SEND") return Next::Control;
-                const size_t before = publishes_.size();
-                try {
-                    sender_.write(frame_, state, now_ms, publishes_);
-                } catch (const CodecError&) {
-                    publishes_.resize(before);
-                    stomp_receipt_ = sender_.receipt_of(frame_, state);
-                    throw;
-                }
-                sends_.push_back(at += frame_.size);
-            }
-        } catch (const CodecError& error) {
-            stomp_error_ = error;
-            return Next::Broken;
-        }
-        return Next::More;
     }
 
     // False: the entry must be handled again after Python has answered.
@@ -346,18 +317,36 @@ private:
     }
 
     void handle_control(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        if (entry.type == FrameCredit && entry.payload.size() == 8) {
-            uint32_t subscription, more;
-            std::memcpy(&subscription, entry.payload.data(), 4);
-            std::memcpy(&more, entry.payload.data() + 4, 4);
-            if (const auto found = connection.direct.find(subscription); found != connection.direct.end()) {
-                out_.credit(found->second, more, now_ms);
-                return;
-            }
-        }
+        if (connection.logged_in && (handle_credit(number, connection, entry, now_ms) || handle_ack(number, entry))) return;
         connection.waiting = true;
         out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .type = entry.type, .flags = entry.frame_flags,
                         .session = entry.session, .bytes = std::string(entry.payload)});
+    }
+
+    // False: malformed, or something else.
+    bool handle_credit(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
+        if (entry.type != FrameCredit || entry.payload.size() != 8) return false;
+        uint32_t subscription, more;
+        std::memcpy(&subscription, entry.payload.data(), 4);
+        std::memcpy(&more, entry.payload.data() + 4, 4);
+        if (const auto found = connection.direct.find(subscription); found != connection.direct.end())
+            out_.credit(found->second, more, now_ms);
+        else
+            out_.events.add(Event{.kind = Event::Kind::Credit, .connection = number, .receipt = subscription, .more = more});
+        return true;
+    }
+
+    bool handle_ack(uint32_t number, const Entry& entry) {
+        if (entry.type != FrameAck || entry.payload.size() < ack_fixed_bytes) return false;
+        uint32_t subscription, count;
+        std::memcpy(&subscription, entry.payload.data(), 4);
+        std::memcpy(&count, entry.payload.data() + 5, 4);
+        if (entry.payload.size() != ack_fixed_bytes + 8 * size_t{count}) return false;
+        std::vector<uint64_t> tags(count);
+        if (count) std::memcpy(tags.data(), entry.payload.data() + ack_fixed_bytes, 8 * size_t{count});
+        out_.events.add(Event{.kind = Event::Kind::Ack, .connection = number, .flags = static_cast<uint8_t>(entry.payload[4]),
+                        .session = entry.session, .receipt = subscription, .tags = std::move(tags)});
+        return true;
     }
 
     bool handle_publish(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
@@ -369,6 +358,7 @@ private:
             return false;
         }
         ++out_.stats.received;
+        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session))) {
             out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
@@ -383,9 +373,21 @@ private:
         return true;
     }
 
+    // Its publisher's clock strays too far: Python is told once, until it has been put right.
+    void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
+        uint64_t time;
+        std::memcpy(&time, message.id + 8, 8);
+        const auto sent_ms = static_cast<int64_t>(__builtin_bswap64(time) >> 16);
+        if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
+        connection.skew_ms_max = -1;
+        out_.events.add(Event{.kind = Event::Kind::Clock, .connection = number, .expires_ms = sent_ms});
+    }
+
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
+        if (out_.tracker) out_.tracker->published(entry.message.id, now_ms);
         matcher_.match(entry.message, matched_);
+        out_.stats.count_grade(matched_.size());
         mailboxes_.clear();
         for (const uint32_t index : matched_) {
             Sink& sink = out_.sink_at(index);
@@ -395,13 +397,10 @@ private:
                 mailboxes_.push_back(index);
         }
         if (network_ && !(entry.message.flags & MessageView::Queue)) {
+            const bool persistent = entry.message.flags & MessageView::Persistent;
+            if (network_->hands_up() && !persistent) return hand_up(number, entry, {});
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (entry.message.flags & MessageView::Persistent && !routers.empty() && network_->partitions()) {
-                out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
-                                .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
-                                .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
-                return;
-            }
+            if (persistent && !routers.empty() && network_->partitions()) return hand_up(number, entry, routers);
             network_->enter(entry.message, routers, number, now_ms);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
@@ -414,6 +413,13 @@ private:
         }
     }
 
+    // Python brings it to other brokers, and to mailboxes here.
+    void hand_up(uint32_t number, const Entry& entry, const std::vector<uint32_t>& routers) {
+        out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
+                        .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                        .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
+    }
+
     // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.
     void handle_forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         try {
@@ -421,6 +427,7 @@ private:
         } catch (const CodecError& error) {
             return fail(number, connection, error);
         }
+        if (out_.tracker) out_.tracker->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
             out_.events.add(Event{.kind = Event::Kind::Relay, .connection = number, .flags = header_.hops,
@@ -466,16 +473,6 @@ private:
         if (const uint32_t receipt = receipt_of(entry)) connection.receipts.push_back(receipt);
     }
 
-    static int64_t expiration(const MessageView& message) {
-        if (!(message.flags & MessageView::Expires)) return 0;
-        static const uint64_t hash = hash_name("JMSExpiration");
-        return message.find("JMSExpiration", hash)->value.i;
-    }
-
-    static bool expired(const MessageView& message, int64_t now_ms) {
-        return message.flags & MessageView::Expires && expiration(message) <= now_ms;
-    }
-
     void decode_one(std::string_view message) {
         single_.decode_message(message, {matcher_.derived(), SIZE_MAX, false});
         if (single_[0].status == Entry::Status::Broken) throw single_[0].error;
@@ -495,13 +492,7 @@ private:
     Column<uint32_t> matched_;
     std::vector<uint32_t> mailboxes_;
     std::string scratch_;
-    StompFramer framer_;
-    StompFrame frame_;
-    StompSender sender_;
-    std::string publishes_;       // PUBLISH frames made of SEND frames
-    std::vector<size_t> sends_;   // where each of those ends
-    CodecError stomp_error_{};
-    uint32_t stomp_receipt_ = 0;  // of the frame that is wrong
+    StompInput stomp_;
 };
 
 }  // namespace tidings

@@ -74,7 +74,7 @@ public:
     uint8_t derived() const { return index_.derived(); }
     ValueBlocks& blocks() { return index_.blocks; }
     size_t bytes() const {
-        return index_.bytes() + (satisfied_.capacity() + seen_.capacity()) * 8 + (low_.capacity() + high_.capacity()) * 4;
+        return index_.bytes() + satisfied_.capacity() + seen_.capacity() * 8 + (low_.capacity() + high_.capacity()) * 4;
     }
 
 private:
@@ -83,7 +83,7 @@ private:
         const auto fit = [](auto& column, size_t size, auto value) {
             if (column.size() < size) column.resize(size + size / 8, value);
         };
-        fit(satisfied_, index_.table.end() / 64 + 1, uint64_t{0});
+        fit(satisfied_, index_.table.end(), uint8_t{0});
         fit(low_, index_.table.line_end(), position_low);
         fit(high_, index_.table.line_end(), position_high);
         fit(present_, index_.table.attribute_end(), static_cast<const Value*>(nullptr));
@@ -96,13 +96,12 @@ private:
         try {
             match_one(message);
         } catch (...) {
-            std::fill(satisfied_.begin(), satisfied_.end(), 0);
             std::fill(low_.begin(), low_.end(), position_low);
             std::fill(high_.begin(), high_.end(), position_high);
             std::fill(present_.begin(), present_.end(), nullptr);
             std::fill(seen_.begin(), seen_.end(), 0);
             programs_.clear();
-            marked_met_ = false;
+            marked_met_ = present_known_ = false;
             throw;
         }
     }
@@ -118,14 +117,17 @@ private:
     void match_one(const MessageView& message) {
         const size_t start = count_;
         meet(message);
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Payload* block = met_[i].block;
+        begin_epoch();
+        uint8_t* const satisfied = satisfied_.data();
+        const uint8_t epoch = epoch_;
+        for (size_t i = 0; i < satisfying_; ++i) {
+            const Payload* block = met_[i].satisfying;
             const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
-            for (; number != end; ++number) satisfied_[*number >> 6] |= 1ull << (*number & 63);
+            for (; number != end; ++number) satisfied[*number] = epoch;
         }
         emit_alone();
         check_candidates();
-        index_.pairs.find_pairs(equalities_.data(), equalities_.size(),
+        index_.pairs.find_pairs(equalities_.data(), equality_count_,
                                 [this](const Candidate* first, const Candidate* last) { check(first, last); });
         match_bounds();
         if (message.reading_count && index_.table.mixed()) drop_doubles(start);
@@ -136,47 +138,70 @@ private:
         index_.blocks.trim();
     }
 
+    // What the message before has left in `satisfied_` is out of date, not cleared.
+    void begin_epoch() {
+        if (++epoch_) return;
+        std::fill(satisfied_.begin(), satisfied_.end(), 0);
+        epoch_ = 1;
+    }
+
     // ---- from attributes to blocks, lines and presence
 
     void meet(const MessageView& message) {
-        met_.resize(std::max(met_.size(), message.attributes.size()));
+        const size_t count = message.attributes.size();
+        if (met_.size() < count) met_.resize(count);
+        equalities_.reserve(count);
         lists_.clear();
-        Met* const met = met_.data();
-        size_t blocks = 0, equalities = 0, lines = 0, known = 0;
-        equalities_.reserve(message.attributes.size());
-        for (size_t i = 0; i < message.attributes.size(); ++i) {
+        met_count_ = satisfying_ = reaching_ = proposing_ = lines_ = equality_count_ = 0;
+        for (size_t i = 0; i < count; ++i) {
             const Attribute& attribute = message.attributes[i];
-            const Block* block = index_.blocks.find(attribute);
+            const ValueKey key = ValueKey::of(attribute, i < message.wire_count);
+            const Block* block = index_.blocks.find(attribute, key);
             if (!block) [[unlikely]] {
                 const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
                 if (number == none) continue;
-                if (index_.table.attribute(number).listed) block = index_.blocks.make(number, attribute);
-                met[known].attribute = number;
-            } else {
-                met[known].attribute = block->attribute;
+                block = index_.blocks.make(number, attribute, key);
+                if (!block) meet_unknown(number, attribute);
             }
-            const AttributeRecord& record = index_.table.attribute(met[known].attribute);
-            const bool again = message.reading_count && message.is_reading(i);  // the text itself is there already
-            if (!again) present_[met[known++].attribute] = &attribute.value;
-            if (!again && record.presence != none && index_.table[record.presence].lists) lists_.push_back(index_.table[record.presence].lists.get());
-            const uint32_t line = record.lines[static_cast<size_t>(attribute.value.kind())];
-            if (line != none) {
-                low_[line] = high_[line] = block ? block->payload->position : position(attribute.value);
-                met[lines++].line = line;
-            }
-            if (!block) continue;
-            const Payload& payload = *block->payload;
-            equalities_.data()[equalities] = block->equality;
-            equalities += block->equality != none;
-            met[blocks].block = &payload;
-            blocks += payload.satisfied != 0;
-            for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
+            if (block) [[likely]] meet_block(*block, attribute);
+            if (message.reading_count && message.is_reading(i)) --met_count_;  // the text itself is there already
         }
-        equalities_.set_size(equalities);
-        blocks_ = blocks;
-        lines_ = lines;
-        attributes_ = known;
+        if (index_.table.presences()) meet_presences();
         if (!index_.always.empty()) lists_.push_back(&index_.always);
+    }
+
+    void meet_block(const Block& block, const Attribute& attribute) {
+        const Payload& payload = *block.payload;
+        met_[satisfying_].satisfying = met_[reaching_].reaching = met_[proposing_].proposing = &payload;
+        satisfying_ += payload.satisfied != 0;
+        reaching_ += (payload.plain | payload.marked) != 0;
+        proposing_ += payload.candidates != 0;
+        met_[met_count_].value = &attribute.value;
+        met_[met_count_++].attribute = block.attribute;
+        equalities_.data()[equality_count_] = block.equality;
+        equality_count_ += block.equality != none;
+        if (payload.line != none) meet_line(payload.line, payload.position);
+        for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
+    }
+
+    // A value that satisfies nothing listed.
+    void meet_unknown(uint32_t number, const Attribute& attribute) {
+        met_[met_count_].value = &attribute.value;
+        met_[met_count_++].attribute = number;
+        const uint32_t line = index_.table.attribute(number).lines[static_cast<size_t>(attribute.value.kind())];
+        if (line != none) meet_line(line, position(attribute.value));
+    }
+
+    void meet_line(uint32_t line, uint32_t position) {
+        low_[line] = high_[line] = position;
+        met_[lines_++].line = line;
+    }
+
+    void meet_presences() {
+        for (size_t i = 0; i < met_count_; ++i) {
+            const uint32_t presence = index_.table.attribute(met_[i].attribute).presence;
+            if (presence != none && index_.table[presence].lists) lists_.push_back(index_.table[presence].lists.get());
+        }
     }
 
     // An IN over several kinds may be satisfied by a text and by what it reads as.
@@ -187,15 +212,13 @@ private:
     }
 
     void reset(size_t start) {
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Payload* block = met_[i].block;
-            const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
-            for (; number != end; ++number) satisfied_[*number >> 6] = 0;
-        }
         for (size_t i = 0; i < lines_; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
-        for (size_t i = 0; i < attributes_; ++i) present_[met_[i].attribute] = nullptr;
+        if (present_known_)
+            for (size_t i = 0; i < met_count_; ++i) present_[met_[i].attribute] = nullptr;
+        present_known_ = false;
         if (!marked_met_) return;
         marked_met_ = false;
+        if ((count_ - start) * 4 > seen_.size()) return std::fill(seen_.begin(), seen_.end(), 0);
         for (size_t i = start; i < count_; ++i) seen_[out_[i] >> 6] = 0;
     }
 
@@ -265,8 +288,8 @@ private:
     }
 
     void emit_alone() {
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Payload* block = met_[i].block;
+        for (size_t i = 0; i < reaching_; ++i) {
+            const Payload* block = met_[i].reaching;
             emit_plain(block->plain_data(), block->plain);
             emit_marked(block->marked_data(), block->marked);
         }
@@ -289,9 +312,9 @@ private:
     // ---- candidates
 
     void check_candidates() {
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Candidate* first = met_[i].block->candidate_data();
-            check(first, first + met_[i].block->candidates);
+        for (size_t i = 0; i < proposing_; ++i) {
+            const Candidate* first = met_[i].proposing->candidate_data();
+            check(first, first + met_[i].proposing->candidates);
         }
         for (const Lists* lists : lists_) check(lists->candidates.begin(), lists->candidates.end());
     }
@@ -309,11 +332,11 @@ private:
         emit_marked(found, count);
     }
 
-    bool holds(const Candidate& candidate) const {
+    bool holds(const Candidate& candidate) {
         const uint32_t number = number_of(candidate.tag);
         switch (form_of(candidate.tag)) {
             case Form::Listed:
-                if (!(satisfied_[number >> 6] >> (number & 63) & 1)) return false;
+                if (satisfied_[number] != epoch_) return false;
                 break;
             case Form::Upper: {
                 const uint32_t at = high_[number];
@@ -333,15 +356,15 @@ private:
         return !(candidate.row & candidate_more) || row_holds(candidate.row);
     }
 
-    bool row_holds(uint32_t row) const {
+    bool row_holds(uint32_t row) {
         for (const Reference one : index_.rows[row & ~candidate_more].rest())
             if (!reference_holds(one)) return false;
         return true;
     }
 
-    bool reference_holds(Reference reference) const {
+    bool reference_holds(Reference reference) {
         const uint32_t number = number_of(reference);
-        if (form_of(reference) == Form::Listed) return satisfied_[number >> 6] >> (number & 63) & 1;
+        if (form_of(reference) == Form::Listed) return satisfied_[number] == epoch_;
         if (form_of(reference) == Form::Direct) return direct_holds(number);
         const Interned& one = index_.table[number];
         const uint32_t at = one.form == Form::Upper ? high_[one.line] : low_[one.line];
@@ -349,7 +372,12 @@ private:
         return (at < one.bound) == (one.form == Form::Upper);
     }
 
-    bool direct_holds(uint32_t number) const {
+    // Few messages are asked for values, so these are set out by attribute only then.
+    bool direct_holds(uint32_t number) {
+        if (!present_known_) {
+            present_known_ = true;
+            for (size_t i = 0; i < met_count_; ++i) present_[met_[i].attribute] = met_[i].value;
+        }
         const Interned& one = index_.table[number];
         return index_.table.holds(one, present_[one.attribute]);
     }
@@ -364,29 +392,35 @@ private:
         const auto doubt = [this](uint32_t token, uint32_t row) {
             if (row_holds(row)) emit_one(token);
         };
+        uint64_t present = 0;
+        for (size_t i = 0; i < lines_; ++i) present |= RangeGroups::line_bit(met_[i].line);
         for (size_t i = 0; i < lines_; ++i) {
             const uint32_t line = met_[i].line;
             index_.bounds[line].upper.above(high_[line], slice, doubt_alone);
             index_.bounds[line].lower.below(low_[line], slice, doubt_alone);
-            index_.ranges.match(line, low_.data(), high_.data(), slice, doubt);
+            index_.ranges.match(line, present, low_.data(), high_.data(), slice, doubt);
         }
     }
 
     MatcherIndex index_;
-    std::vector<uint64_t> satisfied_;  // a bit for each listed constraint that the message satisfies
+    std::vector<uint8_t> satisfied_;  // by listed constraint: the epoch of the last message that satisfied it
+    uint8_t epoch_ = 0;
     std::vector<uint32_t> low_, high_;  // by line: the message's position, or what satisfies no bound
-    std::vector<const Value*> present_;  // by attribute
+    std::vector<const Value*> present_;  // by attribute, once somebody has asked
+    bool present_known_ = false;
     std::vector<uint64_t> seen_;  // a bit for each marked token that was met
     bool marked_met_ = false;
     Column<uint32_t> out_;
     size_t count_ = 0;
-    // What the message at hand has met: three columns, each filled as far as its count says.
+    // What the message at hand has met: columns, each filled as far as its count says. A block is entered only where it
+    // has something, so that no loop is surprised by an empty one.
     struct Met {
-        const Payload* block;
-        uint32_t line, attribute;
+        const Payload *satisfying, *reaching, *proposing;  // constraints, subscribers, candidates
+        const Value* value;
+        uint32_t attribute, line;
     };
     std::vector<Met> met_;
-    size_t blocks_ = 0, lines_ = 0, attributes_ = 0;
+    size_t met_count_ = 0, satisfying_ = 0, reaching_ = 0, proposing_ = 0, lines_ = 0, equality_count_ = 0;
     Column<uint32_t> equalities_;
     std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always
     std::vector<uint32_t> programs_;

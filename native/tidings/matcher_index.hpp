@@ -87,6 +87,7 @@ private:
                 if (made.op != Op::Eq) patterns.add(number);
                 blocks.touch(number, false);
             }
+            if (table.alone_on_line(made)) blocks.touch_line(made.attribute);
             if (made.line != none && made.line >= bounds.size()) bounds.resize(made.line + 1);
         }
         ++table[number].references;
@@ -100,6 +101,7 @@ private:
             blocks.touch(number, false);
             if (one.op != Op::Eq) patterns.remove(number);
         }
+        if (table.alone_on_line(one)) blocks.touch_line(one.attribute);
         if (table.attribute(one.attribute).references == 1) blocks.drop_attribute(one.attribute);
         table.erase(number);
     }

@@ -16,6 +16,7 @@
 #include "tidings/options.hpp"
 #include "tidings/sink.hpp"
 #include "tidings/stomp_message.hpp"
+#include "tidings/tracker.hpp"
 
 namespace tidings {
 
@@ -144,6 +145,7 @@ public:
         uint32_t attempt;
         int64_t expires_ms;
         std::string_view message;
+        uint64_t tag = 0;
         mutable uint8_t rendered = 0;  // for which versions of STOMP its text is at hand, as bits
     };
 
@@ -156,11 +158,14 @@ public:
             write(connection.output.grow(bytes), connection, sink.number, one);
             ++sink.delivered;
             ++stats.delivered;
+            if (connection.subscriber) tracker->delivered(id_of(one.message), connection.subscriber, now_ms);
             added(connection, bytes);
         } else {
             std::string frame(prepare(connection, sink.number, one), '\0');
             write(frame.data(), connection, sink.number, one);
-            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms}, now_ms);
+            Sink::Waiting waiting{std::move(frame), one.expires_ms};
+            std::memcpy(waiting.id.data(), id_of(one.message), waiting.id.size());
+            wait_in_backlog(sink, connection, one.publisher, std::move(waiting), now_ms);
         }
     }
 
@@ -186,14 +191,9 @@ public:
 
     void deliver(uint32_t number, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
         Connection& connection = at(number);
-        size_t bytes = delivery_bytes(message);
-        if (connection.stomp) {
-            uint8_t rendered = 0;
-            bytes = stomp_.prepare(*connection.stomp, subscription, attempt, tag, message, rendered);
-            stomp_.write(connection.output.grow(bytes));
-        } else {
-            write_delivery(connection.output.grow(bytes), subscription, attempt, tag, message);
-        }
+        const Publication one{nobody, attempt, 0, message, tag};
+        const size_t bytes = prepare(connection, subscription, one);
+        write(connection.output.grow(bytes), connection, subscription, one);
         ++stats.delivered;
         added(connection, bytes);
     }
@@ -336,16 +336,17 @@ public:
     const ForwarderOptions options;
     ForwarderStats stats;
     Events events;
+    Tracker* tracker = nullptr;  // what passes is recorded there, if it is set
 
 private:
     // What a delivery takes in the connection's own language.
     size_t prepare(const Connection& connection, uint32_t subscription, const Publication& one) {
         if (!connection.stomp) [[likely]] return delivery_bytes(one.message);
-        return stomp_.prepare(*connection.stomp, subscription, one.attempt, 0, one.message, one.rendered);
+        return stomp_.prepare(*connection.stomp, subscription, one.attempt, one.tag, one.message, one.rendered);
     }
 
     void write(char* place, const Connection& connection, uint32_t subscription, const Publication& one) {
-        if (!connection.stomp) [[likely]] return write_delivery(place, subscription, one.attempt, 0, one.message);
+        if (!connection.stomp) [[likely]] return write_delivery(place, subscription, one.attempt, one.tag, one.message);
         stomp_.write(place);
     }
 
@@ -407,6 +408,8 @@ private:
                 connection.output.append(first.frame);
                 ++sink.delivered;
                 stats.delivered += sink.kind == Sink::Kind::Direct;
+                if (connection.subscriber && sink.kind == Sink::Kind::Direct)
+                    tracker->delivered(first.id.data(), connection.subscriber, now_ms);
                 added(connection, first.frame.size());
             }
             forget_oldest(sink);

@@ -54,14 +54,17 @@ public:
     template <class Verify>
     void find_pairs(const uint32_t* numbers, size_t count, Verify&& verify) {
         if (count < 2) return;
+        if (spread_.size() < count) spread_.resize(count);
         if (probes_.size() < count * (count - 1) / 2) probes_.resize(count * (count - 1) / 2);
+        for (size_t i = 0; i < count; ++i) spread_[i] = spread(numbers[i]);
+        Probe* const probes = probes_.data();
         size_t kept = 0;
         for (size_t i = 1; i < count; ++i)
             for (size_t j = 0; j < i; ++j) {
-                const uint64_t k = key(numbers[i], numbers[j]), hash = hash_of(k);
+                const uint64_t hash = spread_[i] ^ spread_[j];
                 const Segment& segment = directory_.at(hash);
                 const size_t bit = segment.filter_bit(hash);
-                probes_[kept] = {k, hash, &segment};
+                probes[kept] = {key(numbers[i], numbers[j]), hash, &segment};
                 kept += segment.filter[bit >> 6] >> (bit & 63) & 1;
             }
         for (size_t i = 0; i < kept; ++i) __builtin_prefetch(&probes_[i].segment->slots[probes_[i].hash & probes_[i].segment->mask()]);
@@ -90,10 +93,9 @@ private:
         Candidate candidate{};
     };
 
-    static uint64_t hash_of(uint64_t key) {
-        const uint64_t h = key * 0x9E3779B97F4A7C15ull;
-        return h ^ h >> 32;
-    }
+    // A pair's hash is that of its numbers, combined: so a message hashes each of its equalities once, not each pair.
+    static uint64_t spread(uint32_t number) { return mix64(number + 0x9E3779B97F4A7C15ull); }
+    static uint64_t hash_of(uint64_t key) { return spread(static_cast<uint32_t>(key)) ^ spread(static_cast<uint32_t>(key >> 32)); }
 
     struct Segment {
         std::vector<Slot> slots = std::vector<Slot>(8);
@@ -169,6 +171,7 @@ private:
 
     Directory<Segment> directory_;
     Pages<Column<Candidate>> lists_;
+    std::vector<uint64_t> spread_;
     std::vector<Probe> probes_;
 };
 

@@ -197,7 +197,7 @@ def test_what_cannot_work_is_refused(tmp_path: Path, text: str, problem: str) ->
 def test_a_second_signal_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    running = process.Process(Options(data=str(tmp_path)), SESSIONS, LAYERS, GATEWAYS)
+    running = process.Process(Options(data=str(tmp_path)), SESSIONS, None, LAYERS, GATEWAYS)
     running._asked_to_stop(signal.SIGTERM)
     assert ended == []
     running._asked_to_stop(signal.SIGTERM)
@@ -213,7 +213,7 @@ def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:
         with pytest.raises(
             TidingsError, match=r"E_LISTEN: cannot listen on 127.0.0.1 port .* is another broker running"
         ):
-            await process.Process(Options(path), SESSIONS, LAYERS, GATEWAYS).run()
+            await process.Process(Options(path), SESSIONS, None, LAYERS, GATEWAYS).run()
         server.close()
 
     run(occupied())

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.broker.store_index import Index
-from tidings.delivery.journal import Head, pack, scan
+from tidings.delivery.journal import Head, outline, pack, scan
 from tidings.delivery.store import Stored
 
 MAILBOXES = st.sets(st.integers(1, 6), max_size=4).map(lambda boxes: tuple(sorted(boxes)))
 STEPS = st.one_of(
     st.tuples(st.just("add"), st.lists(MAILBOXES, max_size=50)),
+    st.tuples(st.just("add few"), st.lists(MAILBOXES.filter(bool), max_size=3)),
     st.tuples(st.just("leave"), st.integers(1, 6), st.lists(st.integers(1, 120), max_size=60)),
     st.tuples(st.just("leave all"), st.integers(1, 6), st.integers(0, 100)),
     st.tuples(st.just("move"), st.integers(1, 3000)),
@@ -24,7 +25,7 @@ def message(seq: int) -> bytes:
 
 @given(st.lists(STEPS, max_size=12))
 def test_the_index_keeps_account(steps: list[tuple[Any, ...]]) -> None:
-    index, blobs, waiting, last_seq = Index(squeeze_min=10), {0: b""}, dict[int, set[int]](), 0
+    index, blobs, waiting, last_seq = Index(squeeze_min=10, young_max=4), {0: b""}, dict[int, set[int]](), 0
 
     def append(records: list[Stored]) -> bytes:
         number = max(blobs) + 1
@@ -33,10 +34,13 @@ def test_the_index_keeps_account(steps: list[tuple[Any, ...]]) -> None:
 
     for step in steps:
         match step:
-            case ("add", list(batch)):
+            case ("add" | "add few" as way, list(batch)):
                 records = [Stored(last_seq + at, message(last_seq + at), boxes) for at, boxes in enumerate(batch, 1)]
                 blob = append(records)
-                index.add(scan(blob), len(blob))
+                if way == "add":
+                    index.add(scan(blob), len(blob))
+                else:
+                    index.add_few(max(blobs), outline(blob, records)[0], len(blob))
                 waiting |= {record.seq: set(record.mailboxes) for record in records}
                 last_seq += len(batch)
             case ("leave", int(mailbox), list(seqs)):

@@ -1,13 +1,15 @@
 """What may be set: one dataclass for each table of the configuration file, with defaults and meanings."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
 from tidings.broker.limits import Limits
 from tidings.delivery.mailbox import SlowPolicy
-from tidings.model.destination import Destination
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -56,6 +58,12 @@ class TypesTable:
     destination: str = setting("", "a topic pattern, or queue:… (wildcards too)", reload=True)
     name: str = setting("", "the property's name", reload=True)
     type: str = setting("string", "what it is; a message where it is not is refused", choices=TYPES, reload=True)
+
+
+def type_rules(types: Iterable[TypesTable]) -> list[tuple[str, bool, str, int]]:
+    """As the forwarding plane takes them: pattern, whether of queues, property, type."""
+    patterns = [(DestinationPattern.parse(one.destination), one) for one in types]
+    return [(pattern.name, pattern.queue, one.name, TYPES.index(one.type) + 1) for pattern, one in patterns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +192,7 @@ class MetricsTable:
     enabled: bool = setting(True, "whether to answer /metrics and /health")
     host: str = setting("127.0.0.1", "the address to listen on")
     port: int = setting(8700, "the port; 0: the system chooses", minimum=0, maximum=65535)
+    capacity: bool = setting(True, "whether to estimate what the broker can carry, and tell")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +209,7 @@ class Configuration:
     tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")
     users: UsersTable = setting(UsersTable, "who may log in")
     access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")
+    network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
     limits: LimitsTable = setting(LimitsTable, "how much of everything")
     delivery: DeliveryTable = setting(DeliveryTable, "what becomes of messages that nobody takes")
     logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")

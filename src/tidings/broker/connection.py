@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from tidings.broker.limits import Limits
 from tidings.broker.session import Session
 from tidings.kernel.forwarder import Flag
+from tidings.tracking.skew import SkewWatch
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
@@ -42,6 +43,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.beat_ms = 0  # how often the client wants to hear from us; 0: not at all
         self._spoke = True  # since the last look
         self._spoke_ms = 0
+        self.skew: SkewWatch | None = None  # of a client that gives its messages their times
         self.address = ""
         self.closing = False  # once its output is written
         self.closing_ms = 0
@@ -70,6 +72,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         broker = self.broker
+        broker.naps.reads += 1
         now_ms = self.heard_ms = broker.now_ms()
         flags = self._feed(self.number, size, now_ms)
         # A client with a small send buffer would wait for our delayed acknowledgement before it sends on. It is a
@@ -79,10 +82,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if flags == OUTPUT:  # plain messages, the usual case
             if size < SMALL_READ_BYTES:  # there is time: no need to wait for others to share the write with
                 broker.flush()
+                broker.naps.after_small_read(self.number)
             else:
                 broker.flush_soon()
         elif flags:
-            broker.react(self, flags)
+            broker.react(self, flags, flush=size < SMALL_READ_BYTES)
 
     def eof_received(self) -> bool:
         return False

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidings.broker.connection import ClientConnection
+from tidings.broker.connection import SMALL_READ_BYTES, ClientConnection
 from tidings.broker.session import Caller, Gateway, Session
 from tidings.errors import RemoteProtocolError, TidingsError
 
@@ -99,7 +99,7 @@ class GatewayConnection(ClientConnection):
         frames = self._gateway.take_frames()
         if frames and not self.closing:
             flags = self.broker.forwarder.feed_bytes(self.number, frames, self.broker.now_ms())
-            self.broker.react(self, flags)
+            self.broker.react(self, flags, flush=len(frames) < SMALL_READ_BYTES)
 
     def _put_out(self) -> None:
         assert self._gateway is not None

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 from tidings.broker.connection import ClientConnection
+from tidings.broker.gateway_connection import GatewayConnection
+from tidings.broker.listening import Listener
 from tidings.broker.session import Layer, Session
 
 if TYPE_CHECKING:
@@ -46,3 +48,13 @@ class LayeredConnection(ClientConnection):
     def _put(self, data: bytes) -> None:
         if data:
             super().write(data)
+
+
+def make_connection(broker: "Broker", listener: Listener) -> ClientConnection:
+    """For a client that comes to this listener."""
+    session = listener.make_session()
+    if listener.make_gateway is not None:
+        return GatewayConnection(broker, session, listener.make_gateway)
+    if listener.make_layer is None:
+        return ClientConnection(broker, session)
+    return LayeredConnection(broker, session, listener.make_layer())

@@ -14,7 +14,7 @@ import resource
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,18 @@ import uvloop
 from tidings.broker import config, logs, users
 from tidings.broker.access import Rules
 from tidings.broker.config_changes import changes
+from tidings.broker.config_network import peers_of
 from tidings.broker.config_rules import exposed
-from tidings.broker.config_tables import Configuration
+from tidings.broker.config_tables import Configuration, type_rules
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
+from tidings.broker.links import BrokerLinks
 from tidings.broker.listening import Listener
 from tidings.broker.logs import note
 from tidings.broker.metrics import Metrics
+from tidings.broker.network_status import network_page
+from tidings.broker.observing import Observer, watch
+from tidings.broker.peers import Peers
 from tidings.broker.server import Broker
 from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
@@ -65,6 +70,7 @@ class Prepared:
     rules: Rules
     users: users.Users | None  # None: there is no users file
     tls: ssl.SSLContext | None
+    peers: Peers | None  # None: the broker stands alone
 
 
 def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
@@ -82,7 +88,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
     _check_exposure(configuration, known, str(options.config or "the defaults"))
     encrypted = any(listener.tls for listener in configuration.listeners)
     tls = server_context(configuration.tls) if encrypted else None
-    return Prepared(configuration, Rules.of(configuration.access), known, tls)
+    peers = peers_of(configuration.network, configuration.broker.id)
+    return Prepared(configuration, Rules.of(configuration.access), known, tls, peers)
 
 
 def _check_exposure(configuration: Configuration, known: users.Users | None, name: str) -> None:
@@ -107,11 +114,17 @@ def _check_exposure(configuration: Configuration, known: users.Users | None, nam
 
 class Process:
     def __init__(
-        self, options: Options, sessions: Sessions, layers: Layers | None = None, gateways: Gateways | None = None
+        self,
+        options: Options,
+        sessions: Sessions,
+        make_observer: Callable[[], Observer] | None = None,
+        layers: Layers | None = None,
+        gateways: Gateways | None = None,
     ) -> None:
         self._options = options
         self._layers = layers or {}
         self._gateways = gateways or {}
+        self._make_observer = make_observer
         self._sessions = sessions
         self._prepared = prepare(options, tuple(sessions))
         self._stop = asyncio.Event()
@@ -132,16 +145,22 @@ class Process:
             guard=self._guard(),
             limits=configuration.limits_of(),
             name=configuration.broker.name,
+            peers=self._prepared.peers,
         )
-        self._broker.declare_types(configuration.types)
-        metrics = Metrics(self._broker)
-        endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health})
+        self._broker.forwarder.stomp_types(type_rules(configuration.types))
+        observer = self._make_observer() if self._make_observer and configuration.metrics.capacity else None
+        metrics = Metrics(self._broker, observer)
+        network = partial(network_page, self._broker)
+        endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health, "/network": network})
         try:
             if configuration.metrics.enabled:
                 port = await endpoint.start(configuration.metrics.host, configuration.metrics.port)
                 note(log, logging.INFO, "metrics", host=configuration.metrics.host, port=port)
             self._watch_signals()
             await self._broker.start(self._listeners())
+            self._note_network()
+            if observer is not None:
+                self._spawn(watch(self._broker, observer))
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
         finally:
@@ -149,6 +168,8 @@ class Process:
         return 0 if ended else 1
 
     async def _end(self, endpoint: HttpEndpoint) -> bool:
+        for task in self._tasks:
+            task.cancel()
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._broker.stop()
@@ -196,6 +217,17 @@ class Process:
             for table in self.configuration.listeners
         ]
 
+    def _note_network(self) -> None:
+        table, links = self.configuration.network, self._broker.links
+        if not isinstance(links, BrokerLinks):
+            return
+        if table.accept:
+            note(log, logging.INFO, "links", network=table.name, host=table.host, port=links.port)
+        if table.secret_file and Path(table.secret_file).stat().st_mode & 0o077:
+            note(log, logging.WARNING, "others can read the network's secret: chmod 600 it", file=table.secret_file)
+        if table.insecure:
+            note(log, logging.WARNING, "links are open to everybody who can reach them: insecure = true")
+
     # --- signals --------------------------------------------------------------------------------------------------
 
     def _watch_signals(self) -> None:
@@ -213,7 +245,10 @@ class Process:
         self._stop.set()
 
     def _asked_to_reload(self) -> None:
-        task = asyncio.get_running_loop().create_task(self.reload())
+        self._spawn(self.reload())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -241,7 +276,7 @@ class Process:
                 note(log, logging.WARNING, "a restart is needed for this change", key=changed)
         logs.set_up(configuration.logging.level, as_json=configuration.logging.json)
         self._broker.limits = configuration.limits_of()
-        self._broker.declare_types(configuration.types)
+        self._broker.forwarder.stomp_types(type_rules(configuration.types))
         if new.tls is not None:
             await self._broker.renew_tls(new.tls)
         guard, ended = self._broker.guard, 0
@@ -256,12 +291,18 @@ class Process:
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
 
-def run(options: Options, sessions: Sessions, layers: Layers | None = None, gateways: Gateways | None = None) -> int:
+def run(
+    options: Options,
+    sessions: Sessions,
+    make_observer: Callable[[], Observer] | None = None,
+    layers: Layers | None = None,
+    gateways: Gateways | None = None,
+) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions, layers, gateways)
+        process = Process(options, sessions, make_observer, layers, gateways)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()

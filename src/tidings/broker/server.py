@@ -14,25 +14,28 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import assert_never
 
-from tidings.broker.config_tables import TYPES, TypesTable
-from tidings.broker.connection import ClientConnection, Silence
+from tidings.broker.connection import ClientConnection
 from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
-from tidings.broker.layered_connection import LayeredConnection
+from tidings.broker.layered_connection import make_connection
+from tidings.broker.life import check_silence, give_signs
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
+from tidings.broker.naps import Naps
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
-from tidings.broker.session import Bye, Hello, Invalid, Ping
-from tidings.broker.writer import StoreWriter
+from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping
+from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
+from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
-from tidings.model.destination import DestinationPattern
-from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
-from tidings.node.requests import Answer, Failed, Refused
+from tidings.node import requests
+from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
+from tidings.node.requests import Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
+from tidings.tracking.record import Answer
 
 __all__ = ["Broker", "Limits", "Listener"]
 
@@ -56,6 +59,7 @@ class Broker:
         limits: Limits | None = None,
         name: str = "tidings",
         peers: Peers | None = None,
+        tracking: TrackingOptions | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -68,7 +72,10 @@ class Broker:
         )
         self.buffer = self.forwarder.buffer
         self.layer_buffer = memoryview(bytearray(len(self.buffer)))  # for what is not yet the forwarder's
-        self.node, self.links = enlist(self, settings, peers)
+        self.naps = Naps(self.forwarder.received)
+        self._lone = Lone()
+        self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
+        self.tracking = TrackingThread(tracking, settings.broker_id)
         self.connections: dict[int, ClientConnection] = {}
         self.gateways: set[GatewayConnection] = set()  # those of them that want to be told the time
         self.refused_logins: Counter[str] = Counter()  # by code
@@ -100,6 +107,8 @@ class Broker:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
         self.node.recover(recovered, self.links.now())
         self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
+        past, stored_ms = await self.tracking.start(self.node.tracking.recorder, self._resolved)
+        self._carry_out(self.node.start_tracking(self.now_ms(), past, stored_ms))
         for listener in listeners:
             await self.listen(listener)
         await self.links.start()
@@ -108,20 +117,12 @@ class Broker:
 
     async def listen(self, listener: Listener) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
-        listening = Listening(listener, lambda: self._make_connection(listener), self.limits.login_seconds)
+        listening = Listening(listener, lambda: make_connection(self, listener), self.limits.login_seconds)
         await listening.open()
         self._listening.append(listening)
         protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
         note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
         return listening.port
-
-    def _make_connection(self, listener: Listener) -> ClientConnection:
-        session = listener.make_session()
-        if listener.make_gateway is not None:
-            return GatewayConnection(self, session, listener.make_gateway)
-        if listener.make_layer is not None:
-            return LayeredConnection(self, session, listener.make_layer())
-        return ClientConnection(self, session)
 
     async def stop(self) -> None:
         """Take nothing more, write and confirm what is under way, say good-bye, close."""
@@ -142,6 +143,8 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reception.close()
         if self.writer is not None:
+            self._carry_out(self.node.stop_tracking(self.now_ms()))
+            await self.tracking.close()
             await self.writer.close()
         await self._loop.run_in_executor(None, self._store.close)
 
@@ -177,14 +180,6 @@ class Broker:
         for listening in self._listening:
             if listening.listener.tls is not None:
                 await listening.renew(tls)
-
-    def declare_types(self, types: Iterable[TypesTable]) -> None:
-        """What properties that come as text are, from now on."""
-        rules = []
-        for one in types:
-            pattern = DestinationPattern.parse(one.destination)
-            rules.append((pattern.name, pattern.queue, one.name, TYPES.index(one.type) + 1))
-        self.forwarder.stomp_types(rules)
 
     def end_connections(self, users: frozenset[str] | None, code: str, reason: str) -> int:
         """End the connections of these users (None: all); they may connect again, under what applies now."""
@@ -226,8 +221,8 @@ class Broker:
         self.forwarder.close(number)
         self.after()
 
-    def react(self, connection: ClientConnection, flags: int) -> None:
-        """What `feed` said must be done."""
+    def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None:
+        """What `feed` said must be done; `flush`: there is time, write at once what came of it."""
         if flags & EVENTS:
             self._handle_events()
         if flags & BLOCKED and connection.number >= 0:
@@ -236,7 +231,7 @@ class Broker:
                 connection.pause_reading()
             else:
                 connection.resume_reading()
-        self.after()
+        self.after(flush=flush)
 
     def settle(self) -> None:
         """Something happened that concerns other brokers: handle it, and let the node finish its turn."""
@@ -244,7 +239,7 @@ class Broker:
         self._carry_out(self.node.turn(self.now_ms()))
         self.after()
 
-    def after(self) -> None:
+    def after(self, *, flush: bool = False) -> None:
         """Follow up whatever was just done: publishers to resume, output to write."""
         for number in self.forwarder.take_resumable():
             resumed = self.connections.get(number)
@@ -254,7 +249,12 @@ class Broker:
                     resumed.resume_reading()
                 if flags & EVENTS:
                     self._loop.call_soon(self._handle_events_later)
-        self.flush_soon()
+        if not self.forwarder.has_output():
+            return
+        if flush:
+            self.flush()
+        else:
+            self.flush_soon()
 
     def _handle_events_later(self) -> None:
         self._handle_events()
@@ -325,6 +325,7 @@ class Broker:
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
+                    self._lone.published(number)
                     node.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
@@ -340,6 +341,11 @@ class Broker:
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
         number = connection.number
         match kind:
+            case Kind.ACK:
+                _, _, session, subscription, flags, tags = event
+                self.node.asked(self.now_ms(), number, Ack.of(subscription, flags, tags, session))
+            case Kind.CREDIT:
+                self.node.asked(self.now_ms(), number, Credit(*event[2:]))
             case Kind.CONTROL:
                 self._control(connection, *event[2:])
             case Kind.TRANSACTED:
@@ -354,6 +360,8 @@ class Broker:
                 self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
             case Kind.ENTRY:
                 self.node.from_network(self.now_ms(), event)
+            case Kind.CLOCK:
+                self.reception.correct(connection, event[2])
             case Kind.ROOM:
                 self._carry_out(self.node.room(self.now_ms(), number))
 
@@ -369,6 +377,8 @@ class Broker:
                 return  # parsing goes on after the log-in
             case Ping():
                 self.forwarder.send(connection.number, connection.session.pong())
+            case Clock(number):
+                self.reception.confirmed(connection, number)
             case Bye():
                 self._close(connection)
                 return
@@ -412,8 +422,8 @@ class Broker:
         self.forwarder.send(connection.number, connection.session.error(fatal, receipt))
         self._close(connection, linger=True)
 
-    def _answer(self, connection: ClientConnection, answer: Answer) -> None:
-        if connection.closing:
+    def _answer(self, connection: ClientConnection, answer: requests.Answer) -> None:
+        if connection.closing and connection.session.ended:
             return
         if data := connection.session.answer(answer):
             self.forwarder.send(connection.number, data)
@@ -429,11 +439,15 @@ class Broker:
                 case Reply(number, answer):
                     self._answer(self.connections[number], answer)
                 case Persist(ticket, records):
-                    self.writer.write(ticket, records)
+                    self.writer.write(ticket, records, quiet=self._lone.quiet(self.naps.reads))
                 case Load(seqs):
                     self.writer.read(seqs)
                 case Close(number, code, reason):
                     self._end(self.connections[number], code, reason)
+                case Track(changes, entries):
+                    self.tracking.store(changes, entries)
+                case Inquire(number, inquiry):
+                    self.tracking.inquire(number, inquiry)
                 case Log(level, event, fields):
                     note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
                 case _:
@@ -445,6 +459,11 @@ class Broker:
             note(log, logging.ERROR, "the store refused a batch", error=error)
         for ticket in tickets:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
+        self.after(flush=True)
+
+    def _resolved(self, number: int, answer: Answer) -> None:
+        """What stored histories say about a message."""
+        self._carry_out(self.node.resolved(self.now_ms(), number, answer))
         self.after()
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
@@ -459,30 +478,14 @@ class Broker:
             await asyncio.sleep(0.25)
             now_ms = self.now_ms()
             self.forwarder.check_stalls(now_ms)
-            for gateway in list(self.gateways):
-                gateway.tick(now_ms)
-            for connection in self.beating:
-                if connection.beat_due(now_ms):
-                    self.forwarder.send(connection.number, connection.session.ping())
+            give_signs(self, now_ms)
             ticks += 1
             self.links.tell_time()
+            self._carry_out(self.node.track(now_ms))
             if ticks % 4 == 0:
                 self._carry_out(self.node.tick(now_ms))
-                self._check_silence(now_ms)
+                check_silence(self, now_ms)
             self.after()
-
-    def _check_silence(self, now_ms: int) -> None:
-        for connection in list(self.connections.values()):
-            match connection.silence(now_ms, self.limits):
-                case Silence.NO_LOGIN:
-                    self.fail(connection, SecurityError("E_LOGIN_TIMEOUT", "no log-in in time", fatal=True))
-                case Silence.LONG:
-                    self.forwarder.send(connection.number, connection.session.ping())
-                case Silence.TOO_LONG:
-                    note(log, logging.INFO, "no sign of life", address=connection.address)
-                    connection.abort()
-                case Silence.NONE:
-                    pass
 
 
 def _one_less(counts: dict[str, int], key: str) -> None:

@@ -50,11 +50,12 @@ import numpy as np
 from tidings.broker import sqlite_salvage as salvage
 from tidings.broker.store_index import Index
 from tidings.broker.store_state import Change, State
-from tidings.delivery.journal import Head, Ints, layout, outline, pack, scan
+from tidings.delivery.journal import FEW, Head, Ints, layout, outline, pack, scan
 from tidings.delivery.store import Acked, Counted, Damage, Record, Recovered, Stored
 from tidings.errors import CodecError, StoreError, UsageError
 
 BATCH_BYTES_MAX = 512 << 20
+INSERT = "INSERT INTO batch VALUES (?, ?)"
 COUNTED_BYTES = 33  # what a delivery count takes in the log
 
 
@@ -179,11 +180,21 @@ class SqliteStore:
         blob = pack(Head(number, oldest, last_seq), records)
         if len(blob) > BATCH_BYTES_MAX:
             raise UsageError("E_STORE_BATCH", f"{len(blob)} bytes in one batch, at most {BATCH_BYTES_MAX} are possible")
+        if changes or oldest > self._index.first:
+            self._transact(number, blob, changes, oldest)
+        else:
+            self._db.execute(INSERT, (number, blob))  # a transaction by itself
+        self._newest = number
+        self._last_seq = last_seq
+        self._log_bytes += len(blob) + salvage.PAGE_BYTES
+        return blob
+
+    def _transact(self, number: int, blob: bytes, changes: Sequence[Change], oldest: int) -> None:
         execute = self._db.execute
         try:
             execute("BEGIN IMMEDIATE")
             execute("DELETE FROM batch WHERE number < ?", (oldest,))
-            execute("INSERT INTO batch VALUES (?, ?)", (number, blob))
+            execute(INSERT, (number, blob))
             for change in changes:
                 change.write(self._db)
             execute("COMMIT")
@@ -191,10 +202,6 @@ class SqliteStore:
             if self._db.in_transaction:
                 execute("ROLLBACK")
             raise
-        self._newest = number
-        self._last_seq = last_seq
-        self._log_bytes += len(blob) + salvage.PAGE_BYTES
-        return blob
 
     def _settle(self) -> None:
         """Take note of the batch written last: when the store is used next, so that `append` returns at once."""
@@ -202,9 +209,14 @@ class SqliteStore:
             return
         (blob, records, changes, oldest), self._unsettled = self._unsettled, None
         self._index.forget(oldest)
-        found = outline(blob, self._newest, records)
-        self._index.add(found, len(blob))
-        for record in found.others:
+        if len(records) <= FEW:
+            rows, others = outline(blob, records)
+            self._index.add_few(self._newest, rows, len(blob))
+        else:
+            found = scan(blob, trusted=True)
+            self._index.add(found, len(blob))
+            others = found.others
+        for record in others:
             self._apply(record)
         for mailbox, seq in self._state.apply(changes):
             self._index.leave_all(mailbox, seq)

@@ -10,6 +10,9 @@ stored for, in the order of the messages and of the mailbox numbers within a mes
 Both are numpy columns that grow at the end, so that a million acknowledgements are a few searches in sorted arrays
 and not a million dictionary look-ups. Dead messages stay until they are the majority; then both tables are squeezed.
 
+Messages that come one by one are *young* at first: rows of plain Python beside the tables, because most of them are
+acknowledged at once and never need a place there.
+
 Besides the tables it keeps for each batch how many of its messages are live and how large it is: batches leave from
 the oldest on, once nothing in them is live.
 
@@ -30,13 +33,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidings.delivery.journal import Ints, Scan, spread
+from tidings.delivery.journal import FEW, Ints, Row, Scan, spread
 from tidings.delivery.store import Waiting
 
 RECORD_BYTES = 27  # what a stored message costs besides its own bytes: two table entries and a front
 MAILBOX_BYTES = 4  # and this for each mailbox
 SQUEEZE_MIN = 65536  # dead messages that are not worth it
-FEW = 16  # up to here plain Python is faster
+YOUNG_MAX = 1024
+LEFT_BATCHES, LEFT_BYTES = 16, 8 << 10  # dead batches below both are not worth a deletion
 Mask = NDArray[np.bool_]
 
 
@@ -68,8 +72,10 @@ class Columns:
 
 
 class Index:
-    def __init__(self, squeeze_min: int = SQUEEZE_MIN) -> None:
+    def __init__(self, squeeze_min: int = SQUEEZE_MIN, young_max: int = YOUNG_MAX) -> None:
         self._squeeze_min = squeeze_min
+        self._young_max = young_max
+        self._young: dict[int, tuple[int, Row, set[int]]] = {}  # seq -> batch, row, mailboxes it waits in
         self._messages = Columns(
             seq=np.int64, batch=np.int64, start=np.int32, size=np.int32, priority=np.uint8, first=np.int64,
             width=np.int32, waits=np.int32,
@@ -88,12 +94,21 @@ class Index:
     def batches(self) -> int:
         return len(self._live)
 
+    @property
+    def first(self) -> int:
+        """The oldest batch on disk."""
+        return self._oldest
+
     def dead_until(self) -> int:
-        """The oldest batch that is still needed. The newest one always is: it knows the last seq."""
-        oldest = self._oldest
+        """The oldest batch to be kept: one that is needed, as the newest always is, which knows the last seq.
+
+        Or an older one, as long as it is not worth deleting what little is dead.
+        """
+        oldest, dead_bytes = self._oldest, 0
         while oldest < self._newest and not self._live.get(oldest):
+            dead_bytes += self._bytes.get(oldest, 0)
             oldest += 1
-        return oldest
+        return self._oldest if oldest - self._oldest < LEFT_BATCHES and dead_bytes < LEFT_BYTES else oldest
 
     def oldest(self, disk_bytes: int) -> int:
         """The last batch to write anew, if one begins with the oldest and goes on for about so many bytes."""
@@ -121,6 +136,7 @@ class Index:
 
     def add(self, found: Scan, blob_bytes: int) -> None:
         """A batch was appended."""
+        self._ripen()
         count = len(found.seqs)
         self._register(found.head.number, count, blob_bytes)
         if not count:
@@ -136,8 +152,32 @@ class Index:
         if len(homeless):
             self._bury(self._messages.size - count + homeless)
 
+    def add_few(self, number: int, rows: Sequence[Row], blob_bytes: int) -> None:
+        """The same for a small batch."""
+        self._register(number, len(rows), blob_bytes)
+        for row in rows:
+            assert row.mailboxes, "nobody wants it"
+            self.live_bytes += row.size + RECORD_BYTES + MAILBOX_BYTES * len(row.mailboxes)
+            self._young[row.seq] = number, row, set(row.mailboxes)
+        if len(self._young) > self._young_max:
+            self._ripen()
+
+    def _ripen(self) -> None:
+        """Young messages take their place in the tables."""
+        if not self._young:
+            return
+        young, self._young = self._young.values(), {}
+        boxes = [sorted(waits) for _, _, waits in young]
+        widths = np.array([len(one) for one in boxes], np.int64)
+        columns = {name: [getattr(row, name) for _, row, _ in young] for name in ("seq", "start", "size", "priority")}
+        first = self._pairs.size + np.cumsum(widths) - widths
+        batches = [number for number, _, _ in young]
+        self._messages.extend(len(young), batch=batches, first=first, width=widths, waits=widths, **columns)
+        self._pairs.extend(int(widths.sum()), box=[box for one in boxes for box in one], live=True)
+
     def rows(self, seqs: Ints) -> tuple[Ints, Mask]:
         """The rows of these messages, and which of them there are."""
+        self._ripen()
         column = self._messages["seq"]
         rows = np.searchsorted(column, seqs)
         if not len(column):
@@ -157,6 +197,9 @@ class Index:
 
     def _leave_one(self, mailbox: int, seq: int) -> None:
         """The same without arrays, which cost more than they bring for one."""
+        if (young := self._young.get(seq)) is not None:
+            self._leave_young(mailbox, seq, *young)
+            return
         seqs = self._messages["seq"]
         row = int(seqs.searchsorted(seq))
         if row == len(seqs) or seqs.item(row) != seq:
@@ -173,8 +216,19 @@ class Index:
                 self._live[self._messages["batch"].item(row)] -= 1
                 self._died(1, self._messages["size"].item(row))
 
+    def _leave_young(self, mailbox: int, seq: int, batch: int, row: Row, waits: set[int]) -> None:
+        if mailbox not in waits:
+            return
+        waits.remove(mailbox)
+        self.live_bytes -= MAILBOX_BYTES
+        if not waits:
+            del self._young[seq]
+            self._live[batch] -= 1
+            self.live_bytes -= row.size + RECORD_BYTES
+
     def leave_all(self, mailbox: int, last_seq: int) -> None:
         """Nothing up to this seq waits in this mailbox any longer."""
+        self._ripen()
         pairs = np.nonzero((self._pairs["box"] == mailbox) & self._pairs["live"])[0]
         rows = np.searchsorted(self._messages["first"], pairs, "right") - 1
         old = self._messages["seq"][rows] <= last_seq
@@ -198,6 +252,7 @@ class Index:
         return self.all_waiting([mailbox])[mailbox]
 
     def all_waiting(self, mailboxes: Iterable[int]) -> dict[int, Waiting]:
+        self._ripen()
         pairs = np.nonzero(self._pairs["live"])[0]
         boxes = self._pairs["box"][pairs]
         order = np.argsort(boxes, kind="stable")
@@ -215,6 +270,7 @@ class Index:
 
     def live_until(self, batch: int) -> list[tuple[int, int, int, int, tuple[int, ...]]]:
         """(seq, batch, start, size, mailboxes) of what is live in the batches up to this one, by seq."""
+        self._ripen()
         rows = np.nonzero((self._messages["batch"] <= batch) & (self._messages["waits"] > 0))[0]
         pairs = spread(self._messages["first"][rows], self._messages["width"][rows].astype(np.int64))
         live, boxes = self._pairs["live"][pairs], self._pairs["box"][pairs]

@@ -2,6 +2,11 @@
 
 What is given while one batch is being written is written together as the next, with one fsync. Batches reach the store
 in the order in which they were given, and are answered in that order.
+
+Handing a batch over and back costs as much CPU time as a quick disk takes for it. A lone publisher that waits for each
+receipt gains nothing from a thread of its own for the disk, so its small batches are written on the loop's thread
+(`quiet`), as long as the disk has answered within QUICK_SECONDS for the last TRUST batches. One slow answer, and the
+thread does it again.
 """
 
 import asyncio
@@ -17,6 +22,12 @@ from tidings.delivery.store import Record, Store
 from tidings.errors import StoreError, TidingsError
 
 BATCH_RECORDS_MAX = 20_000
+HERE_RECORDS_MAX = 8  # of a batch written on the loop's thread
+QUICK_SECONDS = 0.5e-3
+TRUST = 32
+TIDY_BATCHES = 64  # written here, before the thread is asked to look whether the store needs care
+LONE_MESSAGES_MIN = 16  # of the same publisher in a row
+LONE_READS_MAX = 4  # of all sockets from one batch to the next: the message, its acknowledgement, and little else
 PAUSE_SECONDS = 50e-6  # without a job, before the store uses the time and holds up the loop
 LATENCY_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)  # bounds of the histogram
 
@@ -53,11 +64,35 @@ class _Read:
 
 
 @dataclass(frozen=True, slots=True)
+class _Tidy:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class _Stop:
     pass
 
 
-_Job: TypeAlias = _Write | _Read | _Stop
+_Job: TypeAlias = _Write | _Read | _Tidy | _Stop
+
+
+class Lone:
+    """Whether one publisher has the store to itself, and the loop almost."""
+
+    def __init__(self) -> None:
+        self._publisher = -1
+        self._in_a_row = 0
+        self._reads = 0
+
+    def published(self, connection: int) -> None:
+        self._in_a_row = self._in_a_row + 1 if connection == self._publisher else 0
+        self._publisher = connection
+
+    def quiet(self, reads: int) -> bool:
+        """To be asked for each batch; `reads` of all sockets so far."""
+        few = reads - self._reads <= LONE_READS_MAX
+        self._reads = reads
+        return few and self._in_a_row >= LONE_MESSAGES_MIN
 
 
 class StoreWriter:
@@ -75,7 +110,11 @@ class StoreWriter:
         self._on_read = on_read
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self.stats = StoreStats()
+        self.quick_seconds = QUICK_SECONDS
         self._under_way = 0  # batches given and not answered
+        self._resting = False  # the thread has nothing to do, and nobody but the loop can give it something
+        self._trusted = 0  # batches in a row that were quick
+        self._untidy = 0
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
@@ -83,16 +122,28 @@ class StoreWriter:
     def busy(self) -> bool:
         return self._under_way > 0
 
-    def write(self, ticket: int, records: Sequence[Record]) -> None:
+    def write(self, ticket: int, records: Sequence[Record], *, quiet: bool = False) -> None:
+        """`quiet`: there is hardly anything else for the loop to do."""
         self._under_way += 1
-        self._jobs.put(_Write(ticket, records))
+        if quiet and self._resting and self._trusted >= TRUST and len(records) <= HERE_RECORDS_MAX:
+            self._loop.call_soon(self._written, [ticket], self._append(records))
+            self._untidy += 1
+            if self._untidy >= TIDY_BATCHES:
+                self._untidy = 0
+                self._give(_Tidy())
+        else:
+            self._give(_Write(ticket, records))
 
     def read(self, seqs: Sequence[int]) -> None:
-        self._jobs.put(_Read(seqs))
+        self._give(_Read(seqs))
+
+    def _give(self, job: _Job) -> None:
+        self._resting = False
+        self._jobs.put(job)
 
     async def close(self) -> None:
         """Write what was given so far, then end."""
-        self._jobs.put(_Stop())
+        self._give(_Stop())
         await self._loop.run_in_executor(None, self._thread.join)
 
     def _run(self) -> None:
@@ -104,6 +155,8 @@ class StoreWriter:
                     return
                 case _Read(seqs):
                     self._read(seqs)
+                case _Tidy():
+                    pass  # `_next` does it
                 case _Write():
                     writes, carried = self._gather(job)
                     self._write(writes)
@@ -115,7 +168,10 @@ class StoreWriter:
                 return self._jobs.get(timeout=PAUSE_SECONDS)
             except queue.Empty:
                 if not self._maintain():
-                    return self._jobs.get()
+                    self._resting = self._jobs.empty()
+                    job = self._jobs.get()
+                    self._resting = False
+                    return job
 
     def _maintain(self) -> bool:
         try:
@@ -138,15 +194,21 @@ class StoreWriter:
         return writes, None
 
     def _write(self, writes: list[_Write]) -> None:
-        error: TidingsError | None = None
         records = [record for write in writes for record in write.records]
+        error = self._append(records)
+        self._tell(self._written, [write.ticket for write in writes], error)
+
+    def _append(self, records: Sequence[Record]) -> TidingsError | None:
+        error: TidingsError | None = None
         began = time.perf_counter()
         try:
             self._store.append(records)
         except TidingsError as failure:
             error = failure
-        self.stats.count(len(records), time.perf_counter() - began, error)
-        self._tell(self._written, [write.ticket for write in writes], error)
+        seconds = time.perf_counter() - began
+        self.stats.count(len(records), seconds, error)
+        self._trusted = self._trusted + 1 if error is None and seconds < self.quick_seconds else 0
+        return error
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
         """On the event loop's thread."""

@@ -9,6 +9,7 @@ import typer
 
 from tidings.broker import process
 from tidings.broker.config_tables import Configuration
+from tidings.broker.observing import Observer
 from tidings.broker.session import Caller, Gateway
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
@@ -28,6 +29,12 @@ SESSIONS: process.Sessions = {
 }
 LAYERS: process.Layers = {"websocket": WebSocketLayer}
 GATEWAYS: process.Gateways = {"amqp": amqp}
+
+
+def _capacity_monitor() -> Observer:
+    from tidings.lab.monitor import CapacityMonitor  # it loads SciPy: only if it is asked for
+
+    return CapacityMonitor()
 
 
 def register(app: typer.Typer) -> None:
@@ -53,10 +60,15 @@ def broker(
     """
     options = process.Options(config, data, port)
     if not check:
-        raise typer.Exit(process.run(options, SESSIONS, LAYERS, GATEWAYS))
+        raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
     prepared = process.prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")
+    network = prepared.configuration.network
+    if prepared.peers is not None:
+        where = f"links on {network.host} port {network.port}" if network.accept else "no links come in"
+        dialled = len(prepared.peers.network.dials)
+        typer.echo(f"network {network.name} ({network.routing}): {where}, {dialled} peers to dial")
     typer.echo("no users: open to everybody" if prepared.users is None else f"{len(prepared.users)} users")
     typer.echo(f"{config or 'the defaults'}: ok")

@@ -30,7 +30,18 @@ from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.model.values import Value
-from tidings.protocols.frames import VERSION, FrameType, RawFrame, control, decode_fields, decode_receipts, unsigned
+from tidings.protocols.frames import (
+    VERSION,
+    FrameType,
+    RawFrame,
+    control,
+    decode_fields,
+    decode_receipts,
+    field,
+    unsigned,
+)
+from tidings.tracking.path import Path
+from tidings.tracking.path_json import from_json
 
 PERHAPS_SENT = 1  # flag of a PUBLISH frame
 UNCONFIRMED_MAX = 1000  # publications under way before `publish` waits
@@ -110,14 +121,15 @@ class Client:
             "password": options.password,
             "client": options.client_id,
             "heartbeat_ms": options.heartbeat_ms,
+            "time_ms": _now_ms(),
         }
         try:
             frame = await link.greet(control(FrameType.HELLO, hello), options.connect_seconds)
             fields = decode_fields(frame.payload)
             if frame.type != FrameType.WELCOME:
                 raise error_of(fields)
-            time_ms, publisher = unsigned(fields, "time_ms", 48), unsigned(fields, "publisher")
-            self._ids = MessageIdSource(publisher, unsigned(fields, "broker"), time_ms - _now_ms())
+            publisher, broker = unsigned(fields, "publisher"), unsigned(fields, "broker")
+            self._ids = MessageIdSource(publisher, broker, field(fields, "delta_ms", int))
             self._frame_bytes_max = unsigned(fields, "frame_max") or 1 << 20
             self._welcome(link, unsigned(fields, "heartbeat_ms"))
         except BaseException:
@@ -298,6 +310,16 @@ class Client:
         fields: dict[str, Value] = {"durable": durable}
         await self._request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
 
+    async def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
+        """Where a message went: which brokers it passed and who got it, as far as that is recorded.
+
+        `message` is what a receipt or a delivery has as `message_id`. `everywhere` asks brokers beside the route too,
+        which tells false positives from brokers that really have it.
+        """
+        fields: dict[str, Value] = {"message": str(message), "everywhere": everywhere}
+        answer = await self._request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
+        return from_json(field(answer, "path", str))
+
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def transaction(self) -> Transaction:
@@ -376,7 +398,8 @@ class Client:
                     self._refused = error_of(fields)
             case FrameType.CLOCK:
                 if self._ids is not None:
-                    self._ids.adjust(int(fields.get("delta_ms", 0)))
+                    self._ids.adjust(field(fields, "delta_ms", int))
+                    self.write(control(FrameType.CLOCK, {"number": field(fields, "number", int)}))
             case _:
                 pass  # CLOSE: the connection ends next
 

@@ -20,6 +20,8 @@ from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
+from tidings.model.message_id import MessageId
+from tidings.tracking.path import Path
 
 T = TypeVar("T")
 
@@ -136,6 +138,10 @@ class Client:
     def forget(self, durable: str) -> None:
         """Delete a durable subscription of this client id."""
         _wait(self._client.forget(durable))
+
+    def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
+        """Where a message went."""
+        return _wait(self._client.trace(message, everywhere=everywhere))
 
     def transaction(self) -> Transaction:
         return Transaction(self._client.transaction())

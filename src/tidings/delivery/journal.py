@@ -27,7 +27,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import assert_never
+from typing import NamedTuple, assert_never
 from zlib import crc32
 
 import numpy as np
@@ -60,7 +60,7 @@ NOTE_FIXED = struct.Struct("<BH")
 COUNTED_ALL = struct.Struct("<BIQI")
 MAILBOX_ONLY = struct.Struct("<BI")
 
-FEW = 16  # records; up to here plain Python is faster than arrays
+FEW = 16  # records or messages; up to here plain Python is faster than arrays
 
 Ints = NDArray[np.int64]
 
@@ -103,6 +103,16 @@ class Scan:
     mailboxes: Ints  # of all messages, one after the other
     others: list[Record]
     damaged: list[Damage]
+
+
+class Row(NamedTuple):
+    """One message of a batch."""
+
+    seq: int
+    start: int  # of the message bytes in the blob
+    size: int
+    priority: int
+    mailboxes: tuple[int, ...]
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -208,27 +218,21 @@ def scan(blob: bytes, *, trusted: bool = False) -> Scan:
     return Scan(where.head, seqs, bodies, sizes, priorities, widths, mailboxes, others, damaged)
 
 
-def outline(blob: bytes, number: int, records: Sequence[Record]) -> Scan:
-    """What `scan` finds in a blob that was just packed of these records; for a few of them there is a shorter way."""
-    if len(records) > FEW:
-        return scan(blob, trusted=True)
-    rows: list[tuple[int, int, int, int, int]] = []
-    boxes: list[int] = []
+def outline(blob: bytes, records: Sequence[Record]) -> tuple[list[Row], list[Record]]:
+    """The messages in a blob that was just packed of these records, and the other records: a few need no arrays."""
+    rows: list[Row] = []
     others: list[Record] = []
     end = len(blob) - HEAD_BYTES - 8 * len(records)
     for record in reversed(records):  # records lie back to back, and messages at the end of theirs
         if type(record) is Stored:
             message, mailboxes = record.message_bytes, record.mailboxes
             size = len(message)
-            rows.append((record.seq, end - size, size, priority_of(message), len(mailboxes)))
-            boxes += reversed(mailboxes)
+            rows.append(Row(record.seq, end - size, size, priority_of(message), mailboxes))
             end -= STORED_MANY.size + 4 * len(mailboxes) + size
         else:
             others.append(record)
-            end -= len(_pack_rare(record))
-    seqs, starts, sizes, priorities, widths = np.array(rows[::-1], np.int64).reshape(-1, 5).T
-    inner = np.array(boxes[::-1], np.int64)
-    return Scan(Head(number), seqs, starts, sizes, priorities, widths, inner, others[::-1], [])
+            end -= MAILBOX_ONLY.size + 8 * len(record.seqs) if type(record) is Acked else len(_pack_rare(record))
+    return rows[::-1], others[::-1]
 
 
 def spread(starts: Ints, counts: Ints, step: int = 1) -> Ints:

@@ -124,8 +124,10 @@ class Mailbox:
         `wanted`, and those behind it wait for it.
         """
         self.wanted, self.expired = [], []
+        if not self.backlog:
+            return []
         ready = [consumer for consumer in self.consumers if consumer.ready]
-        if not ready or not self.backlog:
+        if not ready:
             return []
         if any(consumer.accepts is not None or consumer.avoids for consumer in ready):
             return self._dispatch_selective(now_ms, ready)

@@ -10,6 +10,7 @@ from enum import IntEnum, IntFlag
 from typing import Any, TypeAlias
 
 from tidings import _kernel
+from tidings.kernel.tracker import Tracker
 
 EventTuple: TypeAlias = tuple[Any, ...]
 _POLICIES = {"push-back": 0, "drop-oldest": 1, "drop-newest": 2, "disconnect": 3}
@@ -28,7 +29,11 @@ class Kind(IntEnum):
     ROOM = 7  # connection: there is room in its output again
     ARRIVED = 8  # link, expires_ms, message, mailbox sinks: from another broker
     RELAY = 9  # link, hops, tag, routers, expires_ms, message: persistent, from another broker
-    ENTRY = 10  # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers: persistent, for others
+    # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers (none: a scheme carries it)
+    ENTRY = 10
+    ACK = 11  # connection, session, subscription, flags, tags
+    CREDIT = 12  # connection, subscription, more: of a subscription that is no direct sink
+    CLOCK = 13  # connection, milliseconds: its messages' times are off by more than `watch_clock` allows; told once
 
 
 class Flag(IntFlag):
@@ -45,6 +50,7 @@ class NetworkShape:
 
     router: int
     flooding: bool = False  # interests belong to neighbours, and every broker matches anew
+    hands_up: bool = False  # what is not persistent is carried by a scheme in Python
     broadcast_above: int = 0  # destinations; 0: never broadcast
     hops_max: int = 32
     backlog_bytes_max: int = 8 << 20
@@ -86,10 +92,14 @@ class Forwarder:
         self.has_resumable = plane.has_resumable
         self.take_resumable = plane.take_resumable
         self.set_writable = plane.set_writable
+        self.has_output = plane.has_output
         self.output_bytes = plane.output_bytes
         self.check_stalls = plane.check_stalls
         self.sink_counts = plane.sink_counts
         self.stats = plane.stats
+        self.grade_sums = plane.grade_sums
+        self.filters = plane.filters
+        self.received = plane.received
         self.has_events = plane.has_events
         self.held_bytes = plane.held_bytes
         self.fresh_bytes = plane.fresh_bytes
@@ -107,7 +117,13 @@ class Forwarder:
         self.stomp_transaction = plane.stomp_transaction
         self.stomp_receipt = plane.stomp_receipt
         self.stomp_types = plane.stomp_types
+        self.set_subscriber = plane.set_subscriber
+        self.watch_clock = plane.watch_clock
         self._plane = plane
+
+    def use_tracker(self, tracker: Tracker) -> None:
+        """Record what passes from now on."""
+        self._plane.use_tracker(tracker.kernel)
 
     def events(self) -> list[EventTuple]:
         """What only Python can do, in order."""
@@ -182,6 +198,7 @@ class Forwarder:
         self._plane.join(
             network.router,
             network.flooding,
+            network.hands_up,
             network.broadcast_above,
             network.hops_max,
             network.backlog_bytes_max,

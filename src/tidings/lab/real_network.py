@@ -20,14 +20,14 @@ from typing import Any
 from tidings.errors import TidingsError
 from tidings.kernel.codec import MessageBatch, encode_message, encode_messages
 from tidings.lab.load import Load
-from tidings.lab.member import STATUS_SECONDS, Member
+from tidings.lab.member import Member, Routing, write_secret
 from tidings.lab.namespaces import Plan
 from tidings.lab.scale_out import BANDWIDTH_BYTES_S, FRAME_BYTES, LATENCY_MS, TOPOLOGIES, Truth, workload
 from tidings.overlay.generate import with_links
 
 ENCODINGS = {"graded": "graded", "plain": "vectors", "flooding": "graded"}
 WAIT_SECONDS = 90.0
-PORT, LINK_PORT = 7300, 7301
+PORT, LINK_PORT, HTTP_PORT = 7300, 7301, 8700  # each broker has its own namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,19 @@ def measure(brokers: int, variant: str, rate: float, seconds: float, seed: int =
         members = _members(plan, folder, variant)
         loads = _loads(truth, folder, rate, seconds, seed)
         for member in members:
-            _start(stack, plan, member.name, "member", member.save(), folder)
-        _wait(lambda: all(member.status_path.exists() for member in members), "brokers start")
+            _start(stack, plan, member.name, member.command(folder), folder / f"{member.name}.log")
+        _wait(lambda: all(_statuses(plan, members)), "brokers start")
         for load in loads:
-            _start(stack, plan, load.name, "load", load.save(), folder)
+            command = [sys.executable, "-m", "tidings.lab.load", str(load.save())]
+            _start(stack, plan, load.name, command, folder / f"{load.name}.load.log")
         _wait(lambda: all(load.path("ready").exists() for load in loads), "clients subscribe")
-        _wait(lambda: _quiet(members), "interests are known everywhere")
+        _wait(lambda: _quiet(plan, members), "interests are known everywhere")
         before, start = plan.sent_bytes(), time.monotonic()
         (folder / "go").touch()
         _wait(lambda: all(load.path("result.json").exists() for load in loads), "clients finish")
         carried = {end: sent - before[end] for end, sent in plan.sent_bytes().items()}
         took = time.monotonic() - start
-        time.sleep(2 * STATUS_SECONDS)  # until every broker has said how much it sent
-        frames = sum(json.loads(member.status_path.read_text())["network"]["copy_bytes"] for member in members)
+        frames = sum(seen["counts"]["copy_bytes"] for seen in _statuses(plan, members))
         results = {load.name: json.loads(load.path("result.json").read_text()) for load in loads}
     expected, least = _expected(truth, loads, results, seed)
     sent = sum(len(one["sent"]) for one in results.values())
@@ -76,26 +76,16 @@ def measure(brokers: int, variant: str, rate: float, seconds: float, seed: int =
 
 
 def _members(plan: Plan, folder: Path, variant: str) -> list[Member]:
+    routing = Routing("flooding" if variant == "flooding" else "bdrp", encoding=ENCODINGS[variant])
     router = {name: number for number, name in enumerate(plan.nodes, 1)}
     found = []
+    write_secret(folder, "5e" * 32)
     for name in plan.nodes:
         peers = [other for (one, other) in plan.addresses if one == name and router[name] < router[other]]
         dials = [(f"{plan.address(peer, name)}:{LINK_PORT}", router[peer]) for peer in peers]
-        found.append(
-            Member(
-                name,
-                router[name],
-                "127.0.0.1",
-                PORT,
-                LINK_PORT,
-                dials,
-                str(folder),
-                "5e" * 32,
-                scheme="flooding" if variant == "flooding" else "bdrp",
-                encoding=ENCODINGS[variant],
-                link_host="0.0.0.0",
-            )
-        )
+        member = Member(name, router[name], "127.0.0.1", PORT, "0.0.0.0", LINK_PORT, HTTP_PORT)
+        member.save(folder, dials, routing)
+        found.append(member)
     return found
 
 
@@ -110,10 +100,14 @@ def _loads(truth: Truth, folder: Path, rate: float, seconds: float, seed: int) -
     ]
 
 
-def _start(stack: ExitStack, plan: Plan, name: str, module: str, path: Path, folder: Path) -> None:
-    command = plan.inside(name, [sys.executable, "-m", f"tidings.lab.{module}", str(path)])
-    log = stack.enter_context((folder / f"{name}.{module}.log").open("wb"))
-    process = subprocess.Popen(command, stdout=log, stderr=log)
+def _statuses(plan: Plan, members: list[Member]) -> list[dict[str, Any]]:
+    """What each member sees; empty for one that does not say."""
+    return [member.status(plan.namespace(member.name)) or {} for member in members]
+
+
+def _start(stack: ExitStack, plan: Plan, name: str, command: list[str], log_path: Path) -> None:
+    log = stack.enter_context(log_path.open("wb"))
+    process = subprocess.Popen(plan.inside(name, command), stdout=log, stderr=log)
     stack.callback(process.wait, 10)
     stack.callback(process.kill)
 
@@ -126,11 +120,11 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-def _quiet(members: list[Member]) -> bool:
+def _quiet(plan: Plan, members: list[Member]) -> bool:
     """Whether everybody has interests of everybody else, and these stay the same for two seconds."""
 
     def seen() -> list[dict[str, Any]]:
-        return [json.loads(member.status_path.read_text())["interests"] for member in members]
+        return [one.get("interests", {}) for one in _statuses(plan, members)]
 
     first = seen()
     if any(len([rows for rows in one.values() if rows]) < len(members) - 1 for one in first):

@@ -45,4 +45,4 @@ class Brakes:
 
     def mailboxes(self) -> list[Mailbox]:
         """Those that somebody waits for."""
-        return [reason for reason in self._held if isinstance(reason, Mailbox)]
+        return [reason for reason in self._held if isinstance(reason, Mailbox)] if self._held else []

@@ -16,6 +16,7 @@ from tidings.node.requests import (
     Begin,
     Commit,
     Credit,
+    DeskRequest,
     Done,
     Drain,
     Failed,
@@ -23,7 +24,6 @@ from tidings.node.requests import (
     Identify,
     MakeTemporary,
     RemoveTemporary,
-    Request,
     Rollback,
     Subscribe,
     Sync,
@@ -53,7 +53,7 @@ class Desk:
         self.transacted_bytes = 0  # of messages in open transactions
         self._abroad = abroad  # a message for other brokers: what sends it once it is safe, if that is left to do
 
-    def carry_out(self, now_ms: int, client: Connection, request: Request) -> None:
+    def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:
             case Subscribe():
                 self._subscribe(now_ms, client, request)

@@ -1,12 +1,13 @@
 """What clients ask of a node and what it answers, whatever protocol carries it. Closed unions of frozen records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
 
@@ -107,6 +108,13 @@ class Ack:
     receipt: int = 0
     elsewhere: bool = False  # with RETRY and RELEASE: not to this consumer again
 
+    @classmethod
+    def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
+        """As a frame says it: bit 0 means cumulative, bit 4 elsewhere, the others are the verdict's value."""
+        said = (one for one in (Verdict.DEAD, Verdict.RETRY, Verdict.RELEASE) if flags & one.value)
+        verdict = next(said, Verdict.DONE)
+        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session, elsewhere=bool(flags & 16))
+
 
 @dataclass(frozen=True, slots=True)
 class Begin:
@@ -133,7 +141,16 @@ class Sync:
     receipt: int
 
 
-Request: TypeAlias = (
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where did this message go? `everywhere`: ask brokers beside its route too."""
+
+    receipt: int
+    message: MessageId
+    everywhere: bool = False
+
+
+DeskRequest: TypeAlias = (
     Subscribe
     | Unsubscribe
     | Forget
@@ -148,6 +165,7 @@ Request: TypeAlias = (
     | Rollback
     | Sync
 )
+Request: TypeAlias = DeskRequest | Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,9 @@ class FrameType(IntEnum):
     BEGIN = 0x24
     COMMIT = 0x25
     ROLLBACK = 0x26
-    DRAIN = 0x27
-    TEMPORARY = 0x28
+    TRACE = 0x27
+    DRAIN = 0x28
+    TEMPORARY = 0x29
 
 
 class RawFrame(NamedTuple):

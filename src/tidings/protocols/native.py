@@ -9,11 +9,12 @@ deliveries do not come through here: the forwarding plane handles their frames b
 from enum import Enum
 from typing import assert_never
 
-from tidings.broker.session import Bye, Hello, Invalid, Ping, Received
+from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.codec import encode_frame
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.node.requests import (
     Accepted,
@@ -34,16 +35,11 @@ from tidings.node.requests import (
     Request,
     Rollback,
     Subscribe,
+    Trace,
     Unsubscribe,
-    Verdict,
 )
 from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.frames import (
-    ACK_CUMULATIVE,
-    ACK_DEAD,
-    ACK_ELSEWHERE,
-    ACK_RELEASE,
-    ACK_RETRY,
     VERSION,
     FrameType,
     control,
@@ -54,6 +50,7 @@ from tidings.protocols.frames import (
     field,
     unsigned,
 )
+from tidings.tracking.skew import Correction
 
 
 class State(Enum):
@@ -81,6 +78,8 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.DRAIN: State.READY,
         FrameType.IDENTIFY: State.READY,
         FrameType.TEMPORARY: State.READY,
+        FrameType.TRACE: State.READY,
+        FrameType.CLOCK: State.READY,
     },
     State.CLOSED: {},
 }
@@ -121,12 +120,12 @@ class NativeSession:
             case FrameType.CREDIT:
                 return Credit(*decode_credit(payload))
             case FrameType.ACK:
-                return _ack(payload, session)
+                return Ack.of(*decode_ack(payload), session)
             case _:
                 fields = decode_fields(payload)
                 try:
                     return _request(frame, fields, session)
-                except RemoteProtocolError as error:
+                except TidingsError as error:
                     if error.fatal or frame is FrameType.HELLO:
                         raise
                     return Invalid(unsigned(fields, "receipt"), error)
@@ -161,20 +160,15 @@ class NativeSession:
     def pong(self) -> bytes:
         return encode_frame(FrameType.PONG, b"")
 
+    def clock(self, correction: Correction) -> bytes:
+        return control(FrameType.CLOCK, {"number": correction.number, "delta_ms": correction.delta_ms})
+
     def close(self, code: str, reason: str) -> bytes:
         self.state = State.CLOSED
         return control(FrameType.CLOSE, {"code": code, "reason": reason})
 
 
-def _ack(payload: bytes, session: int) -> Ack:
-    subscription, flags, tags = decode_ack(payload)
-    said = flags & (ACK_DEAD | ACK_RETRY | ACK_RELEASE)
-    verdict = next((one for one in (Verdict.DEAD, Verdict.RETRY, Verdict.RELEASE) if said & one.value), Verdict.DONE)
-    elsewhere = bool(flags & ACK_ELSEWHERE)
-    return Ack(subscription, tags, bool(flags & ACK_CUMULATIVE), verdict, session, elsewhere=elsewhere)
-
-
-def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Request:
+def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Request:
     receipt = unsigned(fields, "receipt")
     match frame:
         case FrameType.HELLO:
@@ -185,6 +179,10 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             if durable := field(fields, "durable", str):
                 return Forget(receipt, durable, bool(field(fields, "shared", str)))
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
+        case FrameType.TRACE:
+            return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
+        case FrameType.CLOCK:
+            return Clock(unsigned(fields, "number"))
         case FrameType.BEGIN:
             return Begin(receipt, session)
         case FrameType.COMMIT:
@@ -209,6 +207,7 @@ def _hello(fields: dict[str, Value]) -> Hello:
         field(fields, "password", str),
         _client_id(fields),
         unsigned(fields, "heartbeat_ms"),
+        unsigned(fields, "time_ms", 48),
     )
 
 

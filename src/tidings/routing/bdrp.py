@@ -53,6 +53,9 @@ class Bdrp:
     def local_rows(self) -> set[bytes]:
         return self._local.rows()
 
+    def counts(self) -> Mapping[str, int]:
+        return {"rows": sum(map(len, self._predicates.values()))}
+
     def start(self, now: float) -> list[Effect]:
         return self._later(now)  # also if there is nothing to say: what an earlier life said is then void
 

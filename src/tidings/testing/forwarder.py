@@ -13,7 +13,7 @@ from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
 from tidings.model.selector import Selector
 from tidings.node.subscribing import predicate_of
-from tidings.protocols.frames import FrameType, encode_credit
+from tidings.protocols.frames import FrameType, encode_ack, encode_credit
 from tidings.testing.reference_forwarder import ReferenceForwarder
 
 OUTPUT_BYTES_MAX = 400
@@ -55,6 +55,8 @@ PUBLISHES = st.builds(
 )
 OTHERS = st.one_of(
     st.builds(encode_credit, st.integers(1, 2), st.integers(0, 3)),
+    st.builds(encode_ack, st.integers(1, 2), st.lists(st.integers(0, 2**64 - 1), max_size=3), st.integers(0, 7)),
+    st.builds(encode_frame, st.just(FrameType.ACK), st.binary(max_size=20)),
     st.builds(encode_frame, st.sampled_from((FrameType.PING, FrameType.SUBSCRIBE, 0x77)), st.binary(max_size=5)),
 )
 BROKEN = st.one_of(

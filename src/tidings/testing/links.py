@@ -1,16 +1,14 @@
 """Brokers with real links on loopback, in one event loop, for tests."""
 
 import asyncio
-import random
-import socket
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tidings.broker.links import LinkSettings
 from tidings.broker.peers import Peers
 from tidings.broker.server import Broker, Listener
 from tidings.broker.sqlite_store import SqliteStore
+from tidings.lab.ports import free_ports as free_ports
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.settings import Settings
 from tidings.overlay.link import LinkOptions
@@ -20,22 +18,7 @@ from tidings.protocols.native import NativeSession
 QUICK = LinkOptions(
     heartbeat_ms=200, suspect_ms=1500, dead_ms=5000, handshake_ms=5000, backoff_first_ms=20, backoff_max_ms=300
 )
-EPHEMERAL = 32_000  # Linux takes outgoing ports from 32768 on
 SECRET = b"a secret of the test network"
-
-
-def free_ports(count: int) -> list[int]:
-    """So many in a row that nobody holds now.
-
-    They lie below those the system gives to outgoing connections: a broker that dials could otherwise be given the
-    port its neighbour is about to listen at.
-    """
-    while True:
-        first = random.randrange(10_000, EPHEMERAL - count)
-        with ExitStack() as held, suppress(OSError):
-            for port in range(first, first + count):
-                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return list(range(first, first + count))
 
 
 class BrokerNetwork:

@@ -1,5 +1,6 @@
 """The forwarder in plain Python: the same face, no cleverness. What the kernel does must be what this does."""
 
+import struct
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -221,12 +222,20 @@ class ReferenceForwarder:
             except CodecError as error:
                 self._fail(one, error.code)
             return True
-        if type == FrameType.CREDIT and len(payload) == 8:
+        if type == FrameType.CREDIT and len(payload) == 8 and one.logged_in:
             subscription, more = int.from_bytes(payload[:4], "little"), int.from_bytes(payload[4:], "little")
             for number, sink in self._sinks.items():
                 if sink.connection is one and sink.subscription == subscription:
                     self.credit(number, more, now_ms)
                     return True
+            self._events.append((Kind.CREDIT, one.number, subscription, more))
+            return True
+        if type == FrameType.ACK and one.logged_in and len(payload) >= 9:
+            subscription, verdict, count = struct.unpack_from("<IBI", payload)
+            if len(payload) == 9 + 8 * count:
+                tags = [*struct.unpack_from(f"<{count}Q", payload, 9)]
+                self._events.append((Kind.ACK, one.number, session, subscription, verdict, tags))
+                return True
         one.waiting = True
         self._events.append((Kind.CONTROL, one.number, type, flags, session, payload))
         return True

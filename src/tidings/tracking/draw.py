@@ -1,4 +1,4 @@
-"""Pictures of a reconstructed path: a tree for terminals, DOT for graphviz, a dictionary for JSON.
+"""Pictures of a reconstructed path: a tree for terminals, DOT for graphviz.
 
 >>> from tidings.model.message_id import MessageId
 >>> from tidings.tracking.record import Statement
@@ -73,37 +73,6 @@ def to_dot(path: Path) -> str:
             name = f"s{hop.broker}_{number}"
             lines += [f"  {name} [label={_quoted(one.peer)}, shape=box];", f"  b{hop.broker} -> {name};"]
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def to_dict(path: Path) -> dict[str, object]:
-    """What `--json` prints."""
-    message = path.message
-    return {
-        "message": str(message),
-        "publisher": message.publisher,
-        "origin": message.broker,
-        "ms": message.ms,
-        "confirmed": path.confirmed,
-        "complete": path.complete,
-        "hops": [_hop(hop) for hop in path.hops],
-        "false_positives": [_hop(hop) for hop in path.false_positives],
-        "unasked": [{"broker": broker, "reason": reason} for broker, reason in path.unasked.items()],
-        "unknown": list(path.unknown),
-        "asked": path.asked,
-        "filters": path.filters,
-    }
-
-
-def _hop(hop: Hop) -> dict[str, object]:
-    return {
-        "broker": hop.broker,
-        "sender": hop.sender,
-        "other_senders": list(hop.other_senders),
-        "probability": hop.probability,
-        "opaque": hop.opaque,
-        "suspect": hop.suspect,
-        "subscribers": [{"name": one.peer, "probability": one.probability} for one in hop.subscribers],
-    }
 
 
 def utc(ms: int) -> str:
