@@ -77,6 +77,7 @@ def read_message(content: bytes, link: Incoming) -> Message:
     form, body = _read_body([one for one in sections if one.section in BODY])
     properties = {name: value for name, one in given.items() if (value := _attribute(name, one)) is not None}
     exact = len(properties) == len(given) and all(type(one) in _PLAIN for one in given.values())
+    exact = exact and not any(name in _OWN for name in given)  # which would come back as fields
     properties.update(_own_properties(fields))
     identity = link.next_id()
     message = Message(
@@ -153,7 +154,7 @@ def _jsonable(value: AmqpValue) -> AmqpValue:
 
 def _attribute(name: AmqpValue, value: AmqpValue) -> Value | None:
     """The application property as a selector can see it; None if it cannot."""
-    if type(name) is not str or not name or reserved(name) or name in _OWN or len(name.encode()) > NAME_BYTES_MAX:
+    if type(name) is not str or not name or reserved(name) or name == KEPT or len(name.encode()) > NAME_BYTES_MAX:
         return None
     match value:
         case None | decimal32() | decimal64() | decimal128():
@@ -274,7 +275,7 @@ def _header(message: Message, kept: list[Decoded] | None, attempt: int, now_ms: 
 def _fields(message: Message, form: Form) -> list[AmqpValue]:
     """The properties section that our fields stand for."""
     fields: list[AmqpValue] = [None] * _FIELDS
-    properties = message.properties
+    properties = {name: _plain(message.properties[name]) for name in _OWN if name in message.properties}
     if form is Form.OTHER_PROTOCOL:  # by AMQP only what its publisher said
         fields[_ID] = message.id.jms
         fields[_TO] = address_of(message.destination)

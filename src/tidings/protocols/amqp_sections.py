@@ -137,8 +137,11 @@ def encode(section: Section, value: AmqpValue) -> bytes:
 
 def encode_value(value: AmqpValue) -> bytes:
     data = Data()
-    data.put_object(value)
-    return bytes(data.encode())
+    try:
+        data.put_object(value)
+        return bytes(data.encode())
+    except (ProtonException, KeyError, ValueError, RecursionError) as error:
+        raise CodecError("E_AMQP_ENCODE", f"AMQP has no value for it ({type(error).__name__})") from None
 
 
 def _sized(short: int, long: int, content: bytes) -> bytes:
