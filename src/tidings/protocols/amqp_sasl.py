@@ -73,7 +73,7 @@ class Sasl:
                 raise RemoteProtocolError("E_AMQP_HEADER", "neither AMQP 1.0 nor SASL", position=0)
             del self._input[: len(header)]
             self.state = State.INIT
-            self.output += SASL_HEADER + _frame(
+            self.output += SASL_HEADER + sasl_frame(
                 MECHANISMS, [Array(_UNDESCRIBED, Data.SYMBOL, *map(symbol, self._mechanisms))]
             )
         while self.state in (State.INIT, State.RESPONSE) and (frame := self._next_frame()) is not None:
@@ -85,7 +85,7 @@ class Sasl:
 
     def decide(self, outcome: Outcome) -> None:
         """The answer to what the client has said."""
-        self.output += _frame(OUTCOME, [ubyte(outcome)])
+        self.output += sasl_frame(OUTCOME, [ubyte(outcome)])
         self.state = State.REFUSED if outcome else State.PASSED
 
     def take_input(self) -> bytes:
@@ -128,7 +128,7 @@ class Sasl:
         if first == "PLAIN":
             if response is not None:
                 return self._plain(response)
-            self.output += _frame(CHALLENGE, [b""])
+            self.output += sasl_frame(CHALLENGE, [b""])
             self.state = State.RESPONSE
             return None
         self.state = State.CHECKING
@@ -153,6 +153,10 @@ def _text(response: AmqpValue) -> str:
         raise RemoteProtocolError("E_AMQP_SASL", "not UTF-8") from None
 
 
-def _frame(code: int, fields: list[AmqpValue]) -> bytes:
+def sasl_frame(code: int, fields: AmqpValue) -> bytes:
+    return amqp_frame(code, fields, _SASL_FRAME)
+
+
+def amqp_frame(code: int, fields: AmqpValue, kind: int = 0) -> bytes:
     content = encode_value(Described(ulong(code), fields))
-    return _FRAME.pack(_FRAME.size + len(content), 2, _SASL_FRAME, 0) + content
+    return _FRAME.pack(_FRAME.size + len(content), 2, kind, 0) + content

@@ -1,6 +1,7 @@
 """A real broker on loopback for tests: real sockets, a store of its own, on a thread of its own."""
 
 import asyncio
+import ssl
 import tempfile
 import threading
 from pathlib import Path
@@ -19,11 +20,17 @@ class BrokerThread:
     """`with BrokerThread() as broker:` and connect to `broker.url`, or by AMQP to `broker.amqp`."""
 
     def __init__(
-        self, settings: Settings | None = None, *, guard: Guard | None = None, limits: Limits | None = None
+        self,
+        settings: Settings | None = None,
+        *,
+        guard: Guard | None = None,
+        limits: Limits | None = None,
+        amqp_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.port = self.stomp_port = self.websocket_port = self.amqp_port = 0
         self._guard = guard
         self._limits = limits
+        self._amqp_tls = amqp_tls
         self._settings = settings or Settings()
         self._folder = tempfile.TemporaryDirectory()
         self._ready = threading.Event()
@@ -63,7 +70,9 @@ class BrokerThread:
         self.stomp_port = await broker.listen(Listener(StompSession, port=0))
         web = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
         self.websocket_port = await broker.listen(web)
-        self.amqp_port = await broker.listen(Listener(NativeSession, port=0, make_gateway=AmqpSession))
+        self.amqp_port = await broker.listen(
+            Listener(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
+        )
         self.port = await broker.listen(Listener(NativeSession, port=0))
         self._ready.set()
         await self._stop.wait()
