@@ -78,6 +78,17 @@ public:
     }
 
 private:
+    // What the message at hand has met: columns, each filled as far as its count says. A block is entered only where it
+    // has something, so that no loop is surprised by an empty one.
+    struct Met {
+        const Payload *satisfying, *reaching, *proposing;  // constraints, subscribers, candidates
+        const Value* value;
+        uint32_t attribute, equality, line, bounded;  // bounded: a line whose lone bounds no block has copied
+    };
+    struct Counts {
+        uint32_t satisfying = 0, reaching = 0, proposing = 0, attributes = 0, equalities = 0, lines = 0, bounded = 0;
+    };
+
     // Room for every constraint, line and attribute there is; between messages everything in it is reset.
     void prepare() {
         const auto fit = [](auto& column, size_t size, auto value) {
@@ -107,7 +118,7 @@ private:
     }
 
     // While message i is matched, memory brings what the next ones will need.
-    void read_ahead(const MessageBatch& batch, size_t i) const {
+    TIDINGS_INLINE void read_ahead(const MessageBatch& batch, size_t i) const {
         const size_t last = batch.size() - 1;
         for (const Attribute& attribute : batch[std::min(i + 3, last)].message.attributes) index_.blocks.prefetch_slot(attribute.hash);
         for (const Attribute& attribute : batch[std::min(i + 2, last)].message.attributes) index_.blocks.prefetch_block(attribute.hash);
@@ -120,14 +131,14 @@ private:
         begin_epoch();
         uint8_t* const satisfied = satisfied_.data();
         const uint8_t epoch = epoch_;
-        for (size_t i = 0; i < satisfying_; ++i) {
+        for (size_t i = 0; i < counts_.satisfying; ++i) {
             const Payload* block = met_[i].satisfying;
             const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
             for (; number != end; ++number) satisfied[*number] = epoch;
         }
         emit_alone();
         check_candidates();
-        index_.pairs.find_pairs(equalities_.data(), equality_count_,
+        index_.pairs.find_pairs(counts_.equalities, [this](size_t i) { return met_[i].equality; },
                                 [this](const Candidate* first, const Candidate* last) { check(first, last); });
         match_bounds();
         if (message.reading_count && index_.table.mixed()) drop_doubles(start);
@@ -150,9 +161,9 @@ private:
     void meet(const MessageView& message) {
         const size_t count = message.attributes.size();
         if (met_.size() < count) met_.resize(count);
-        equalities_.reserve(count);
         lists_.clear();
-        met_count_ = satisfying_ = reaching_ = proposing_ = lines_ = equality_count_ = 0;
+        counts_ = Counts{};
+        Counts counts;
         for (size_t i = 0; i < count; ++i) {
             const Attribute& attribute = message.attributes[i];
             const ValueKey key = ValueKey::of(attribute, i < message.wire_count);
@@ -161,44 +172,49 @@ private:
                 const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
                 if (number == none) continue;
                 block = index_.blocks.make(number, attribute, key);
-                if (!block) meet_unknown(number, attribute);
+                if (!block) meet_unknown(number, attribute, counts);
             }
-            if (block) [[likely]] meet_block(*block, attribute);
-            if (message.reading_count && message.is_reading(i)) --met_count_;  // the text itself is there already
+            if (block) [[likely]] meet_block(*block, attribute, counts);
+            if (message.reading_count && message.is_reading(i)) --counts.attributes;  // the text itself is there already
         }
+        counts_ = counts;
         if (index_.table.presences()) meet_presences();
         if (!index_.always.empty()) lists_.push_back(&index_.always);
     }
 
-    void meet_block(const Block& block, const Attribute& attribute) {
+    TIDINGS_INLINE void meet_block(const Block& block, const Attribute& attribute, Counts& counts) {
         const Payload& payload = *block.payload;
-        met_[satisfying_].satisfying = met_[reaching_].reaching = met_[proposing_].proposing = &payload;
-        satisfying_ += payload.satisfied != 0;
-        reaching_ += (payload.plain | payload.marked) != 0;
-        proposing_ += payload.candidates != 0;
-        met_[met_count_].value = &attribute.value;
-        met_[met_count_++].attribute = block.attribute;
-        equalities_.data()[equality_count_] = block.equality;
-        equality_count_ += block.equality != none;
-        if (payload.line != none) meet_line(payload.line, payload.position);
+        Met* const met = met_.data();
+        met[counts.satisfying].satisfying = met[counts.reaching].reaching = met[counts.proposing].proposing = &payload;
+        counts.satisfying += payload.satisfied != 0;
+        counts.reaching += (payload.plain | payload.marked) != 0;
+        counts.proposing += payload.candidates != 0;
+        met[counts.attributes].value = &attribute.value;
+        met[counts.attributes++].attribute = block.attribute;
+        met[counts.equalities].equality = block.equality;
+        counts.equalities += block.equality != none;
+        meet_line(payload.line, payload.position, payload.bounds_copied, counts);
         for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
     }
 
     // A value that satisfies nothing listed.
-    void meet_unknown(uint32_t number, const Attribute& attribute) {
-        met_[met_count_].value = &attribute.value;
-        met_[met_count_++].attribute = number;
+    TIDINGS_INLINE void meet_unknown(uint32_t number, const Attribute& attribute, Counts& counts) {
+        met_[counts.attributes].value = &attribute.value;
+        met_[counts.attributes++].attribute = number;
         const uint32_t line = index_.table.attribute(number).lines[static_cast<size_t>(attribute.value.kind())];
-        if (line != none) meet_line(line, position(attribute.value));
+        if (line != none) meet_line(line, position(attribute.value), false, counts);
     }
 
-    void meet_line(uint32_t line, uint32_t position) {
+    // Line 0 may be met, too: that it changes nothing costs less than to ask.
+    TIDINGS_INLINE void meet_line(uint32_t line, uint32_t position, bool bounds_copied, Counts& counts) {
         low_[line] = high_[line] = position;
-        met_[lines_++].line = line;
+        met_[counts.lines].line = met_[counts.bounded].bounded = line;
+        counts.lines += line != 0;
+        counts.bounded += (line != 0) & !bounds_copied;
     }
 
     void meet_presences() {
-        for (size_t i = 0; i < met_count_; ++i) {
+        for (size_t i = 0; i < counts_.attributes; ++i) {
             const uint32_t presence = index_.table.attribute(met_[i].attribute).presence;
             if (presence != none && index_.table[presence].lists) lists_.push_back(index_.table[presence].lists.get());
         }
@@ -212,9 +228,9 @@ private:
     }
 
     void reset(size_t start) {
-        for (size_t i = 0; i < lines_; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
+        for (size_t i = 0; i < counts_.lines; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
         if (present_known_)
-            for (size_t i = 0; i < met_count_; ++i) present_[met_[i].attribute] = nullptr;
+            for (size_t i = 0; i < counts_.attributes; ++i) present_[met_[i].attribute] = nullptr;
         present_known_ = false;
         if (!marked_met_) return;
         marked_met_ = false;
@@ -288,7 +304,7 @@ private:
     }
 
     void emit_alone() {
-        for (size_t i = 0; i < reaching_; ++i) {
+        for (size_t i = 0; i < counts_.reaching; ++i) {
             const Payload* block = met_[i].reaching;
             emit_plain(block->plain_data(), block->plain);
             emit_marked(block->marked_data(), block->marked);
@@ -312,7 +328,7 @@ private:
     // ---- candidates
 
     void check_candidates() {
-        for (size_t i = 0; i < proposing_; ++i) {
+        for (size_t i = 0; i < counts_.proposing; ++i) {
             const Candidate* first = met_[i].proposing->candidate_data();
             check(first, first + met_[i].proposing->candidates);
         }
@@ -376,7 +392,7 @@ private:
     bool direct_holds(uint32_t number) {
         if (!present_known_) {
             present_known_ = true;
-            for (size_t i = 0; i < met_count_; ++i) present_[met_[i].attribute] = met_[i].value;
+            for (size_t i = 0; i < counts_.attributes; ++i) present_[met_[i].attribute] = met_[i].value;
         }
         const Interned& one = index_.table[number];
         return index_.table.holds(one, present_[one.attribute]);
@@ -392,12 +408,15 @@ private:
         const auto doubt = [this](uint32_t token, uint32_t row) {
             if (row_holds(row)) emit_one(token);
         };
-        uint64_t present = 0;
-        for (size_t i = 0; i < lines_; ++i) present |= RangeGroups::line_bit(met_[i].line);
-        for (size_t i = 0; i < lines_; ++i) {
-            const uint32_t line = met_[i].line;
+        for (size_t i = 0; i < counts_.bounded; ++i) {
+            const uint32_t line = met_[i].bounded;
             index_.bounds[line].upper.above(high_[line], slice, doubt_alone);
             index_.bounds[line].lower.below(low_[line], slice, doubt_alone);
+        }
+        uint64_t present = 0;
+        for (size_t i = 0; i < counts_.lines; ++i) present |= RangeGroups::line_bit(met_[i].line);
+        for (size_t i = 0; i < counts_.lines; ++i) {
+            const uint32_t line = met_[i].line;
             index_.ranges.match(line, present, low_.data(), high_.data(), slice, doubt);
         }
     }
@@ -412,16 +431,8 @@ private:
     bool marked_met_ = false;
     Column<uint32_t> out_;
     size_t count_ = 0;
-    // What the message at hand has met: columns, each filled as far as its count says. A block is entered only where it
-    // has something, so that no loop is surprised by an empty one.
-    struct Met {
-        const Payload *satisfying, *reaching, *proposing;  // constraints, subscribers, candidates
-        const Value* value;
-        uint32_t attribute, line;
-    };
     std::vector<Met> met_;
-    size_t met_count_ = 0, satisfying_ = 0, reaching_ = 0, proposing_ = 0, lines_ = 0, equality_count_ = 0;
-    Column<uint32_t> equalities_;
+    Counts counts_;
     std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always
     std::vector<uint32_t> programs_;
 };

@@ -1,13 +1,19 @@
 // What one attribute value means, remembered: which listed constraints it satisfies, and everybody who is reached through
 // them, copied side by side. A message is then ten look-ups and ten streams instead of hundreds of short lists.
 //
+// A value that satisfies nothing has a block too while its attribute has few values: to know that is worth as much. So do
+// the lone bounds that admit a number, if its line has not too many.
+//
 // Lists beyond a few dozen entries are contiguous anyway and are referred to, not copied, so a block stays small and a popular
 // constraint may change without touching any block. A change to a short list marks the blocks it occurs in as stale: one
 // for an equality; for a pattern, those of the attribute's blocks whose value satisfies it. A stale block is filled again when
 // it is next met. The number and the bytes of blocks are bounded: beyond them a hand goes round and drops those not used
 // since its last visit (the clock algorithm, Corbato 1968), so that publishers with endless new values cost time, not memory.
 #pragma once
+#include "tidings/bound_list.hpp"
 #include "tidings/pattern_index.hpp"
+#include "tidings/simd.hpp"
+#include "tidings/subscriber_table.hpp"
 
 namespace tidings {
 
@@ -15,7 +21,8 @@ namespace tidings {
 struct Payload {
     uint64_t hash = 0;  // of name and value
     uint32_t next = none, previous = none;  // blocks of the same attribute
-    uint32_t line = none, position = 0;     // where the value stands, if there are bounds on its line
+    uint32_t line = 0, position = position_low;  // where the value stands; without a line, on line 0 of nobody's bounds
+    bool bounds_copied = false;             // the subscribers of lone bounds are among those below
     uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
     uint32_t text_words = 0;
 
@@ -33,35 +40,34 @@ struct Payload {
 // What a look-up compares: an attribute's name and value in words of fixed size, so that no branch depends on the length of a
 // text or on the type of a value. Of longer texts it holds the last 16 bytes; then the rest must be compared too.
 struct ValueKey {
-    struct Words {
-        uint64_t low = 0, high = 0;
-    };
+    using Words = uint64_t __attribute__((vector_size(16), aligned(8)));
     static constexpr size_t short_bytes = sizeof(Words);
 
-    Words name, value;
+    Words name{}, value{};
     uint64_t shape = 0;  // the sizes and the type
 
     // `inside`: name and value lie in a message's bytes, so that at least 16 bytes (its header) can be read before them.
     static ValueKey of(const Attribute& attribute, bool inside) {
         const Value& value = attribute.value;
         const bool is_text = value.type >= Type::String;
-        const char* const number_end = reinterpret_cast<const char*>(&value.i + 1);  // the type lies before it
-        static_assert(offsetof(Value, i) == 8);
+        static_assert(offsetof(Value, i) == 8);  // so that 16 bytes can be read before a number's end as well
+        const char* const ends[] = {reinterpret_cast<const char*>(&value.i + 1), value.s.data() + value.s.size()};
+        const size_t sizes[] = {sizeof(value.i), value.s.size()};
         ValueKey key;
         key.shape = static_cast<uint64_t>(value.type) | attribute.name.size() << 8 | value.s.size() << 32;
         if (inside) [[likely]] {
             key.name = tail(attribute.name.data() + attribute.name.size(), attribute.name.size());
-            key.value = tail(is_text ? value.s.data() + value.s.size() : number_end, is_text ? value.s.size() : 8);
+            key.value = tail(ends[is_text], sizes[is_text]);
         } else {
             key.name = copied_tail(attribute.name);
-            key.value = is_text ? copied_tail(value.s) : tail(number_end, 8);
+            key.value = is_text ? copied_tail(value.s) : tail(ends[0], sizes[0]);
         }
         return key;
     }
 
     bool operator==(const ValueKey& other) const {
-        return ((name.low ^ other.name.low) | (name.high ^ other.name.high) | (value.low ^ other.value.low) |
-                (value.high ^ other.value.high) | (shape ^ other.shape)) == 0;
+        const Words differ = (name ^ other.name) | (value ^ other.value);
+        return (differ[0] | differ[1] | (shape ^ other.shape)) == 0;
     }
     Type type() const { return static_cast<Type>(shape & 255); }
     size_t name_size() const { return shape >> 8 & 0xFFFFFF; }
@@ -71,12 +77,15 @@ struct ValueKey {
 private:
     // The last `size` of the 16 bytes before `end`, what lies before them cut away.
     static Words tail(const char* end, size_t size) {
-        Words words;
+        static constexpr std::array<uint8_t, 2 * short_bytes> masks = [] {
+            std::array<uint8_t, 2 * short_bytes> made{};
+            std::fill(made.begin() + short_bytes, made.end(), 0xFF);
+            return made;
+        }();
+        Words words, mask;
         std::memcpy(&words, end - short_bytes, short_bytes);
-        const size_t cut = 128 - 8 * std::min(size, short_bytes);  // bits, from the low end
-        words.low = cut >= 64 ? 0 : words.low >> (cut & 63) << (cut & 63);
-        words.high = cut >= 128 ? 0 : cut > 64 ? words.high >> (cut & 63) << (cut & 63) : words.high;
-        return words;
+        std::memcpy(&mask, masks.data() + std::min(size, short_bytes), short_bytes);
+        return words & mask;
     }
     static Words copied_tail(std::string_view text) {
         char bytes[short_bytes] = {};
@@ -100,8 +109,8 @@ struct alignas(64) Block {
     Value value() const {
         Value made;
         made.type = key.type();
-        std::memcpy(&made.i, &key.value.high, 8);
-        if (made.type >= Type::String) made.i = 0, made.s = {payload->text(), key.text_size()};
+        if (made.type >= Type::String) made.s = {payload->text(), key.text_size()};
+        else made.i = static_cast<int64_t>(key.value[1]);  // or the bits of a float
         return made;
     }
 };
@@ -112,11 +121,13 @@ public:
     struct Limits {
         size_t blocks = 1 << 15, bytes = 32u << 20;
         size_t copied = 32;   // longer lists are referred to
+        size_t copied_bounds = 256;  // on a line; what is copied of more would be no shorter to read than the list
         size_t checked = 1024;  // an attribute with more blocks has them all marked when a pattern changes, and
                                 // gets no more blocks for values that satisfy nothing
     };
 
-    ValueBlocks(ConstraintTable& table, PatternIndex& patterns) : table_(table), patterns_(patterns) {}
+    ValueBlocks(ConstraintTable& table, PatternIndex& patterns, const std::vector<BoundLists>& bounds)
+        : table_(table), patterns_(patterns), bounds_(bounds) {}
     ~ValueBlocks() {
         for (uint32_t i = 0; i < blocks_.end(); ++i) std::free(static_cast<void*>(blocks_[i].payload));
     }
@@ -124,13 +135,14 @@ public:
     ValueBlocks& operator=(const ValueBlocks&) = delete;
 
     // Three steps of reading ahead, each for what the one before has brought in: the slot, the block, its payload. They
-    // look only at the first slot, where nearly all blocks are, and may fetch another's.
-    void prefetch_slot(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
-    void prefetch_block(uint64_t hash) const {
+    // look only at the first slot, where nearly all blocks are, and may fetch another's. Inlined by force: gcc takes a
+    // function that only prefetches for one without effect and drops the call.
+    TIDINGS_INLINE void prefetch_slot(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
+    TIDINGS_INLINE void prefetch_block(uint64_t hash) const {
         const uint32_t block = slots_[hash & mask()].block;
         if (block != none) __builtin_prefetch(&blocks_[block]);
     }
-    void prefetch_payload(uint64_t hash) const {
+    TIDINGS_INLINE void prefetch_payload(uint64_t hash) const {
         const uint32_t block = slots_[hash & mask()].block;
         if (block != none) __builtin_prefetch(blocks_[block].payload);
     }
@@ -202,12 +214,13 @@ public:
         }
     }
 
-    // An attribute's values of some kind stand on a line now, or no longer.
+    // An attribute's values of some kind stand on a line now, or no longer, or what is copied of it changed.
     void touch_line(uint32_t attribute) {
         if (table_.attribute(attribute).blocks) ++generations_[attribute];
     }
 
     bool copies(const Lists& lists) const { return lists.size() <= limits_.copied; }
+    bool copies(const BoundLists& lists) const { return lists.size() <= limits_.copied_bounds; }
 
     // Before an attribute is forgotten.
     void drop_attribute(uint32_t attribute) {
@@ -295,10 +308,16 @@ private:
         block.used = true;
         Payload header = sizes();
         header.hash = hash;
-        header.line = table_.attribute(block.attribute).lines[static_cast<size_t>(value.kind())];
-        header.position = position(value);
+        if (const uint32_t line = table_.attribute(block.attribute).lines[static_cast<size_t>(value.kind())]; line != none)
+            header.line = line, header.position = position(value);
         header.text_words = static_cast<uint32_t>((value.s.size() + 3) / 4);
         if (block.payload) header.next = block.payload->next, header.previous = block.payload->previous;
+        if (header.line && copies(bounds_[header.line])) {
+            find_bounds(value, bounds_[header.line]);
+            header.bounds_copied = true;
+            header.plain += bound_plain_.size();
+            header.marked += bound_marked_.size();
+        }
         lay_out(block, header, value.s);
     }
 
@@ -307,6 +326,8 @@ private:
         Payload made;
         made.satisfied = static_cast<uint32_t>(satisfied_.size());
         long_.clear();
+        bound_plain_.clear();
+        bound_marked_.clear();
         for (const uint32_t number : satisfied_) {
             const Lists* lists = table_[number].lists.get();
             if (!lists) continue;
@@ -317,6 +338,18 @@ private:
         return made;
     }
 
+    // Subscribers of the lone bounds that admit the value.
+    void find_bounds(const Value& value, const BoundLists& lists) {
+        const auto emit = [&](const uint32_t* tokens, size_t count) {
+            for (size_t i = 0; i < count; ++i) (tokens[i] & ~token_mask ? bound_marked_ : bound_plain_).push_back(tokens[i]);
+        };
+        const auto doubt = [&](uint32_t token, uint32_t number) {
+            if (table_.holds(table_[number], &value)) emit(&token, 1);
+        };
+        lists.upper.above(position(value), emit, doubt);
+        lists.lower.below(position(value), emit, doubt);
+    }
+
     void lay_out(Block& block, const Payload& header, std::string_view text) {
         auto* const payload = static_cast<Payload*>(std::malloc(header.bytes()));
         if (!payload) throw std::bad_alloc();
@@ -324,7 +357,9 @@ private:
         if (!text.empty()) std::memcpy(const_cast<char*>(payload->text()), text.data(), text.size());
         auto* plain = std::copy(satisfied_.begin(), satisfied_.end(), const_cast<uint32_t*>(payload->satisfied_data()));
         auto *marked = plain + header.plain, *candidates = std::copy(long_.begin(), long_.end(), marked + header.marked);
-        auto* candidate = reinterpret_cast<Candidate*>(candidates);
+        auto *const first = reinterpret_cast<Candidate*>(candidates), *candidate = first;
+        plain = std::copy(bound_plain_.begin(), bound_plain_.end(), plain);
+        marked = std::copy(bound_marked_.begin(), bound_marked_.end(), marked);
         for (const uint32_t number : satisfied_) {
             const Lists* lists = table_[number].lists.get();
             if (!lists || !copies(*lists)) continue;
@@ -332,6 +367,8 @@ private:
             marked = std::copy(lists->marked.begin(), lists->marked.end(), marked);
             candidate = std::copy(lists->candidates.begin(), lists->candidates.end(), candidate);
         }
+        // Those that are checked the same way side by side: the processor foresees the kind of the next check.
+        std::sort(first, candidate, [](const Candidate& a, const Candidate& b) { return a.tag < b.tag; });
         if (block.payload) payload_bytes_ -= block.payload->bytes();
         payload_bytes_ += header.bytes();
         std::free(static_cast<void*>(block.payload));
@@ -340,11 +377,12 @@ private:
 
     ConstraintTable& table_;
     PatternIndex& patterns_;
+    const std::vector<BoundLists>& bounds_;
     Limits limits_;
     Pages<Block, 8> blocks_;
     std::vector<Slot> slots_ = std::vector<Slot>(64);
     std::vector<uint32_t> generations_;  // by attribute
-    std::vector<uint32_t> satisfied_, long_;
+    std::vector<uint32_t> satisfied_, long_, bound_plain_, bound_marked_;  // while a block is filled
     size_t count_ = 0, payload_bytes_ = 0;
     uint32_t hand_ = 0;
 };

@@ -34,6 +34,7 @@ class Checker:
             yield from _access(number, rule)
         yield from self._delivery()
         yield from self._network()
+        yield from self._tracking()
 
     def _broker(self) -> Iterator[Problem]:
         if not self._configuration.broker.data:
@@ -64,6 +65,18 @@ class Checker:
             yield Problem(("tls", "key"), "a key without a certificate", "set certificate too")
         if tls.require_client and not tls.client_ca:
             yield Problem(("tls", "require_client"), "nothing to check certificates with", "set client_ca too")
+
+    def _tracking(self) -> Iterator[Problem]:
+        table = self._configuration.tracking
+        if table.bits % 64:
+            yield Problem(("tracking", "bits"), f"{table.bits} is not a multiple of 64", "choose one, such as 65536")
+            return
+        if table.skew_between_brokers_ms < table.skew_ms + table.jitter_ms:
+            reason = "less than skew_ms and jitter_ms together: messages would be missed"
+            yield Problem(("tracking", "skew_between_brokers_ms"), reason, "raise it, or lower these")
+        judgement = table.judgement()
+        if judgement is not None and judgement.problem and table.accuracy == "refuse":
+            yield Problem(("tracking",), judgement.problem, "ask tidings plan tracking for what would do")
 
     def _network(self) -> Iterator[Problem]:
         network, broker = self._configuration.network, self._configuration.broker

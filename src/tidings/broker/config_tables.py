@@ -7,6 +7,7 @@ from typing import Any
 
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
+from tidings.broker.config_tracking import TrackingTable
 from tidings.broker.limits import Limits
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination, DestinationPattern
@@ -14,7 +15,7 @@ from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
 TYPES = ("string", "int", "float", "bool")
-OPERATIONS = ("publish", "subscribe", "browse", "manage")
+OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
 PROTOCOLS = ("native", "stomp", "websocket", "amqp")
@@ -212,6 +213,7 @@ class Configuration:
     network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
     limits: LimitsTable = setting(LimitsTable, "how much of everything")
     delivery: DeliveryTable = setting(DeliveryTable, "what becomes of messages that nobody takes")
+    tracking: TrackingTable = setting(TrackingTable, "what is recorded about where messages went")
     logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")
     metrics: MetricsTable = setting(MetricsTable, "the endpoint for Prometheus and for health checks")
 

@@ -41,6 +41,7 @@ from tidings.broker.server import Broker
 from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tls import server_context
+from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.user_guard import UserGuard
 from tidings.errors import ConfigError, TidingsError
 
@@ -146,6 +147,7 @@ class Process:
             limits=configuration.limits_of(),
             name=configuration.broker.name,
             peers=self._prepared.peers,
+            tracking=self._tracking(),
         )
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         observer = self._make_observer() if self._make_observer and configuration.metrics.capacity else None
@@ -188,6 +190,13 @@ class Process:
             problem = f"broker.data: {data} cannot be made ({error.strerror}); name a directory that can"
             raise ConfigError([problem]) from None
         return SqliteStore(data / STORE)
+
+    def _tracking(self) -> TrackingOptions | None:
+        table = self.configuration.tracking
+        judgement = table.judgement()
+        if judgement is not None and judgement.problem:
+            note(log, logging.WARNING, "tracking is less accurate than wanted", reason=judgement.problem)
+        return table.options(Path(self.configuration.broker.data))
 
     def _guard(self) -> Guard:
         prepared = self._prepared

@@ -108,7 +108,7 @@ class Broker:
         self.node.recover(recovered, self.links.now())
         self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
         past, stored_ms = await self.tracking.start(self.node.tracking.recorder, self._resolved)
-        self._carry_out(self.node.start_tracking(self.now_ms(), past, stored_ms))
+        self.node.start_tracking(self.now_ms(), past, stored_ms)
         for listener in listeners:
             await self.listen(listener)
         await self.links.start()

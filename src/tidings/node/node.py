@@ -86,10 +86,9 @@ class Node:
 
     def start_tracking(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
-    ) -> list[Effect]:
+    ) -> None:
         """After `recover`: what earlier processes have recorded (`Recorder.start`)."""
         self.tracking.start(now_ms, past, stored_ms or {})
-        return self.turn(now_ms)
 
     def track(self, now_ms: int) -> list[Effect]:
         """A few times a second: store what was recorded, look after traces."""
