@@ -107,7 +107,8 @@ class Respond(Timed):
     def __init__(self, url: str, requests: list[str]) -> None:
         super().__init__()
         self.host, self.address = url.split("/", 1)
-        self.requests, self.replies = requests, []
+        self.requests = requests
+        self.replies: list[tuple[int, str]] = []
 
     def on_start(self, event: Any) -> None:
         self.watch(event)

@@ -26,7 +26,7 @@ from tidings.protocols.amqp_ids import id_text, id_value
 from tidings.protocols.amqp_sections import BODY, AmqpValue, Decoded, Section, decode_sections, encode
 
 KEPT = "JMSXAmqp"
-MESSAGE_ID, USER_ID, CONTENT_TYPE = "JMSXMessageID", "JMSXUserID", "JMSXContentType"
+MESSAGE_ID, USER_ID, CONTENT_TYPE = "JMSXMessageID", "JMSXUserID", "content-type"
 GROUP_ID, GROUP_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
 _OWN = (KEPT, MESSAGE_ID, USER_ID, CONTENT_TYPE, GROUP_ID, GROUP_SEQUENCE)  # not application properties
 _FIELDS = 13  # of the properties section
