@@ -280,3 +280,14 @@ def test_a_password_never_reaches_a_log(caplog: pytest.LogCaptureFixture) -> Non
     assert "log-in refused" in logged
     assert "hunter2" not in logged
     assert "password" not in logged
+
+
+def test_a_refused_publication_that_nobody_waits_for_is_not_forgotten() -> None:
+    async def check() -> None:
+        async with broker_here(guard=guard()) as here, client(here, "reader") as reader:
+            await reader.publish("news.eu")
+            await reader.subscribe("news.>")  # answered after the publication
+            assert [error.code for error in reader.errors] == ["E_FORBIDDEN"]
+            assert reader.connected
+
+    run(check())

@@ -237,3 +237,19 @@ def test_a_subscription_asked_for_while_the_connection_breaks_is_made() -> None:
             assert got is not None
 
     run(scenario())
+
+
+def test_the_client_says_why_the_broker_ended_the_connection() -> None:
+    async def scenario() -> None:
+        heard: list[tidings.TidingsError] = []
+        async with local_broker() as (broker, url):
+            client = await tidings.connect(url, reconnect=False, on_error=heard.append)
+            subscription = await client.subscribe("a")
+            broker.end_connections(None, "E_TOO_MUCH", "enough for today")
+            with pytest.raises(tidings.ConnectionLostError, match="E_TOO_MUCH: enough for today"):
+                await subscription.receive(10)
+            with pytest.raises(tidings.ConnectionLostError, match="E_TOO_MUCH"):
+                await client.publish("a")
+            assert [error.code for error in client.errors] == [error.code for error in heard] == ["E_TOO_MUCH"]
+
+    run(scenario())

@@ -8,12 +8,16 @@
 When the connection breaks the client connects again, with growing pauses, makes its subscriptions anew and sends
 again what was not confirmed, marked as perhaps sent before. A request under way meanwhile waits; it fails only when the
 client gives up.
+
+What goes wrong without a call that could raise it (the broker ends the connection and says why, a publication without
+confirmation is refused) is in `client.errors`, and passed to the `on_error` given to `connect`.
 """
 
 import asyncio
 import itertools
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +39,7 @@ from tidings.protocols.frames import VERSION, FrameType, RawFrame, control, deco
 PERHAPS_SENT = 1  # flag of a PUBLISH frame
 UNCONFIRMED_MAX = 1000  # publications under way before `publish` waits
 WINDOW = 1000
+ERRORS_MAX = 100  # the latest are kept
 RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY_BYTES = 16
 
@@ -52,6 +57,7 @@ class Client:
     def __init__(self, options: Options) -> None:
         self.generation = 0  # counts connections
         self.skew_ms = 0
+        self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
         self._options = options
         self._link: Link | None = None
         self._ids: MessageIdSource | None = None
@@ -66,6 +72,7 @@ class Client:
         self._closed: TidingsError | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._refused: TidingsError | None = None  # why the broker will not have us: no use in coming back
+        self._farewell: ConnectionLostError | None = None  # why the broker is about to end the connection
         self._frame_bytes_max = 1 << 20
         self._room.set()
 
@@ -374,11 +381,22 @@ class Client:
                     request.future.set_exception(error_of(fields))
                 elif fields.get("fatal"):
                     self._refused = error_of(fields)
+                else:
+                    self._note(error_of(fields))
             case FrameType.CLOCK:
                 if self._ids is not None:
                     self._ids.adjust(int(fields.get("delta_ms", 0)))
+            case FrameType.CLOSE:
+                said = error_of(fields)
+                self._farewell = ConnectionLostError(said.code, said.reason)
+                self._note(self._farewell)
             case _:
-                pass  # CLOSE: the connection ends next
+                pass
+
+    def _note(self, error: TidingsError) -> None:
+        self.errors.append(error)
+        if self._options.on_error is not None:
+            self._options.on_error(error)
 
     def _confirm(self, receipt: int, error: TidingsError | None) -> None:
         entry = self._unconfirmed.pop(receipt, None)
@@ -400,7 +418,8 @@ class Client:
             return
         self._link = None
         lost = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
-        error: TidingsError = self._refused or lost
+        error: TidingsError = self._refused or self._farewell or lost
+        self._farewell = None
         for subscription in self._subscriptions.values():
             subscription.disconnected()
         for receipt, (_, session, future) in list(self._unconfirmed.items()):

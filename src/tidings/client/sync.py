@@ -20,6 +20,7 @@ from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
+from tidings.errors import TidingsError
 
 T = TypeVar("T")
 
@@ -132,6 +133,11 @@ class Client:
     def subscribe(self, destination: str, **options: Any) -> Subscription:
         """Subscribe to a topic pattern or consume a queue; active when this returns."""
         return Subscription(_wait(self._client.subscribe(destination, **options)))
+
+    @property
+    def errors(self) -> list[TidingsError]:
+        """The latest errors that no call could raise; `on_error` is called with them on the clients' own thread."""
+        return list(self._client.errors)
 
     def forget(self, durable: str) -> None:
         """Delete a durable subscription of this client id."""

@@ -140,22 +140,28 @@ def decode_receipts(payload: bytes) -> tuple[int, ...]:
 
 
 class FrameSplitter:
-    """Bytes as they come from a socket, frames out."""
+    """Bytes as they come from a socket, frames out. What is incomplete is looked at again only when it is complete."""
 
     def __init__(self, payload_bytes_max: int) -> None:
         self.payload_bytes_max = payload_bytes_max
-        self._rest = b""
+        self._rest = bytearray()
+        self._needed = 0  # bytes of `_rest` before there is anything to do
 
     def feed(self, data: bytes) -> Iterator[RawFrame]:
-        data = self._rest + data if self._rest else data
-        start, end = 0, len(data)
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+        start, end, self._needed = 0, len(data), HEADER_BYTES
         while end - start >= HEADER_BYTES:
             length, type, flags, session = _HEADER.unpack_from(data, start)
             if length > self.payload_bytes_max:
                 raise RemoteProtocolError("E_CODEC_LIMIT", f"a frame of {length} bytes is longer than agreed")
             stop = start + HEADER_BYTES + length
             if stop > end:
+                self._needed = HEADER_BYTES + length
                 break
             yield RawFrame(type, flags, session, data[start + HEADER_BYTES : stop])
             start = stop
-        self._rest = data[start:]
+        self._rest = bytearray(data[start:])
