@@ -195,7 +195,7 @@ class Node:
         if messages:
             if self.network is not None:
                 self.network.transit.loaded(messages)
-            self.post_office.loaded(messages)
+            self.post_office.loaded(now_ms, messages)
         return self.turn(now_ms)
 
     @property
@@ -206,7 +206,7 @@ class Node:
     def tick(self, now_ms: int) -> list[Effect]:
         """About once a second: look for what has expired, and try again what could not be written."""
         self._absent.clear()
-        self.post_office.touch_all()
+        self.post_office.tick(now_ms)
         if self.network is not None:
             self.network.tick(self._journal)
         return [*self.turn(now_ms), *self._journal.flush(retry=True)]
