@@ -253,3 +253,24 @@ def test_the_client_says_why_the_broker_ended_the_connection() -> None:
             assert [error.code for error in client.errors] == [error.code for error in heard] == ["E_TOO_MUCH"]
 
     run(scenario())
+
+
+def test_a_queue_is_browsed_moved_and_purged() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            for number in range(7):
+                await client.publish("queue:q", {"n": number}, body=b"%d" % number, persistent=True)
+            queue = client.queue("queue:q")
+            found = [one async for one in queue.browse(page=3)]
+            assert [one.message.body for one in found] == [b"%d" % number for number in range(7)]
+            assert [one.message.body async for one in queue.browse(selector="n > 4")] == [b"5", b"6"]
+            assert await queue.move("queue:other", tags=[found[2].tag, found[4].tag]) == 2
+            assert await queue.purge(tags=[found[0].tag]) == 1
+            assert await queue.purge() == 4
+            assert [one async for one in queue.browse()] == []
+            other = await client.subscribe("queue:other")
+            assert [(await other.receive(10)).body for _ in range(2)] == [b"2", b"4"]  # type: ignore[union-attr]
+            with pytest.raises(tidings.TidingsError, match="E_QUEUE_UNKNOWN"):
+                await client.queue("queue:nowhere").purge()
+
+    run(scenario())

@@ -50,3 +50,15 @@ def test_errors_come_as_errors(url: str) -> None:
     with tidings.sync.connect(url) as client, pytest.raises(tidings.RemoteError) as caught:
         client.subscribe("a..b")
     assert caught.value.code == "E_DESTINATION_EMPTY"
+
+
+def test_a_queue_is_looked_into(url: str) -> None:
+    with tidings.sync.connect(url) as client:
+        for number in range(3):
+            client.publish("queue:q", body=b"%d" % number, wait=True)
+        queue = client.queue("queue:q")
+        found = list(queue.browse(page=2))
+        assert [one.message.body for one in found] == [b"0", b"1", b"2"]
+        assert queue.move("queue:r", tags=[found[1].tag]) == 1
+        assert queue.purge() == 2
+        assert client.errors == []

@@ -16,15 +16,16 @@ confirmation is refused) is in `client.errors`, and passed to the `on_error` giv
 import asyncio
 import itertools
 import random
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from tidings.client.answers import PASSING_CODES, Receipt, error_of
+from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
 from tidings.client.link import Link
 from tidings.client.options import Options
+from tidings.client.queue import Page, Queue
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
 from tidings.errors import ConnectionLostError, LimitError, SecurityError, TidingsError, UsageError
@@ -34,23 +35,23 @@ from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, Message
 from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.model.values import Value
-from tidings.protocols.frames import VERSION, FrameType, RawFrame, control, decode_fields, decode_receipts, unsigned
+from tidings.protocols.frames import (
+    VERSION,
+    FrameType,
+    RawFrame,
+    control,
+    decode_fields,
+    decode_receipts,
+    encode_publish,
+    unsigned,
+)
 
 PERHAPS_SENT = 1  # flag of a PUBLISH frame
 UNCONFIRMED_MAX = 1000  # publications under way before `publish` waits
 WINDOW = 1000
 ERRORS_MAX = 100  # the latest are kept
 RESUBSCRIBE_SECONDS = 0.25
-_DELIVERY_BYTES = 16
-
-
-@dataclass(slots=True)
-class _Request:
-    """Something asked of the broker that is not answered yet."""
-
-    make: Callable[[int], bytes]  # from its receipt number
-    future: "asyncio.Future[dict[str, Value]]"
-    repeatable: bool  # makes sense on another connection too
+_DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
 class Client:
@@ -62,12 +63,13 @@ class Client:
         self._link: Link | None = None
         self._ids: MessageIdSource | None = None
         self._subscriptions: dict[int, Subscription] = {}
-        self._requests: dict[int, _Request] = {}
+        self.pages: dict[int, Page] = {}  # of queues that are being browsed
+        self._requests: dict[int, Asked] = {}
         self._unconfirmed: dict[int, tuple[bytes, int, asyncio.Future[None]]] = {}  # receipt -> message, session, ...
         self._room = asyncio.Event()
         self._ready = asyncio.Event()
         self._receipts = itertools.count(1)
-        self._numbers = itertools.count(1)
+        self.numbers = itertools.count(1)  # of subscriptions
         self._sessions = itertools.count(1)
         self._closed: TidingsError | None = None
         self._reconnecting: asyncio.Task[None] | None = None
@@ -132,7 +134,7 @@ class Client:
             raise
 
     def _welcome(self, link: Link, heartbeat_ms: int) -> None:
-        link.payload_bytes_max = self._frame_bytes_max + _DELIVERY_BYTES
+        link.payload_bytes_max = self._frame_bytes_max + _DELIVERY.size
         self.generation += 1
         self._link = link
         link.start(self._received, self._lost, heartbeat_ms)
@@ -144,7 +146,7 @@ class Client:
                 link.write(request.make(receipt))
         for receipt, (message, session, _) in self._unconfirmed.items():
             if session == 0:
-                link.write(_publish_frame(receipt, message, session, PERHAPS_SENT))
+                link.write(encode_publish(receipt, message, session, PERHAPS_SENT))
         self._ready.set()
 
     def _repeat_subscription(self, subscription: Subscription) -> None:
@@ -153,7 +155,7 @@ class Client:
         receipt, generation = self._next_receipt(), self.generation
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
-        self._requests[receipt] = _Request(subscription.request, future, repeatable=False)
+        self._requests[receipt] = Asked(subscription.request, future, repeatable=False)
         self._link.write(subscription.request(receipt))
 
     def _repeated(self, subscription: Subscription, generation: int, done: "asyncio.Future[Any]") -> None:
@@ -236,7 +238,7 @@ class Client:
         else:
             future.set_result(None)
         if self._link is not None:
-            self._link.write(_publish_frame(number, message, session, 0))
+            self._link.write(encode_publish(number, message, session, 0))
             await self._link.drained()
         return Receipt(message_id, future)
 
@@ -284,11 +286,11 @@ class Client:
             "policy": policy,
             "no_local": no_local,
         }
-        number = next(self._numbers)
+        number = next(self.numbers)
         subscription = Subscription(self, number, fields, window=window, session=session)
         self._subscriptions[number] = subscription
         try:
-            await self._request(subscription.request, repeatable=session == 0)
+            await self.request(subscription.request, repeatable=session == 0)
         except BaseException:
             self._subscriptions.pop(number, None)
             raise
@@ -298,12 +300,16 @@ class Client:
     async def unsubscribe(self, number: int) -> None:
         if self._subscriptions.pop(number, None) is not None and self.connected:
             fields: dict[str, Value] = {"subscription": number}
-            await self._request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+            await self.request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
 
     async def forget(self, durable: str) -> None:
         """Delete a durable subscription of this client id, and what waits for it."""
         fields: dict[str, Value] = {"durable": durable}
-        await self._request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+        await self.request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+
+    def queue(self, name: str) -> Queue:
+        """A queue to look into and tidy up; see `tidings.client.queue`."""
+        return Queue(self, name)
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
@@ -322,7 +328,7 @@ class Client:
 
     async def _control(self, type: FrameType, session: int) -> None:
         # Not repeated after a reconnection: the transaction ended with the connection, and the caller must know.
-        await self._request(lambda receipt: control(type, {"receipt": receipt}, session=session), repeatable=False)
+        await self.request(lambda receipt: control(type, {"receipt": receipt}, session=session), repeatable=False)
 
     # --- frames ---------------------------------------------------------------------------------------------------
 
@@ -335,11 +341,11 @@ class Client:
         if self._link is not None:
             self._link.write(frame)
 
-    async def _request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
         await self._ready_ids()
         receipt = self._next_receipt()
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
-        self._requests[receipt] = _Request(make, future, repeatable)
+        self._requests[receipt] = Asked(make, future, repeatable)
         assert self._link is not None
         self._link.write(make(receipt))
         try:
@@ -351,11 +357,10 @@ class Client:
         match frame.type:
             case FrameType.DELIVER:
                 payload = frame.payload
-                subscription = self._subscriptions.get(int.from_bytes(payload[:4], "little"))
-                if subscription is not None:
-                    attempt = int.from_bytes(payload[4:8], "little")
-                    tag = int.from_bytes(payload[8:16], "little")
-                    subscription.deliver(decode_message(payload[_DELIVERY_BYTES:]), attempt, tag)
+                number, attempt, tag = _DELIVERY.unpack_from(payload)
+                taker = self._subscriptions.get(number) or self.pages.get(number)
+                if taker is not None:
+                    taker.deliver(decode_message(payload[_DELIVERY.size :]), attempt, tag)
             case FrameType.RECEIPTS:
                 for receipt in decode_receipts(frame.payload):
                     self._confirm(receipt, None)
@@ -469,10 +474,6 @@ class Client:
     def _check_open(self) -> None:
         if self._closed is not None:
             raise self._closed
-
-
-def _publish_frame(receipt: int, message: bytes, session: int, flags: int) -> bytes:
-    return encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
 
 
 def _destination(text: str | Destination) -> Destination:

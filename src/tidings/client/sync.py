@@ -10,7 +10,7 @@ One event loop on a thread of its own serves all blocking clients of the process
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ from tidings.client.answers import Receipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
+from tidings.client.queue import Browsed
+from tidings.client.queue import Queue as AsyncQueue
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
 from tidings.errors import TidingsError
@@ -117,6 +119,31 @@ class Transaction:
         _wait(self._transaction.__aexit__(kind, *rest))
 
 
+class Queue:
+    """A queue to look into and tidy up; see `tidings.client.queue`."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+
+    def browse(self, *, selector: str = "", page: int = 0) -> Iterator[Browsed]:
+        """What waits, in the order in which it would be delivered."""
+        found = self._queue.browse(selector=selector, page=page)
+
+        async def following() -> Browsed | None:
+            return await anext(found, None)
+
+        while (one := _wait(following())) is not None:
+            yield one
+
+    def purge(self, *, tags: Iterable[int] = ()) -> int:
+        """Delete all that waits, or the messages with these tags; returns how many."""
+        return _wait(self._queue.purge(tags=tags))
+
+    def move(self, target: str, *, tags: Iterable[int] = ()) -> int:
+        """Move all that waits, or the messages with these tags, to another queue; returns how many."""
+        return _wait(self._queue.move(target, tags=tags))
+
+
 class Client:
     """See `tidings.client.client.Client`; here every call blocks."""
 
@@ -142,6 +169,9 @@ class Client:
     def forget(self, durable: str) -> None:
         """Delete a durable subscription of this client id."""
         _wait(self._client.forget(durable))
+
+    def queue(self, name: str) -> Queue:
+        return Queue(self._client.queue(name))
 
     def transaction(self) -> Transaction:
         return Transaction(self._client.transaction())

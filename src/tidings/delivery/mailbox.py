@@ -103,6 +103,10 @@ class Mailbox:
         if deliveries:
             self._deliveries[place.seq] = deliveries
 
+    def deliveries(self, seq: int) -> int:
+        """How often this message was given out before."""
+        return self._deliveries.get(seq, 0)
+
     def attach(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
 

@@ -9,14 +9,18 @@ from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice, expires_ms_of
+from tidings.node.queues import Queues
 from tidings.node.requests import (
     Ack,
     Begin,
+    Browse,
     Commit,
     Credit,
     Done,
     Failed,
     Forget,
+    Move,
+    Purge,
     Request,
     Rollback,
     Subscribe,
@@ -43,6 +47,7 @@ class Desk:
         self._journal = journal
         self._outbox = outbox
         self._settings = settings
+        self.queues = Queues(plane, office, journal, outbox)
         self.transacted_bytes = 0  # of messages in open transactions
         self._abroad = abroad  # a message for other brokers: what sends it once it is safe, if that is left to do
 
@@ -67,6 +72,12 @@ class Desk:
             case Rollback():
                 self._roll_back(self._end_transaction(client, request.session))
                 self._outbox.answer(client.number, Done(request.receipt))
+            case Browse():
+                self.queues.browse(now_ms, client, request)
+            case Purge():
+                self.queues.purge(client, request)
+            case Move():
+                self.queues.move(now_ms, client, request)
             case _:
                 assert_never(request)
 

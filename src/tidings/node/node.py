@@ -192,10 +192,12 @@ class Node:
         if lost:
             self._outbox.add(Log("ERROR", "messages in the store are damaged and were given up", {"seqs": lost}))
             self.post_office.lost(lost)
+            self._desk.queues.lost(lost)
         if messages:
             if self.network is not None:
                 self.network.transit.loaded(messages)
             self.post_office.loaded(now_ms, messages)
+            self._desk.queues.loaded(now_ms, messages)
         return self.turn(now_ms)
 
     @property
@@ -207,6 +209,7 @@ class Node:
         """About once a second: look for what has expired, and try again what could not be written."""
         self._absent.clear()
         self.post_office.tick(now_ms)
+        self._desk.queues.settle(now_ms)
         if self.network is not None:
             self.network.tick(self._journal)
         return [*self.turn(now_ms), *self._journal.flush(retry=True)]
@@ -224,7 +227,7 @@ class Node:
         return [*writes, *self._outbox.take()]
 
     def _dispatch(self, now_ms: int) -> None:
-        wanted = self.post_office.unread()
+        wanted = [*self.post_office.unread(), *self._desk.queues.wanted()]
         if self.network is not None:
             wanted += self.network.transit.take_wanted()
         for mailbox in self.post_office.take_touched():

@@ -20,6 +20,7 @@ from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAd
 from tidings.errors import LimitError, TidingsError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
+from tidings.model.message import Message
 from tidings.node.brakes import Brakes
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
@@ -379,21 +380,28 @@ class PostOffice:
         marks = {ORIGIN: str(letter.destination), CAUSE: cause}
         if cause == EXPIRED:  # or it would expire there again
             letter = replace(letter, expiration_ms=None)
+        self.buried += self._relocate(mailbox, place, replace(letter, properties={**letter.properties, **marks}), grave)
+
+    def move(self, mailbox: Mailbox, place: Place, message: bytes, target: Destination) -> bool:
+        """A message that has left the backlog goes to the end of another queue; False: it cannot, and is back."""
+        return self._relocate(mailbox, place, decode_message(message), target)
+
+    def _relocate(self, mailbox: Mailbox, place: Place, message: Message, target: Destination) -> bool:
         try:
-            moved = encode_message(replace(letter, destination=grave, properties={**letter.properties, **marks}))
-            graveyard = self.queue(grave)
-        except TidingsError:  # no more mailboxes, or too large with the marks: better delivered too often than lost
+            moved = encode_message(replace(message, destination=target))
+            queue = self.queue(target)
+        except TidingsError:  # no more mailboxes, or too large by now: better delivered too often than lost
             mailbox.put_back(place)
-            return
-        self.buried += 1
+            return False
         self.finished_if_written(mailbox, [place.seq])
         self.accept(
             moved,
-            [graveyard],
-            expires_ms=letter.expiration_ms or 0,
+            [queue],
+            expires_ms=message.expiration_ms or 0,
             done=lambda: mailbox.finish(place.seq),
             failed=lambda _: mailbox.put_back(place) if self.is_open(mailbox) else mailbox.finish(place.seq),
         )
+        return True
 
     def _open(self, number: int, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
         mailbox = Mailbox(number, name, kind, self.depot, deliveries_max=self._settings.deliveries_max)

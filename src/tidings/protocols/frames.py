@@ -43,6 +43,9 @@ class FrameType(IntEnum):
     BEGIN = 0x24
     COMMIT = 0x25
     ROLLBACK = 0x26
+    BROWSE = 0x27
+    PURGE = 0x28
+    MOVE = 0x29
 
 
 class RawFrame(NamedTuple):
@@ -79,7 +82,7 @@ def decode_fields(payload: bytes) -> dict[str, Value]:
     return fields
 
 
-T = TypeVar("T", bool, int, str)
+T = TypeVar("T", bool, int, str, bytes)
 
 
 def field(fields: Mapping[str, Value], name: str, kind: type[T]) -> T:
@@ -97,6 +100,10 @@ def unsigned(fields: Mapping[str, Value], name: str, bits: int = 32) -> int:
     if not 0 <= value < 1 << bits:
         raise RemoteProtocolError("E_FRAME_FIELD", f"{name} must be from 0 to 2^{bits} - 1", fatal=False)
     return value
+
+
+def encode_publish(receipt: int, message: bytes, session: int = 0, flags: int = 0) -> bytes:
+    return encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
 
 
 def encode_ack(subscription: int, tags: Iterable[int], flags: int = 0, *, session: int = 0) -> bytes:
@@ -125,6 +132,17 @@ def decode_credit(payload: bytes) -> tuple[int, int]:
         raise CodecError("E_FRAME_CREDIT", "credit has eight bytes", position=0)
     subscription, more = _PAIR.unpack(payload)
     return subscription, more
+
+
+def encode_tags(tags: Iterable[int]) -> bytes:
+    """Tags as the value of a field."""
+    return b"".join(tag.to_bytes(8, "little") for tag in tags)
+
+
+def decode_tags(value: bytes) -> tuple[int, ...]:
+    if len(value) % 8:
+        raise RemoteProtocolError("E_FRAME_FIELD", "tags have eight bytes each", fatal=False)
+    return struct.unpack(f"<{len(value) // 8}Q", value)
 
 
 def encode_receipts(receipts: tuple[int, ...]) -> bytes:

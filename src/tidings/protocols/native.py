@@ -10,6 +10,7 @@ from enum import Enum
 from typing import assert_never
 
 from tidings.broker.session import Bye, Hello, Invalid, Ping, Received
+from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.model.codec import encode_frame
@@ -20,11 +21,14 @@ from tidings.node.requests import (
     AckMode,
     Answer,
     Begin,
+    Browse,
     Commit,
     Credit,
     Done,
     Failed,
     Forget,
+    Move,
+    Purge,
     Refused,
     Request,
     Rollback,
@@ -39,6 +43,7 @@ from tidings.protocols.frames import (
     decode_ack,
     decode_credit,
     decode_fields,
+    decode_tags,
     encode_receipts,
     field,
     unsigned,
@@ -67,6 +72,9 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BEGIN: State.READY,
         FrameType.COMMIT: State.READY,
         FrameType.ROLLBACK: State.READY,
+        FrameType.BROWSE: State.READY,
+        FrameType.PURGE: State.READY,
+        FrameType.MOVE: State.READY,
     },
     State.CLOSED: {},
 }
@@ -157,8 +165,22 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return Begin(receipt, session)
         case FrameType.COMMIT:
             return Commit(receipt, session)
-        case _:
+        case FrameType.ROLLBACK:
             return Rollback(receipt, session)
+        case _:
+            return _queue_request(frame, fields, receipt)
+
+
+def _queue_request(frame: FrameType, fields: dict[str, Value], receipt: int) -> Request:
+    queue = field(fields, "queue", str)
+    if frame is FrameType.BROWSE:
+        after = Place(unsigned(fields, "seq", 63), min(unsigned(fields, "priority"), PRIORITIES - 1))
+        selector, number = field(fields, "selector", str), unsigned(fields, "subscription")
+        return Browse(receipt, number, queue, selector, after, unsigned(fields, "count"))
+    tags = decode_tags(field(fields, "tags", bytes))
+    if frame is FrameType.MOVE:
+        return Move(receipt, queue, field(fields, "target", str), tags)
+    return Purge(receipt, queue, tags)
 
 
 def _hello(fields: dict[str, Value]) -> Hello:
