@@ -9,7 +9,8 @@ import tidings
 from tidings.broker.server import Broker, Limits
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.delivery.store import MemoryStore, Store
-from tidings.testing.local_broker import local_broker, run
+from tidings.testing.local_broker import local_broker
+from tidings.testing.local_broker import run_plain as run
 
 
 class Keeping(MemoryStore):

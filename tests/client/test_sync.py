@@ -1,28 +1,18 @@
 """The blocking client."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 import tidings
-from tidings.testing.local_broker import local_broker
+from tidings.testing.local_broker import BrokerThread
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     """A broker on a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    broker = local_broker()
-    _, address = asyncio.run_coroutine_threadsafe(broker.__aenter__(), loop).result(10)
-    yield address
-    asyncio.run_coroutine_threadsafe(broker.__aexit__(None, None, None), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with BrokerThread() as broker:
+        yield broker.url
 
 
 def test_publish_subscribe_and_transactions_block(url: str) -> None:
