@@ -15,13 +15,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from bench.broker_connections import Load
-from bench.broker_load import run
 from bench.broker_points import Point, fsync_us, points
 from bench.broker_report import REFERENCE, best, report
-from bench.broker_servers import SERVERS, Server, install_activemq
-from bench.broker_wire import Plan
-from bench.harness import RESULTS, environment, save
+from bench.harness import RESULTS, save
+from tidings.lab.connections import Load
+from tidings.lab.generator import run
+from tidings.lab.machine import environment
+from tidings.lab.servers import SERVERS, Server, install_activemq
+from tidings.lab.wires import Plan
 
 WARM_SECONDS = {"activemq": 10.0}  # a virtual machine that compiles what is hot needs to find out what that is
 ATTEMPTS = 3

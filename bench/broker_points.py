@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.broker_connections import Load
-from bench.broker_wire import Plan
+from tidings.lab.connections import Load
+from tidings.lab.wires import Plan
 
 MATCHING = (1, 2, 5, 10, 20, 40)
 OTHERS = (0, 5, 10, 20, 40, 80, 160, 1000, 5000)

@@ -5,14 +5,13 @@ best is the least disturbed.
 """
 
 import json
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from tidings.lab.machine import environment
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -28,17 +27,6 @@ def best_seconds(work: Callable[[], object], repetitions: int = 5, seconds_max: 
         if spent > seconds_max:
             break
     return best
-
-
-def environment() -> dict[str, Any]:
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _git("rev-parse", "--short=12", "HEAD") + ("+" if _git("status", "--porcelain") else ""),
-        "machine": platform.machine(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "cpu": _cpu(),
-    }
 
 
 def save(name: str, results: Mapping[str, Any]) -> Path:
@@ -64,17 +52,3 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _cpu() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown" if arguments[0] == "rev-parse" else done.stdout.strip()

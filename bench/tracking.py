@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from bench.harness import RESULTS, best_seconds, save, table
 from tidings.model.message_id import MessageId
 from tidings.model.tables import HISTORIES
-from tidings.segments.tracking import SegmentArchive, entry_row
+from tidings.segments.archive import SegmentArchive
+from tidings.segments.tracking import entry_row
 from tidings.segments.writer import SegmentWriter
 from tidings.tracking.archive import Archive, MemoryArchive
 from tidings.tracking.history import BloomHistory, BloomSettings, Encoding, Entry, History, Key, Kind, Mode

@@ -109,6 +109,8 @@ public:
                 return nb::make_tuple(kind, event.connection, event.session, event.receipt, event.flags, event.tags);
             case Event::Kind::Credit:
                 return nb::make_tuple(kind, event.connection, event.receipt, event.more);
+            case Event::Kind::Clock:
+                return nb::make_tuple(kind, event.connection, event.expires_ms);
         }
         throw UsageError{"E_EVENT", "unknown event"};
     }
@@ -129,6 +131,11 @@ public:
         d["pushed_back"] = s.pushed_back;
         d["feeds"] = s.feeds;
         return d;
+    }
+
+    nb::tuple grade_sums() {
+        const ForwarderStats& s = forwarder.outlets().stats;
+        return nb::make_tuple(s.grades, s.grade_squares, s.grade_cubes);
     }
 
     nb::dict network_stats() {
@@ -210,13 +217,13 @@ void bind_output(nb::class_<PyForwarder>& type) {
 
 void bind_network(nb::class_<PyForwarder>& type) {
     type.def("join",
-             [](PyForwarder& self, uint32_t router, bool flooding, uint32_t broadcast_above, uint8_t hops_max, size_t backlog_bytes_max,
+             [](PyForwarder& self, uint32_t router, bool flooding, bool hands_up, uint32_t broadcast_above, uint8_t hops_max, size_t backlog_bytes_max,
                 bool vectors, uint32_t bits, uint32_t hashes, uint64_t key, bool graded) {
-                 NetworkOptions options{.router = router, .flooding = flooding, .broadcast_above = broadcast_above,
+                 NetworkOptions options{.router = router, .flooding = flooding, .hands_up = hands_up, .broadcast_above = broadcast_above,
                                         .hops_max = hops_max, .backlog_bytes_max = backlog_bytes_max};
                  self.forwarder.join(options, Interests(vectors, bits, hashes, key, graded ? Grade::Graded : Grade::Plain, process_seed()));
              },
-             nb::arg("router"), nb::arg("flooding"), nb::arg("broadcast_above"), nb::arg("hops_max"), nb::arg("backlog_bytes_max"),
+             nb::arg("router"), nb::arg("flooding"), nb::arg("hands_up"), nb::arg("broadcast_above"), nb::arg("hops_max"), nb::arg("backlog_bytes_max"),
              nb::arg("vectors"), nb::arg("bits"), nb::arg("hashes"), nb::arg("key"), nb::arg("graded"))
         .def("interest",
              [](PyForwarder& self, uint32_t router, const std::vector<nb::bytes>& added, const std::vector<nb::bytes>& removed) {
@@ -270,6 +277,17 @@ void bind_forwarder(nb::module_& m) {
         .def("skip", [](PyForwarder& self, uint32_t connection) { self.forwarder.skip(connection); }, nb::arg("connection"))
         .def("set_transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
              nb::arg("connection"), nb::arg("session"), nb::arg("on"))
+        .def("use_tracker", [](PyForwarder& self, Tracker& tracker) { self.forwarder.outlets().tracker = &tracker; }, nb::arg("tracker"),
+             nb::keep_alive<1, 2>(), "What passes from now on is recorded there.")
+        .def("set_subscriber",
+             [](PyForwarder& self, uint32_t connection, uint32_t subscriber) {
+                 if (subscriber && !self.forwarder.outlets().tracker) throw UsageError{"E_TRACKING_OFF", "nothing is recorded here"};
+                 self.forwarder.outlets().at(connection).subscriber = subscriber;
+             },
+             nb::arg("connection"), nb::arg("subscriber"))
+        .def("watch_clock",
+             [](PyForwarder& self, uint32_t connection, int64_t skew_ms_max) { self.forwarder.outlets().at(connection).skew_ms_max = skew_ms_max; },
+             nb::arg("connection"), nb::arg("skew_ms_max"))
         .def("hold", [](PyForwarder& self, uint32_t connection) { self.forwarder.hold(connection); }, nb::arg("connection"))
         .def("release", [](PyForwarder& self, uint32_t connection) { self.forwarder.release(connection); }, nb::arg("connection"))
         .def("feed", &PyForwarder::feed, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))
@@ -279,9 +297,12 @@ void bind_forwarder(nb::module_& m) {
         .def("events", &PyForwarder::events, nb::sig("def events(self) -> list[tuple[object, ...]]"))
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
+        .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
+             "Sums over all messages of the replication grade, its square and its cube.")
         .def("received", [](PyForwarder& self) { return self.forwarder.outlets().stats.received; })
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })
+        .def("filters", [](PyForwarder& self) { return self.forwarder.matcher().size(); })
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);

@@ -57,6 +57,17 @@ public:
         added = saturating_add(added, n);
     }
 
+    // The k positions of one id, for filters of up to 2^32 bits; `set` takes them, in any filter of this shape.
+    static void positions(const uint8_t* id, uint64_t bits, uint32_t hashes, uint32_t* out) {
+        Walk walk(id);
+        for (uint32_t j = 0; j < hashes; ++j) out[j] = static_cast<uint32_t>(walk.next(bits));
+    }
+
+    void set(const uint32_t* positions) {
+        for (uint32_t j = 0; j < k; ++j) words[positions[j] >> 6] |= 1ull << (positions[j] & 63);
+        added = saturating_add(added, 1);
+    }
+
     // found[i] = 1 if id i may have been added, 0 if it certainly was not.
     void contains(const uint8_t* ids, size_t n, uint8_t* found) const {
         const uint32_t first = std::min(k, FirstTests);

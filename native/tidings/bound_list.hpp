@@ -18,6 +18,7 @@ public:
     };
 
     void add(const Entry& entry) {
+        ++size_;
         least_ = std::min(least_, entry.bound);
         greatest_ = std::max(greatest_, entry.bound);
         if (chunks_.empty()) chunks_.push_back(std::make_unique<Chunk>());
@@ -34,6 +35,7 @@ public:
     }
 
     void remove(const Entry& entry) {
+        --size_;
         const size_t at = chunk_for(entry);
         Chunk& chunk = *chunks_[at];
         const size_t place = chunk.lower(entry);
@@ -45,7 +47,7 @@ public:
         greatest_ = chunks_.empty() ? 0 : chunks_.back()->bounds.back();
     }
 
-    bool empty() const { return chunks_.empty(); }
+    size_t size() const { return size_; }
 
     // Upper bounds that admit `position`: emit(tokens, count) for those that surely do, doubt(token, number) for the others.
     template <class Emit, class Doubt>
@@ -133,7 +135,15 @@ private:
     }
 
     std::vector<std::unique_ptr<Chunk>> chunks_;
+    size_t size_ = 0;
     uint32_t least_ = UINT32_MAX, greatest_ = 0;  // bounds; most messages ask in vain and need not look further
+};
+
+// Those of one line.
+struct BoundLists {
+    BoundList upper, lower;
+
+    size_t size() const { return upper.size() + lower.size(); }
 };
 
 }  // namespace tidings

@@ -33,6 +33,8 @@ struct Connection {
     int64_t moved_ms = 0;       // when output was last taken, or was last seen to be empty
     size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
     uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
+    uint32_t subscriber = 0;      // the tracker's number for whoever gets the deliveries; 0: they are not recorded
+    int64_t skew_ms_max = -1;     // its messages' times must not be off by more; negative: nobody wants to know
     Output tail;                // input not parsed yet
     Output output;
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed

@@ -106,6 +106,8 @@ public:
     uint32_t end() const { return constraints_.end(); }
     uint32_t line_end() const { return lines_.end(); }
     uint32_t attribute_end() const { return attributes_.end(); }
+    size_t presences() const { return presences_; }  // attributes whose EXISTS is in use
+    bool alone_on_line(const Interned& one) const { return one.line != none && lines_[one.line].references == 1; }
     AttributeRecord& attribute(uint32_t number) { return attributes_[number]; }
     const AttributeRecord& attribute(uint32_t number) const { return attributes_[number]; }
 
@@ -142,7 +144,7 @@ public:
         ++attribute.references;
         attribute.listed += made.form == Form::Listed;
         attribute.patterns += made.is_pattern();
-        if (made.op == Op::Exists) attribute.presence = number;
+        if (made.op == Op::Exists) attribute.presence = number, ++presences_;
         index_.insert(hash, number);
         return number;
     }
@@ -155,7 +157,7 @@ public:
         index_.erase(hash_of(gone), number);
         attribute.listed -= gone.form == Form::Listed;
         attribute.patterns -= gone.is_pattern();
-        if (gone.op == Op::Exists) attribute.presence = none;
+        if (gone.op == Op::Exists) attribute.presence = none, --presences_;
         if (gone.line != none) release_line(gone);
         if (!gone.held && !gone.value.s.empty()) {
             text_bytes_ -= gone.value.s.size();
@@ -285,7 +287,7 @@ private:
     Pages<AttributeRecord, 5> attributes_;
     HashIndex names_;
     Pages<Line, 5> lines_;
-    size_t text_bytes_ = 0;
+    size_t text_bytes_ = 0, presences_ = 0;
 };
 
 }  // namespace tidings

@@ -8,7 +8,7 @@
 namespace tidings {
 
 struct Event {
-    enum class Kind : uint8_t { Control = 1, Message, Transacted, Ask, Error, Slow, Room, Arrived, Relay, Entry, Ack, Credit };
+    enum class Kind : uint8_t { Control = 1, Message, Transacted, Ask, Error, Slow, Room, Arrived, Relay, Entry, Ack, Credit, Clock };
 
     Kind kind;
     uint32_t connection = 0;

@@ -166,6 +166,7 @@ public:
             ++out_.stats.expired;
             return;
         }
+        if (out_.tracker && publisher != Outlets::nobody) out_.tracker->published(view.id, now_ms);
         if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
         const Outlets::Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
@@ -295,6 +296,7 @@ private:
             return false;
         }
         ++out_.stats.received;
+        if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session))) {
             out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
@@ -309,9 +311,21 @@ private:
         return true;
     }
 
+    // Its publisher's clock strays too far: Python is told once, until it has been put right.
+    void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
+        uint64_t time;
+        std::memcpy(&time, message.id + 8, 8);
+        const auto sent_ms = static_cast<int64_t>(__builtin_bswap64(time) >> 16);
+        if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
+        connection.skew_ms_max = -1;
+        out_.events.add(Event{.kind = Event::Kind::Clock, .connection = number, .expires_ms = sent_ms});
+    }
+
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
+        if (out_.tracker) out_.tracker->published(entry.message.id, now_ms);
         matcher_.match(entry.message, matched_);
+        out_.stats.count_grade(matched_.size());
         mailboxes_.clear();
         for (const uint32_t index : matched_) {
             Sink& sink = out_.sink_at(index);
@@ -321,13 +335,10 @@ private:
                 mailboxes_.push_back(index);
         }
         if (network_ && !(entry.message.flags & MessageView::Queue)) {
+            const bool persistent = entry.message.flags & MessageView::Persistent;
+            if (network_->hands_up() && !persistent) return hand_up(number, entry, {});
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (entry.message.flags & MessageView::Persistent && !routers.empty() && network_->partitions()) {
-                out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
-                                .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
-                                .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
-                return;
-            }
+            if (persistent && !routers.empty() && network_->partitions()) return hand_up(number, entry, routers);
             network_->enter(entry.message, routers, number, now_ms);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
@@ -340,6 +351,13 @@ private:
         }
     }
 
+    // Python brings it to other brokers, and to mailboxes here.
+    void hand_up(uint32_t number, const Entry& entry, const std::vector<uint32_t>& routers) {
+        out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
+                        .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                        .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
+    }
+
     // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.
     void handle_forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         try {
@@ -347,6 +365,7 @@ private:
         } catch (const CodecError& error) {
             return fail(number, connection, error);
         }
+        if (out_.tracker) out_.tracker->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
             out_.events.add(Event{.kind = Event::Kind::Relay, .connection = number, .flags = header_.hops,

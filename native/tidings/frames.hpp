@@ -15,6 +15,8 @@ inline constexpr size_t ack_fixed_bytes = 9;  // subscription, flags, number of 
 inline constexpr size_t delivery_header_bytes = frame_header_bytes + 16;
 inline size_t delivery_bytes(std::string_view message) { return delivery_header_bytes + message.size(); }
 
+inline const uint8_t* id_of(std::string_view message) { return reinterpret_cast<const uint8_t*>(message.data()) + 4; }
+
 inline char* write_frame_header(char* place, uint32_t payload, uint8_t type) {
     std::memcpy(place, &payload, 4);
     place[4] = static_cast<char>(type);

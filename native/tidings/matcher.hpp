@@ -74,16 +74,27 @@ public:
     uint8_t derived() const { return index_.derived(); }
     ValueBlocks& blocks() { return index_.blocks; }
     size_t bytes() const {
-        return index_.bytes() + (satisfied_.capacity() + seen_.capacity()) * 8 + (low_.capacity() + high_.capacity()) * 4;
+        return index_.bytes() + satisfied_.capacity() + seen_.capacity() * 8 + (low_.capacity() + high_.capacity()) * 4;
     }
 
 private:
+    // What the message at hand has met: columns, each filled as far as its count says. A block is entered only where it
+    // has something, so that no loop is surprised by an empty one.
+    struct Met {
+        const Payload *satisfying, *reaching, *proposing;  // constraints, subscribers, candidates
+        const Value* value;
+        uint32_t attribute, equality, line, bounded;  // bounded: a line whose lone bounds no block has copied
+    };
+    struct Counts {
+        uint32_t satisfying = 0, reaching = 0, proposing = 0, attributes = 0, equalities = 0, lines = 0, bounded = 0;
+    };
+
     // Room for every constraint, line and attribute there is; between messages everything in it is reset.
     void prepare() {
         const auto fit = [](auto& column, size_t size, auto value) {
             if (column.size() < size) column.resize(size + size / 8, value);
         };
-        fit(satisfied_, index_.table.end() / 64 + 1, uint64_t{0});
+        fit(satisfied_, index_.table.end(), uint8_t{0});
         fit(low_, index_.table.line_end(), position_low);
         fit(high_, index_.table.line_end(), position_high);
         fit(present_, index_.table.attribute_end(), static_cast<const Value*>(nullptr));
@@ -96,19 +107,18 @@ private:
         try {
             match_one(message);
         } catch (...) {
-            std::fill(satisfied_.begin(), satisfied_.end(), 0);
             std::fill(low_.begin(), low_.end(), position_low);
             std::fill(high_.begin(), high_.end(), position_high);
             std::fill(present_.begin(), present_.end(), nullptr);
             std::fill(seen_.begin(), seen_.end(), 0);
             programs_.clear();
-            marked_met_ = false;
+            marked_met_ = present_known_ = false;
             throw;
         }
     }
 
     // While message i is matched, memory brings what the next ones will need.
-    void read_ahead(const MessageBatch& batch, size_t i) const {
+    TIDINGS_INLINE void read_ahead(const MessageBatch& batch, size_t i) const {
         const size_t last = batch.size() - 1;
         for (const Attribute& attribute : batch[std::min(i + 3, last)].message.attributes) index_.blocks.prefetch_slot(attribute.hash);
         for (const Attribute& attribute : batch[std::min(i + 2, last)].message.attributes) index_.blocks.prefetch_block(attribute.hash);
@@ -118,14 +128,17 @@ private:
     void match_one(const MessageView& message) {
         const size_t start = count_;
         meet(message);
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Payload* block = met_[i].block;
+        begin_epoch();
+        uint8_t* const satisfied = satisfied_.data();
+        const uint8_t epoch = epoch_;
+        for (size_t i = 0; i < counts_.satisfying; ++i) {
+            const Payload* block = met_[i].satisfying;
             const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
-            for (; number != end; ++number) satisfied_[*number >> 6] |= 1ull << (*number & 63);
+            for (; number != end; ++number) satisfied[*number] = epoch;
         }
         emit_alone();
         check_candidates();
-        index_.pairs.find_pairs(equalities_.data(), equalities_.size(),
+        index_.pairs.find_pairs(counts_.equalities, [this](size_t i) { return met_[i].equality; },
                                 [this](const Candidate* first, const Candidate* last) { check(first, last); });
         match_bounds();
         run_programs(message);
@@ -135,57 +148,87 @@ private:
         index_.blocks.trim();
     }
 
+    // What the message before has left in `satisfied_` is out of date, not cleared.
+    void begin_epoch() {
+        if (++epoch_) return;
+        std::fill(satisfied_.begin(), satisfied_.end(), 0);
+        epoch_ = 1;
+    }
+
     // ---- from attributes to blocks, lines and presence
 
     void meet(const MessageView& message) {
-        met_.resize(std::max(met_.size(), message.attributes.size()));
+        const size_t count = message.attributes.size();
+        if (met_.size() < count) met_.resize(count);
         lists_.clear();
-        Met* const met = met_.data();
-        size_t blocks = 0, equalities = 0, lines = 0, known = 0;
-        for (const Attribute& attribute : message.attributes) {
-            const Block* block = index_.blocks.find(attribute);
+        counts_ = Counts{};
+        Counts counts;
+        for (size_t i = 0; i < count; ++i) {
+            const Attribute& attribute = message.attributes[i];
+            const ValueKey key = ValueKey::of(attribute, i < message.wire_count);
+            const Block* block = index_.blocks.find(attribute, key);
             if (!block) [[unlikely]] {
                 const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
                 if (number == none) continue;
-                if (index_.table.attribute(number).listed) block = index_.blocks.make(number, attribute);
-                met[known].attribute = number;
-            } else {
-                met[known].attribute = block->attribute;
+                block = index_.blocks.make(number, attribute, key);
+                if (!block) {
+                    meet_unknown(number, attribute, counts);
+                    continue;
+                }
             }
-            const AttributeRecord& record = index_.table.attribute(met[known].attribute);
-            present_[met[known++].attribute] = &attribute.value;
-            if (record.presence != none && index_.table[record.presence].lists) lists_.push_back(index_.table[record.presence].lists.get());
-            const uint32_t line = record.lines[static_cast<size_t>(attribute.value.kind())];
-            if (line != none) {
-                low_[line] = high_[line] = block ? block->payload->position : position(attribute.value);
-                met[lines++].line = line;
-            }
-            if (!block) continue;
-            const Payload& payload = *block->payload;
-            equalities_.reserve(known);
-            equalities_.data()[equalities] = block->equality;
-            equalities += block->equality != none;
-            met[blocks].block = &payload;
-            blocks += payload.satisfied != 0;
-            for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
+            meet_block(*block, attribute, counts);
         }
-        equalities_.set_size(equalities);
-        blocks_ = blocks;
-        lines_ = lines;
-        attributes_ = known;
+        counts_ = counts;
+        if (index_.table.presences()) meet_presences();
         if (!index_.always.empty()) lists_.push_back(&index_.always);
     }
 
-    void reset(size_t start) {
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Payload* block = met_[i].block;
-            const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
-            for (; number != end; ++number) satisfied_[*number >> 6] = 0;
+    TIDINGS_INLINE void meet_block(const Block& block, const Attribute& attribute, Counts& counts) {
+        const Payload& payload = *block.payload;
+        Met* const met = met_.data();
+        met[counts.satisfying].satisfying = met[counts.reaching].reaching = met[counts.proposing].proposing = &payload;
+        counts.satisfying += payload.satisfied != 0;
+        counts.reaching += (payload.plain | payload.marked) != 0;
+        counts.proposing += payload.candidates != 0;
+        met[counts.attributes].value = &attribute.value;
+        met[counts.attributes++].attribute = block.attribute;
+        met[counts.equalities].equality = block.equality;
+        counts.equalities += block.equality != none;
+        meet_line(payload.line, payload.position, payload.bounds_copied, counts);
+        for (uint32_t i = 0; i < payload.long_lists; ++i) lists_.push_back(index_.table[payload.long_data()[i]].lists.get());
+    }
+
+    // A value that satisfies nothing listed.
+    TIDINGS_INLINE void meet_unknown(uint32_t number, const Attribute& attribute, Counts& counts) {
+        met_[counts.attributes].value = &attribute.value;
+        met_[counts.attributes++].attribute = number;
+        const uint32_t line = index_.table.attribute(number).lines[static_cast<size_t>(attribute.value.kind())];
+        if (line != none) meet_line(line, position(attribute.value), false, counts);
+    }
+
+    // Line 0 may be met, too: that it changes nothing costs less than to ask.
+    TIDINGS_INLINE void meet_line(uint32_t line, uint32_t position, bool bounds_copied, Counts& counts) {
+        low_[line] = high_[line] = position;
+        met_[counts.lines].line = met_[counts.bounded].bounded = line;
+        counts.lines += line != 0;
+        counts.bounded += (line != 0) & !bounds_copied;
+    }
+
+    void meet_presences() {
+        for (size_t i = 0; i < counts_.attributes; ++i) {
+            const uint32_t presence = index_.table.attribute(met_[i].attribute).presence;
+            if (presence != none && index_.table[presence].lists) lists_.push_back(index_.table[presence].lists.get());
         }
-        for (size_t i = 0; i < lines_; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
-        for (size_t i = 0; i < attributes_; ++i) present_[met_[i].attribute] = nullptr;
+    }
+
+    void reset(size_t start) {
+        for (size_t i = 0; i < counts_.lines; ++i) low_[met_[i].line] = position_low, high_[met_[i].line] = position_high;
+        if (present_known_)
+            for (size_t i = 0; i < counts_.attributes; ++i) present_[met_[i].attribute] = nullptr;
+        present_known_ = false;
         if (!marked_met_) return;
         marked_met_ = false;
+        if ((count_ - start) * 4 > seen_.size()) return std::fill(seen_.begin(), seen_.end(), 0);
         for (size_t i = start; i < count_; ++i) seen_[out_[i] >> 6] = 0;
     }
 
@@ -255,8 +298,8 @@ private:
     }
 
     void emit_alone() {
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Payload* block = met_[i].block;
+        for (size_t i = 0; i < counts_.reaching; ++i) {
+            const Payload* block = met_[i].reaching;
             emit_plain(block->plain_data(), block->plain);
             emit_marked(block->marked_data(), block->marked);
         }
@@ -279,9 +322,9 @@ private:
     // ---- candidates
 
     void check_candidates() {
-        for (size_t i = 0; i < blocks_; ++i) {
-            const Candidate* first = met_[i].block->candidate_data();
-            check(first, first + met_[i].block->candidates);
+        for (size_t i = 0; i < counts_.proposing; ++i) {
+            const Candidate* first = met_[i].proposing->candidate_data();
+            check(first, first + met_[i].proposing->candidates);
         }
         for (const Lists* lists : lists_) check(lists->candidates.begin(), lists->candidates.end());
     }
@@ -299,11 +342,11 @@ private:
         emit_marked(found, count);
     }
 
-    bool holds(const Candidate& candidate) const {
+    bool holds(const Candidate& candidate) {
         const uint32_t number = number_of(candidate.tag);
         switch (form_of(candidate.tag)) {
             case Form::Listed:
-                if (!(satisfied_[number >> 6] >> (number & 63) & 1)) return false;
+                if (satisfied_[number] != epoch_) return false;
                 break;
             case Form::Upper: {
                 const uint32_t at = high_[number];
@@ -323,15 +366,15 @@ private:
         return !(candidate.row & candidate_more) || row_holds(candidate.row);
     }
 
-    bool row_holds(uint32_t row) const {
+    bool row_holds(uint32_t row) {
         for (const Reference one : index_.rows[row & ~candidate_more].rest())
             if (!reference_holds(one)) return false;
         return true;
     }
 
-    bool reference_holds(Reference reference) const {
+    bool reference_holds(Reference reference) {
         const uint32_t number = number_of(reference);
-        if (form_of(reference) == Form::Listed) return satisfied_[number >> 6] >> (number & 63) & 1;
+        if (form_of(reference) == Form::Listed) return satisfied_[number] == epoch_;
         if (form_of(reference) == Form::Direct) return direct_holds(number);
         const Interned& one = index_.table[number];
         const uint32_t at = one.form == Form::Upper ? high_[one.line] : low_[one.line];
@@ -339,7 +382,12 @@ private:
         return (at < one.bound) == (one.form == Form::Upper);
     }
 
-    bool direct_holds(uint32_t number) const {
+    // Few messages are asked for values, so these are set out by attribute only then.
+    bool direct_holds(uint32_t number) {
+        if (!present_known_) {
+            present_known_ = true;
+            for (size_t i = 0; i < counts_.attributes; ++i) present_[met_[i].attribute] = met_[i].value;
+        }
         const Interned& one = index_.table[number];
         return index_.table.holds(one, present_[one.attribute]);
     }
@@ -354,30 +402,31 @@ private:
         const auto doubt = [this](uint32_t token, uint32_t row) {
             if (row_holds(row)) emit_one(token);
         };
-        for (size_t i = 0; i < lines_; ++i) {
-            const uint32_t line = met_[i].line;
+        for (size_t i = 0; i < counts_.bounded; ++i) {
+            const uint32_t line = met_[i].bounded;
             index_.bounds[line].upper.above(high_[line], slice, doubt_alone);
             index_.bounds[line].lower.below(low_[line], slice, doubt_alone);
-            index_.ranges.match(line, low_.data(), high_.data(), slice, doubt);
+        }
+        uint64_t present = 0;
+        for (size_t i = 0; i < counts_.lines; ++i) present |= RangeGroups::line_bit(met_[i].line);
+        for (size_t i = 0; i < counts_.lines; ++i) {
+            const uint32_t line = met_[i].line;
+            index_.ranges.match(line, present, low_.data(), high_.data(), slice, doubt);
         }
     }
 
     MatcherIndex index_;
-    std::vector<uint64_t> satisfied_;  // a bit for each listed constraint that the message satisfies
+    std::vector<uint8_t> satisfied_;  // by listed constraint: the epoch of the last message that satisfied it
+    uint8_t epoch_ = 0;
     std::vector<uint32_t> low_, high_;  // by line: the message's position, or what satisfies no bound
-    std::vector<const Value*> present_;  // by attribute
+    std::vector<const Value*> present_;  // by attribute, once somebody has asked
+    bool present_known_ = false;
     std::vector<uint64_t> seen_;  // a bit for each marked token that was met
     bool marked_met_ = false;
     Column<uint32_t> out_;
     size_t count_ = 0;
-    // What the message at hand has met: three columns, each filled as far as its count says.
-    struct Met {
-        const Payload* block;
-        uint32_t line, attribute;
-    };
     std::vector<Met> met_;
-    size_t blocks_ = 0, lines_ = 0, attributes_ = 0;
-    Column<uint32_t> equalities_;
+    Counts counts_;
     std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always
     std::vector<uint32_t> programs_;
 };

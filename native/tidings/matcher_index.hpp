@@ -1,6 +1,5 @@
 // The exact matcher's tables and how they change. How they are used is in matcher.hpp, where the essay stands.
 #pragma once
-#include "tidings/bound_list.hpp"
 #include "tidings/normal_form.hpp"
 #include "tidings/pair_index.hpp"
 #include "tidings/range_groups.hpp"
@@ -50,16 +49,12 @@ public:
         return sum;
     }
 
-    struct BoundLists {
-        BoundList upper, lower;
-    };
-
     ConstraintTable table;
     PatternIndex patterns{table};
-    ValueBlocks blocks{table, patterns};
+    std::vector<BoundLists> bounds;  // by line
+    ValueBlocks blocks{table, patterns, bounds};
     PairIndex pairs;
     RangeGroups ranges;
-    std::vector<BoundLists> bounds;  // by line
     RowTable rows;
     SubscriberTable subscribers;
     Lists always;
@@ -87,6 +82,7 @@ private:
                 if (made.op != Op::Eq) patterns.add(number);
                 blocks.touch(number, false);
             }
+            if (table.alone_on_line(made)) blocks.touch_line(made.attribute);
             if (made.line != none && made.line >= bounds.size()) bounds.resize(made.line + 1);
         }
         ++table[number].references;
@@ -100,6 +96,7 @@ private:
             blocks.touch(number, false);
             if (one.op != Op::Eq) patterns.remove(number);
         }
+        if (table.alone_on_line(one)) blocks.touch_line(one.attribute);
         if (table.attribute(one.attribute).references == 1) blocks.drop_attribute(one.attribute);
         table.erase(number);
     }
@@ -189,16 +186,25 @@ private:
         if (one.lists->empty()) one.lists.reset();
     }
 
+    // A line's bounds change: blocks that hold a copy must know.
+    template <class Change>
+    void change_bounds(const Interned& one, Change&& change) {
+        BoundLists& lists = bounds[one.line];
+        const bool copied = blocks.copies(lists);
+        change(one.form == Form::Upper ? lists.upper : lists.lower);
+        if (copied || blocks.copies(lists)) blocks.touch_line(one.attribute);
+    }
+
     void add_alone(uint32_t token, uint32_t number) {
         const Interned& one = table[number];
         if (one.line == none) return change_lists(number, [&](Lists& lists) { insert_token(lists, token); });
-        (one.form == Form::Upper ? bounds[one.line].upper : bounds[one.line].lower).add({one.bound, token, number});
+        change_bounds(one, [&](BoundList& list) { list.add({one.bound, token, number}); });
     }
 
     void remove_alone(uint32_t token, uint32_t number) {
         const Interned& one = table[number];
         if (one.line == none) return change_lists(number, [&](Lists& lists) { erase_token(lists, token); });
-        (one.form == Form::Upper ? bounds[one.line].upper : bounds[one.line].lower).remove({one.bound, token, number});
+        change_bounds(one, [&](BoundList& list) { list.remove({one.bound, token, number}); });
     }
 
     // ---- rows

@@ -27,6 +27,7 @@ namespace tidings {
 struct NetworkOptions {
     uint32_t router = 0;
     bool flooding = false;
+    bool hands_up = false;         // what is not persistent is carried by a scheme in Python (covering)
     uint32_t broadcast_above = 0;  // destinations; 0: never broadcast
     uint8_t hops_max = 32;               // links that a message may cross
     size_t backlog_bytes_max = 8 << 20;  // of what waits for one link
@@ -163,6 +164,8 @@ public:
     // Whether messages travel with a set of destinations: only then can persistent ones be accounted for.
     bool partitions() const { return !options_.flooding; }
 
+    bool hands_up() const { return options_.hands_up; }
+
     Interests interests;
     NetworkStats stats;
 
@@ -244,6 +247,7 @@ private:
         head_.clear();
         header_.encode(head_);
         ++stats.copies;
+        if (out_.tracker && out_.tracker->forwards()) out_.tracker->forwarded(id_of(message), neighbour, now_ms);
         stats.copy_bytes += frame_header_bytes + head_.size() + message.size();
         out_.deliver_link(out_.sink_at(links_.at(neighbour)), publisher, frame_forward, head_, message, now_ms);
     }

@@ -14,6 +14,7 @@
 #include "tidings/events.hpp"
 #include "tidings/frames.hpp"
 #include "tidings/sink.hpp"
+#include "tidings/tracker.hpp"
 
 namespace tidings {
 
@@ -27,6 +28,15 @@ struct ForwarderOptions {
 struct ForwarderStats {
     uint64_t received = 0, received_bytes = 0, delivered = 0, sent_bytes = 0;
     uint64_t unmatched = 0, expired = 0, dropped_oldest = 0, dropped_newest = 0, dropped_stalled = 0, dropped_link = 0, pushed_back = 0, feeds = 0;
+    // Sums of powers of the replication grade, the sinks a message matched: what the moments of its distribution need.
+    double grades = 0, grade_squares = 0, grade_cubes = 0;
+
+    void count_grade(size_t matched) {
+        const auto grade = static_cast<double>(matched);
+        grades += grade;
+        grade_squares += grade * grade;
+        grade_cubes += grade * grade * grade;
+    }
 };
 
 class Outlets {
@@ -165,11 +175,14 @@ public:
             write_delivery(connection.output.grow(bytes), sink.number, one.attempt, 0, one.message);
             ++sink.delivered;
             ++stats.delivered;
+            if (connection.subscriber) tracker->delivered(id_of(one.message), connection.subscriber, now_ms);
             added(connection, bytes);
         } else {
             std::string frame(delivery_bytes(one.message), '\0');
             write_delivery(frame.data(), sink.number, one.attempt, 0, one.message);
-            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms}, now_ms);
+            Sink::Waiting waiting{std::move(frame), one.expires_ms};
+            std::memcpy(waiting.id.data(), id_of(one.message), waiting.id.size());
+            wait_in_backlog(sink, connection, one.publisher, std::move(waiting), now_ms);
         }
     }
 
@@ -337,6 +350,7 @@ public:
     const ForwarderOptions options;
     ForwarderStats stats;
     Events events;
+    Tracker* tracker = nullptr;  // what passes is recorded there, if it is set
 
 private:
     void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting, int64_t now_ms) {
@@ -397,6 +411,8 @@ private:
                 connection.output.append(first.frame);
                 ++sink.delivered;
                 stats.delivered += sink.kind == Sink::Kind::Direct;
+                if (connection.subscriber && sink.kind == Sink::Kind::Direct)
+                    tracker->delivered(first.id.data(), connection.subscriber, now_ms);
                 added(connection, first.frame.size());
             }
             forget_oldest(sink);
@@ -472,7 +488,6 @@ private:
     }
 
     static constexpr uint32_t place_mask = (1 << 20) - 1;
-
     std::vector<std::unique_ptr<Connection>> connections_;  // by place
     std::deque<uint32_t> free_connections_;                 // the numbers of those to come
     std::deque<Sink> sinks_;

@@ -1,5 +1,5 @@
 // Conjunctions with two or more equalities, found by their two rarest. A message with ten attributes has 45 pairs, nearly
-// all of them unknown, so each pair first asks a bitmap (eight bits a key at the most, small enough to stay in the second-level
+// all of them unknown, so each pair first asks a bitmap (sixteen bits a key or so, small enough to stay in the second-level
 // cache), and only the few survivors touch the table, prefetched together.
 #pragma once
 #include <algorithm>
@@ -50,18 +50,22 @@ public:
         lists_.release(emptied);
     }
 
-    // Calls verify(first, last) with the candidates of every pair among the sorted or unsorted `numbers`.
-    template <class Verify>
-    void find_pairs(const uint32_t* numbers, size_t count, Verify&& verify) {
+    // Calls verify(first, last) with the candidates of every pair among number(0) to number(count - 1), in any order.
+    template <class Number, class Verify>
+    void find_pairs(size_t count, Number&& number, Verify&& verify) {
         if (count < 2) return;
+        if (halves_.size() < count) halves_.resize(count);
         if (probes_.size() < count * (count - 1) / 2) probes_.resize(count * (count - 1) / 2);
+        Half* const halves = halves_.data();
+        for (size_t i = 0; i < count; ++i) halves[i] = {spread(number(i)), number(i)};
+        Probe* const probes = probes_.data();
         size_t kept = 0;
         for (size_t i = 1; i < count; ++i)
             for (size_t j = 0; j < i; ++j) {
-                const uint64_t k = key(numbers[i], numbers[j]), hash = hash_of(k);
+                const uint64_t hash = halves[i].hash ^ halves[j].hash;
                 const Segment& segment = directory_.at(hash);
                 const size_t bit = segment.filter_bit(hash);
-                probes_[kept] = {k, hash, &segment};
+                probes[kept] = {key(halves[i].number, halves[j].number), hash, &segment};
                 kept += segment.filter[bit >> 6] >> (bit & 63) & 1;
             }
         for (size_t i = 0; i < kept; ++i) __builtin_prefetch(&probes_[i].segment->slots[probes_[i].hash & probes_[i].segment->mask()]);
@@ -90,10 +94,9 @@ private:
         Candidate candidate{};
     };
 
-    static uint64_t hash_of(uint64_t key) {
-        const uint64_t h = key * 0x9E3779B97F4A7C15ull;
-        return h ^ h >> 32;
-    }
+    // A pair's hash is that of its numbers, combined: so a message hashes each of its equalities once, not each pair.
+    static uint64_t spread(uint32_t number) { return mix64(number + 0x9E3779B97F4A7C15ull); }
+    static uint64_t hash_of(uint64_t key) { return spread(static_cast<uint32_t>(key)) ^ spread(static_cast<uint32_t>(key >> 32)); }
 
     struct Segment {
         std::vector<Slot> slots = std::vector<Slot>(8);
@@ -158,8 +161,12 @@ private:
             }
         }
     };
-    static constexpr size_t filter_bits_per_slot = 4;
+    static constexpr size_t filter_bits_per_slot = 8;
 
+    struct Half {
+        uint64_t hash;
+        uint32_t number;
+    };
     struct Probe {
         uint64_t key, hash;
         const Segment* segment;
@@ -169,6 +176,7 @@ private:
 
     Directory<Segment> directory_;
     Pages<Column<Candidate>> lists_;
+    std::vector<Half> halves_;
     std::vector<Probe> probes_;
 };
 

@@ -23,6 +23,7 @@ public:
     struct Interval {
         uint32_t line, low, high;  // positions, both admitted; if none is, low is position_high and high is position_low
     };
+    static uint64_t line_bit(uint32_t line) { return 1ull << (line & 63); }
     static constexpr uint32_t check_rest = 1u << 31;  // in a row's number: it has constraints besides bounds
 
     // Intervals sorted by line. Returns the place under which remove() will find the row.
@@ -49,12 +50,13 @@ public:
     }
 
     // For the rows whose bounds admit the positions: hits(tokens, count), or doubt(token, row) where more must decide.
-    // `low` and `high` give a line's position, or what satisfies no bound.
+    // `low` and `high` give a line's position, or what satisfies no bound; `present` has the bits of lines with a position.
     template <class Hits, class Doubt>
-    void match(uint32_t line, const uint32_t* low, const uint32_t* high, Hits&& hits, Doubt&& doubt) {
+    void match(uint32_t line, uint64_t present, const uint32_t* low, const uint32_t* high, Hits&& hits, Doubt&& doubt) {
         if (line >= by_line_.size()) return;
-        for (const uint32_t number : by_line_[line]) {
-            const Group& group = *groups_[number];
+        for (const Entry& entry : by_line_[line]) {
+            if (entry.lines & ~present) continue;
+            const Group& group = *groups_[entry.group];
             positions_.clear();
             bool exact = true;
             for (const uint32_t one : group.lines) {
@@ -116,6 +118,11 @@ private:
         }
     };
 
+    struct Entry {
+        uint64_t lines;  // their bits: most groups are ruled out without being looked at
+        uint32_t group;
+    };
+
     struct Group {
         std::vector<uint32_t> lines;
         std::vector<std::unique_ptr<Chunk>> chunks;
@@ -148,7 +155,9 @@ private:
             number = free_.back();
             free_.pop_back();
         }
-        by_line_[access(*group)].push_back(number);
+        uint64_t lines = 0;
+        for (const uint32_t line : group->lines) lines |= line_bit(line);
+        by_line_[access(*group)].push_back({lines, number});
         groups_[number] = std::move(group);
         index_.insert(hash, number);
         return number;
@@ -161,9 +170,9 @@ private:
 
     void drop(uint32_t number, uint64_t hash) {
         for (const uint32_t line : groups_[number]->lines) {
-            Column<uint32_t>& list = by_line_[line];
+            Column<Entry>& list = by_line_[line];
             for (uint32_t i = 0; i < list.size(); ++i)
-                if (list[i] == number) {
+                if (list[i].group == number) {
                     list[i] = list.back();
                     list.pop_back();
                     break;
@@ -234,7 +243,7 @@ private:
     std::vector<std::unique_ptr<Group>> groups_;
     Column<uint32_t> free_;
     HashIndex index_;
-    std::vector<Column<uint32_t>> by_line_;  // groups reached from a line
+    std::vector<Column<Entry>> by_line_;  // groups reached from a line
     std::vector<uint32_t> positions_;
 };
 

@@ -1,5 +1,6 @@
 // Where a match leads: to a connection's output (direct), to Python (mailbox), or to another broker (link).
 #pragma once
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -19,6 +20,7 @@ struct Sink {
     struct Waiting {
         std::string frame;
         int64_t expires_ms;
+        std::array<uint8_t, 16> id{};  // of the message, where deliveries are recorded
         size_t bytes() const { return frame.size() + waiting_bytes; }
     };
 

@@ -1,23 +1,32 @@
 // What one attribute value means, remembered: which listed constraints it satisfies, and everybody who is reached through
 // them, copied side by side. A message is then ten look-ups and ten streams instead of hundreds of short lists.
 //
+// A value that satisfies nothing has a block too while its attribute has few values: to know that is worth as much. So do
+// the lone bounds that admit a number, if its line has not too many.
+//
 // Lists beyond a few dozen entries are contiguous anyway and are referred to, not copied, so a block stays small and a popular
 // constraint may change without touching any block. A change to a short list marks the blocks it occurs in as stale: one
 // for an equality; for a pattern, those of the attribute's blocks whose value satisfies it. A stale block is filled again when
 // it is next met. The number and the bytes of blocks are bounded: beyond them a hand goes round and drops those not used
 // since its last visit (the clock algorithm, Corbato 1968), so that publishers with endless new values cost time, not memory.
 #pragma once
+#include "tidings/bound_list.hpp"
 #include "tidings/pattern_index.hpp"
+#include "tidings/simd.hpp"
+#include "tidings/subscriber_table.hpp"
 
 namespace tidings {
 
 // A block's variable part, in one piece of memory: this header, the value's text (padded), then words.
 struct Payload {
-    uint32_t position = 0;
+    uint64_t hash = 0;  // of name and value
     uint32_t next = none, previous = none;  // blocks of the same attribute
+    uint32_t line = 0, position = position_low;  // where the value stands; without a line, on line 0 of nobody's bounds
+    bool bounds_copied = false;             // the subscribers of lone bounds are among those below
     uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
     uint32_t text_words = 0;
 
+    const char* text() const { return reinterpret_cast<const char*>(this + 1); }
     const uint32_t* satisfied_data() const { return reinterpret_cast<const uint32_t*>(this + 1) + text_words; }
     const uint32_t* plain_data() const { return satisfied_data() + satisfied; }
     const uint32_t* marked_data() const { return plain_data() + plain; }
@@ -28,50 +37,97 @@ struct Payload {
     }
 };
 
+// What a look-up compares: an attribute's name and value in words of fixed size, so that no branch depends on the length of a
+// text or on the type of a value. Of longer texts it holds the last 16 bytes; then the rest must be compared too.
+struct ValueKey {
+    using Words = uint64_t __attribute__((vector_size(16), aligned(8)));
+    static constexpr size_t short_bytes = sizeof(Words);
+
+    Words name{}, value{};
+    uint64_t shape = 0;  // the sizes and the type
+
+    // `inside`: name and value lie in a message's bytes, so that at least 16 bytes (its header) can be read before them.
+    static ValueKey of(const Attribute& attribute, bool inside) {
+        const Value& value = attribute.value;
+        const bool is_text = value.type >= Type::String;
+        static_assert(offsetof(Value, i) == 8);  // so that 16 bytes can be read before a number's end as well
+        const char* const ends[] = {reinterpret_cast<const char*>(&value.i + 1), value.s.data() + value.s.size()};
+        const size_t sizes[] = {sizeof(value.i), value.s.size()};
+        ValueKey key;
+        key.shape = static_cast<uint64_t>(value.type) | attribute.name.size() << 8 | value.s.size() << 32;
+        if (inside) [[likely]] {
+            key.name = tail(attribute.name.data() + attribute.name.size(), attribute.name.size());
+            key.value = tail(ends[is_text], sizes[is_text]);
+        } else {
+            key.name = copied_tail(attribute.name);
+            key.value = is_text ? copied_tail(value.s) : tail(ends[0], sizes[0]);
+        }
+        return key;
+    }
+
+    bool operator==(const ValueKey& other) const {
+        const Words differ = (name ^ other.name) | (value ^ other.value);
+        return (differ[0] | differ[1] | (shape ^ other.shape)) == 0;
+    }
+    Type type() const { return static_cast<Type>(shape & 255); }
+    size_t name_size() const { return shape >> 8 & 0xFFFFFF; }
+    size_t text_size() const { return shape >> 32; }
+    bool is_short() const { return name_size() <= short_bytes && text_size() <= short_bytes; }
+
+private:
+    // The last `size` of the 16 bytes before `end`, what lies before them cut away.
+    static Words tail(const char* end, size_t size) {
+        static constexpr std::array<uint8_t, 2 * short_bytes> masks = [] {
+            std::array<uint8_t, 2 * short_bytes> made{};
+            std::fill(made.begin() + short_bytes, made.end(), 0xFF);
+            return made;
+        }();
+        Words words, mask;
+        std::memcpy(&words, end - short_bytes, short_bytes);
+        std::memcpy(&mask, masks.data() + std::min(size, short_bytes), short_bytes);
+        return words & mask;
+    }
+    static Words copied_tail(std::string_view text) {
+        char bytes[short_bytes] = {};
+        const size_t size = std::min(text.size(), short_bytes);
+        if (size) std::memcpy(bytes + short_bytes - size, text.data() + text.size() - size, size);
+        return tail(bytes + short_bytes, size);
+    }
+};
+
 // One cache line: what a look-up compares, and where the rest is.
 struct alignas(64) Block {
     enum class State : uint8_t { Free, Fresh, ListsStale, Stale };
 
-    uint64_t hash = 0;
-    Value value;  // its text lies in the payload
+    ValueKey key;
     Payload* payload = nullptr;
     uint32_t attribute = none, equality = none, generation = 0;
     State state = State::Free;
     bool used = false;
+
+    // As it is in messages.
+    Value value() const {
+        Value made;
+        made.type = key.type();
+        if (made.type >= Type::String) made.s = {payload->text(), key.text_size()};
+        else made.i = static_cast<int64_t>(key.value[1]);  // or the bits of a float
+        return made;
+    }
 };
 static_assert(sizeof(Block) == 64);
-
-// Texts are mostly short: two overlapping loads compare them faster than a call.
-inline bool same_text(std::string_view a, std::string_view b) {
-    const size_t size = a.size();
-    if (size != b.size()) return false;
-    if (size > 16) return std::memcmp(a.data(), b.data(), size) == 0;
-    const auto differ = [&]<class Word>(Word, size_t offset) {
-        Word x, y;
-        std::memcpy(&x, a.data() + offset, sizeof(Word));
-        std::memcpy(&y, b.data() + offset, sizeof(Word));
-        return x ^ y;
-    };
-    if (size >= 8) return (differ(uint64_t{}, 0) | differ(uint64_t{}, size - 8)) == 0;
-    if (size >= 4) return (differ(uint32_t{}, 0) | differ(uint32_t{}, size - 4)) == 0;
-    return size == 0 || ((a[0] ^ b[0]) | (a[size / 2] ^ b[size / 2]) | (a[size - 1] ^ b[size - 1])) == 0;
-}
-
-inline bool same_value(const Value& a, const Value& b) {
-    if (a.type != b.type) return equal(a, b);
-    if (a.type >= Type::String) return same_text(a.s, b.s);
-    return a.type == Type::Float ? a.d == b.d : a.i == b.i;
-}
 
 class ValueBlocks {
 public:
     struct Limits {
         size_t blocks = 1 << 15, bytes = 32u << 20;
         size_t copied = 32;   // longer lists are referred to
-        size_t checked = 1024;  // an attribute with more blocks has them all marked when a pattern changes
+        size_t copied_bounds = 256;  // on a line; what is copied of more would be no shorter to read than the list
+        size_t checked = 1024;  // an attribute with more blocks has them all marked when a pattern changes, and
+                                // gets no more blocks for values that satisfy nothing
     };
 
-    ValueBlocks(ConstraintTable& table, PatternIndex& patterns) : table_(table), patterns_(patterns) {}
+    ValueBlocks(ConstraintTable& table, PatternIndex& patterns, const std::vector<BoundLists>& bounds)
+        : table_(table), patterns_(patterns), bounds_(bounds) {}
     ~ValueBlocks() {
         for (uint32_t i = 0; i < blocks_.end(); ++i) std::free(static_cast<void*>(blocks_[i].payload));
     }
@@ -79,39 +135,46 @@ public:
     ValueBlocks& operator=(const ValueBlocks&) = delete;
 
     // Three steps of reading ahead, each for what the one before has brought in: the slot, the block, its payload. They
-    // look only at the first slot, where nearly all blocks are, and may fetch another's.
-    void prefetch_slot(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
-    void prefetch_block(uint64_t hash) const {
+    // look only at the first slot, where nearly all blocks are, and may fetch another's. Inlined by force: gcc takes a
+    // function that only prefetches for one without effect and drops the call.
+    TIDINGS_INLINE void prefetch_slot(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
+    TIDINGS_INLINE void prefetch_block(uint64_t hash) const {
         const uint32_t block = slots_[hash & mask()].block;
         if (block != none) __builtin_prefetch(&blocks_[block]);
     }
-    void prefetch_payload(uint64_t hash) const {
+    TIDINGS_INLINE void prefetch_payload(uint64_t hash) const {
         const uint32_t block = slots_[hash & mask()].block;
         if (block != none) __builtin_prefetch(blocks_[block].payload);
     }
 
     // The attribute's block, or nullptr if it must be made. Blocks stay where they are until trim().
-    const Block* find(const Attribute& attribute) {
-        const uint32_t number = lookup(attribute.hash, attribute.name, attribute.value);
-        if (number == none) return nullptr;
-        Block& block = blocks_[number];
-        block.used = true;
-        if (block.state != Block::State::Fresh || block.generation != generations_[block.attribute]) refill(block);
-        return &block;
+    const Block* find(const Attribute& attribute, const ValueKey& key) {
+        const uint32_t tag = static_cast<uint32_t>(attribute.hash >> 32);
+        for (size_t i = attribute.hash & mask(); slots_[i].block != none; i = (i + 1) & mask()) {
+            if (slots_[i].tag != tag) continue;
+            Block& block = blocks_[slots_[i].block];
+            if (!(block.key == key) || !(key.is_short() || same_text(block, attribute))) continue;
+            block.used = true;
+            if (block.state != Block::State::Fresh || block.generation != generations_[block.attribute]) [[unlikely]]
+                refill(block, block.value(), attribute.hash);
+            return &block;
+        }
+        return nullptr;
     }
 
-    // A block for a value of a known attribute; nullptr if it satisfies nothing worth remembering.
-    const Block* make(uint32_t attribute_number, const Attribute& attribute) {
-        const uint32_t equality = table_.find_equality(attribute_number, attribute.value, attribute.hash);
-        if (equality == none && table_.attribute(attribute_number).patterns == 0 && !patterns_.has_member(attribute_number, attribute))
+    // A block for a value of a known attribute; nullptr if it satisfies nothing and its attribute has too many values.
+    const Block* make(uint32_t attribute_number, const Attribute& attribute, const ValueKey& key) {
+        const AttributeRecord& record = table_.attribute(attribute_number);
+        if (record.blocks >= limits_.checked && record.patterns == 0 &&
+            table_.find_equality(attribute_number, attribute.value, attribute.hash) == none &&
+            !patterns_.has_member(attribute_number, attribute))
             return nullptr;
         const uint32_t number = blocks_.take();
         Block& block = blocks_[number];
-        block.hash = attribute.hash;
-        block.value = attribute.value;
+        block.key = key;
         block.attribute = attribute_number;
         if ((count_ + 1) * 4 > slots_.size()) grow();  // sparse, so that the first slot is mostly the right one
-        refill(block);
+        refill(block, attribute.value, attribute.hash);
         link(number);
         put(number);
         ++count_;
@@ -136,18 +199,28 @@ public:
         const Block::State state = lists_only ? Block::State::ListsStale : Block::State::Stale;
         if (attribute.blocks == 0) return;
         if (one.op == Op::Eq) {
-            const uint32_t block = lookup(hash_value(one.value, attribute.hash), attribute.name, one.value);
-            if (block != none && blocks_[block].state < state) blocks_[block].state = state;
+            // Equal numbers of different types have a block each, under the same hash.
+            const uint64_t hash = hash_value(one.value, attribute.hash);
+            for (size_t i = hash & mask(); slots_[i].block != none; i = (i + 1) & mask()) {
+                Block& block = blocks_[slots_[i].block];
+                if (block.payload->hash == hash && block.state < state) block.state = state;
+            }
         } else if (attribute.blocks > limits_.checked) {
             ++generations_[one.attribute];
         } else {
             const Constraint constraint = table_.view(one);
             for (uint32_t block = attribute.first_block; block != none; block = blocks_[block].payload->next)
-                if (blocks_[block].state < state && holds(constraint, blocks_[block].value)) blocks_[block].state = state;
+                if (blocks_[block].state < state && holds(constraint, blocks_[block].value())) blocks_[block].state = state;
         }
     }
 
+    // An attribute's values of some kind stand on a line now, or no longer, or what is copied of it changed.
+    void touch_line(uint32_t attribute) {
+        if (table_.attribute(attribute).blocks) ++generations_[attribute];
+    }
+
     bool copies(const Lists& lists) const { return lists.size() <= limits_.copied; }
+    bool copies(const BoundLists& lists) const { return lists.size() <= limits_.copied_bounds; }
 
     // Before an attribute is forgotten.
     void drop_attribute(uint32_t attribute) {
@@ -165,18 +238,13 @@ private:
 
     size_t mask() const { return slots_.size() - 1; }
 
-    uint32_t lookup(uint64_t hash, std::string_view name, const Value& value) const {
-        const uint32_t tag = static_cast<uint32_t>(hash >> 32);
-        for (size_t i = hash & mask();; i = (i + 1) & mask()) {
-            if (slots_[i].block == none) return none;
-            if (slots_[i].tag != tag) continue;
-            const Block& block = blocks_[slots_[i].block];
-            if (block.hash == hash && same_value(block.value, value) && same_text(table_.attribute(block.attribute).name, name)) return slots_[i].block;
-        }
+    // Of those with equal keys.
+    bool same_text(const Block& block, const Attribute& attribute) const {
+        return std::string_view(table_.attribute(block.attribute).name) == attribute.name && block.value().s == attribute.value.s;
     }
 
     void put(uint32_t number) {
-        const uint64_t hash = blocks_[number].hash;
+        const uint64_t hash = blocks_[number].payload->hash;
         size_t i = hash & mask();
         while (slots_[i].block != none) i = (i + 1) & mask();
         slots_[i] = {static_cast<uint32_t>(hash >> 32), number};
@@ -189,12 +257,12 @@ private:
     }
 
     void drop(uint32_t number) {
-        size_t gap = blocks_[number].hash & mask();
+        size_t gap = blocks_[number].payload->hash & mask();
         while (slots_[gap].block != number) gap = (gap + 1) & mask();
         for (size_t i = gap;;) {
             i = (i + 1) & mask();
             if (slots_[i].block == none) break;
-            if (((i - blocks_[slots_[i].block].hash) & mask()) >= ((i - gap) & mask())) {
+            if (((i - blocks_[slots_[i].block].payload->hash) & mask()) >= ((i - gap) & mask())) {
                 slots_[gap] = slots_[i];
                 gap = i;
             }
@@ -224,31 +292,42 @@ private:
         --attribute.blocks;
     }
 
-    void refill(Block& block) {
+    void refill(Block& block, const Value& value, uint64_t hash) {
         if (generations_.size() <= block.attribute) generations_.resize(block.attribute + 1);
         satisfied_.clear();
         if (block.state == Block::State::ListsStale && block.generation == generations_[block.attribute]) {
             const uint32_t* known = block.payload->satisfied_data();
             satisfied_.assign(known, known + block.payload->satisfied);
         } else {
-            block.equality = table_.find_equality(block.attribute, block.value, block.hash);
+            block.equality = table_.find_equality(block.attribute, value, hash);
             if (block.equality != none) satisfied_.push_back(block.equality);
-            patterns_.find_satisfied(block.attribute, block.value, block.hash, satisfied_);
+            patterns_.find_satisfied(block.attribute, value, hash, satisfied_);
         }
         block.generation = generations_[block.attribute];
         block.state = Block::State::Fresh;
         block.used = true;
-        lay_out(block, sizes(block));
+        Payload header = sizes();
+        header.hash = hash;
+        if (const uint32_t line = table_.attribute(block.attribute).lines[static_cast<size_t>(value.kind())]; line != none)
+            header.line = line, header.position = position(value);
+        header.text_words = static_cast<uint32_t>((value.s.size() + 3) / 4);
+        if (block.payload) header.next = block.payload->next, header.previous = block.payload->previous;
+        if (header.line && copies(bounds_[header.line])) {
+            find_bounds(value, bounds_[header.line]);
+            header.bounds_copied = true;
+            header.plain += bound_plain_.size();
+            header.marked += bound_marked_.size();
+        }
+        lay_out(block, header, value.s);
     }
 
     // What will be copied; longer lists are noted in long_.
-    Payload sizes(const Block& block) {
+    Payload sizes() {
         Payload made;
-        if (block.payload) made.next = block.payload->next, made.previous = block.payload->previous;
-        made.position = position(block.value);
-        made.text_words = static_cast<uint32_t>((block.value.s.size() + 3) / 4);
         made.satisfied = static_cast<uint32_t>(satisfied_.size());
         long_.clear();
+        bound_plain_.clear();
+        bound_marked_.clear();
         for (const uint32_t number : satisfied_) {
             const Lists* lists = table_[number].lists.get();
             if (!lists) continue;
@@ -259,17 +338,28 @@ private:
         return made;
     }
 
-    void lay_out(Block& block, const Payload& header) {
+    // Subscribers of the lone bounds that admit the value.
+    void find_bounds(const Value& value, const BoundLists& lists) {
+        const auto emit = [&](const uint32_t* tokens, size_t count) {
+            for (size_t i = 0; i < count; ++i) (tokens[i] & ~token_mask ? bound_marked_ : bound_plain_).push_back(tokens[i]);
+        };
+        const auto doubt = [&](uint32_t token, uint32_t number) {
+            if (table_.holds(table_[number], &value)) emit(&token, 1);
+        };
+        lists.upper.above(position(value), emit, doubt);
+        lists.lower.below(position(value), emit, doubt);
+    }
+
+    void lay_out(Block& block, const Payload& header, std::string_view text) {
         auto* const payload = static_cast<Payload*>(std::malloc(header.bytes()));
         if (!payload) throw std::bad_alloc();
         *payload = header;
-        if (char* text = reinterpret_cast<char*>(payload + 1); !block.value.s.empty()) {
-            std::memcpy(text, block.value.s.data(), block.value.s.size());
-            block.value.s = {text, block.value.s.size()};
-        }
+        if (!text.empty()) std::memcpy(const_cast<char*>(payload->text()), text.data(), text.size());
         auto* plain = std::copy(satisfied_.begin(), satisfied_.end(), const_cast<uint32_t*>(payload->satisfied_data()));
         auto *marked = plain + header.plain, *candidates = std::copy(long_.begin(), long_.end(), marked + header.marked);
-        auto* candidate = reinterpret_cast<Candidate*>(candidates);
+        auto *const first = reinterpret_cast<Candidate*>(candidates), *candidate = first;
+        plain = std::copy(bound_plain_.begin(), bound_plain_.end(), plain);
+        marked = std::copy(bound_marked_.begin(), bound_marked_.end(), marked);
         for (const uint32_t number : satisfied_) {
             const Lists* lists = table_[number].lists.get();
             if (!lists || !copies(*lists)) continue;
@@ -277,6 +367,8 @@ private:
             marked = std::copy(lists->marked.begin(), lists->marked.end(), marked);
             candidate = std::copy(lists->candidates.begin(), lists->candidates.end(), candidate);
         }
+        // Those that are checked the same way side by side: the processor foresees the kind of the next check.
+        std::sort(first, candidate, [](const Candidate& a, const Candidate& b) { return a.tag < b.tag; });
         if (block.payload) payload_bytes_ -= block.payload->bytes();
         payload_bytes_ += header.bytes();
         std::free(static_cast<void*>(block.payload));
@@ -285,11 +377,12 @@ private:
 
     ConstraintTable& table_;
     PatternIndex& patterns_;
+    const std::vector<BoundLists>& bounds_;
     Limits limits_;
     Pages<Block, 8> blocks_;
     std::vector<Slot> slots_ = std::vector<Slot>(64);
     std::vector<uint32_t> generations_;  // by attribute
-    std::vector<uint32_t> satisfied_, long_;
+    std::vector<uint32_t> satisfied_, long_, bound_plain_, bound_marked_;  // while a block is filled
     size_t count_ = 0, payload_bytes_ = 0;
     uint32_t hand_ = 0;
 };

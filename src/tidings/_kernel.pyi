@@ -120,6 +120,13 @@ class Forwarder:
 
     def set_transacted(self, connection: int, session: int, on: bool) -> None: ...
 
+    def use_tracker(self, tracker: Tracker) -> None:
+        """What passes from now on is recorded there."""
+
+    def set_subscriber(self, connection: int, subscriber: int) -> None: ...
+
+    def watch_clock(self, connection: int, skew_ms_max: int) -> None: ...
+
     def hold(self, connection: int) -> None: ...
 
     def release(self, connection: int) -> None: ...
@@ -138,11 +145,18 @@ class Forwarder:
 
     def stats(self) -> dict[str, int]: ...
 
+    def grade_sums(self) -> tuple[float, float, float]:
+        """
+        Sums over all messages of the replication grade, its square and its cube.
+        """
+
     def received(self) -> int: ...
 
     def held_bytes(self) -> int: ...
 
     def fresh_bytes(self) -> int: ...
+
+    def filters(self) -> int: ...
 
     def matcher_bytes(self) -> int: ...
 
@@ -185,7 +199,7 @@ class Forwarder:
 
     def check_stalls(self, now_ms: int) -> None: ...
 
-    def join(self, router: int, flooding: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
+    def join(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
 
     def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None: ...
 
@@ -335,3 +349,32 @@ def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), ord
 
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
+
+class Tracker:
+    """Histories of what passes, filled by the forwarder."""
+
+    def __init__(self, broker: int, exact: bool, bits: int, hashes: int, capacity: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
+
+    def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
+
+    def take(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]:
+        """
+        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, bytes, opened, stored.
+        """
+
+    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]: ...
+
+    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]: ...
+
+    def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, bool] | None:
+        """
+        The filter in memory that matches this time: sequence, count, whether it holds the id.
+        """
+
+    def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
+        """
+        Subscribers that were given a message of this origin and time long after it.
+        """
+
+    @property
+    def memory_bytes(self) -> int: ...

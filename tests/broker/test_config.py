@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tidings.broker.config import load, parse
 from tidings.broker.config_docs import renewed
+from tidings.broker.config_network import NetworkTable, PeerTable, peers_of
 from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import Configuration, LimitsTable
 from tidings.broker.limits import Limits
@@ -44,6 +45,21 @@ WRONG = {
     "[[access]]\nuser='a'\noperations=['manage']\ndestination='a..b'": "f:4: access[0].destination: a level is empty",
     "[[access]]\nuser='a'\noperations=['publish']\ndestination='a'\nselector='b=1'": "f:5: access[0].selector: only",
     "[[access]]\nuser='a'\noperations=['subscribe']\ndestination='a'\nselector='b='": "f:5: access[0].selector: E_",
+    "[network]\nport = 1": "f:1: network: the network has no name; give it one",
+    "[network]\nname = 'n'": "f:1: network: nothing proves who a peer is; set secret_file",
+    "[network]\nname = 'n'\ninsecure = true\nsecret_file = 's'": "f:3: network.insecure: peers prove",
+    "[network]\nname = 'n'\ncertificate = 'c'": "f:3: network.certificate: certificate and ca go together",
+    "[network]\nname = 'n'\ninsecure=true\nencoding_bits = 100": "f:4: network.encoding_bits: 100 bits make",
+    "[network]\nname = 'n'\ninsecure=true\nrouting = 'rip'": "f:4: network.routing: 'rip' is unknown; give one of",
+    "[network]\nname='n'\ninsecure=true\nrouting='flooding'\nunicast='distance-vector'": "f:4: network.routing: flood",
+    "[network]\nname = 'n'\ninsecure=true\nport = 7300": "f:4: network.port: 7300 is taken by a listener",
+    "[network]\nname='n'\ninsecure=true\n[[network.peers]]\naddress='a'": "f:5: network.peers[0].address: 'a' is not",
+    "[network]\nname='n'\ninsecure=true\n[[network.peers]]\ncost = 1": "f:4: network.peers[0]: neither an address",
+    "[network]\nname='n'\ninsecure=true\n[[network.peers]]\nrouter = 1": "f:5: network.peers[0].router: 1 is this",
+    "[network]\nname='n'\ninsecure=true\npeers = [{router=2}, {router=2}]": "f:4: network.peers[1].router: 2 is named",
+    "[network]\nname='n'\ninsecure=true\nadvertise=['queue:a']": "f:4: network.advertise[0]: queues do not travel",
+    "[network]\nname='n'\ninsecure=true\nadvertise=['a..b']": "f:4: network.advertise[0]: a level is empty",
+    "[network]\nname='n'\ninsecure=true\npolicy='eager'": "f:4: network.policy: 'eager' is unknown; give one of none",
     "a = ": "f:1: not valid TOML: Invalid value",
     "\na = 1\na = 2": "f:3: not valid TOML: Cannot overwrite a value",
     "a = 2020-99-99": "f:1: not valid TOML",
@@ -143,6 +159,32 @@ def test_what_is_configured_reaches_the_broker(tmp_path: Path) -> None:
     assert configuration.users_file == tmp_path / "d" / "users.toml"
 
 
+def test_a_network_is_configured(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("0123456789abcdef0123\n")
+    (tmp_path / "key").write_text("a key")
+    path = tmp_path / "broker.toml"
+    path.write_text(
+        "[broker]\nid = 9\n[network]\nname = 'n'\nport = 0\nsecret_file = 'secret'\nencoding = 'vectors'\n"
+        "encoding_bits = 512\nencoding_key_file = 'key'\nheartbeat_ms = 100\nbroadcast_above = 7\n"
+        "[[network.peers]]\naddress = '[::1]:7301'\nrouter = 3\ncost = 4\n[[network.peers]]\nrouter = 5\n"
+    )
+    found = load(path)
+    peers = peers_of(found.network, found.broker.id)
+    assert peers is not None
+    assert (peers.network.router, peers.network.dials, peers.network.costs) == (9, (("[::1]:7301", 3),), {3: 4})
+    assert (peers.network.link.heartbeat_ms, peers.network.link.dead_ms) == (100, 600)
+    assert (peers.network.encoding.encoding.bits, peers.network.encoding.vectors) == (512, True)
+    assert peers.network.encoding.encoding.key != 0
+    assert (peers.links.secret, peers.links.port) == (b"0123456789abcdef0123", 0)
+    assert peers_of(NetworkTable(), 1) is None
+    (tmp_path / "secret").write_text("short\n")
+    with pytest.raises(ConfigError, match=r"network\.secret_file: .* has 5 bytes; at least 16"):
+        peers_of(found.network, 9)
+    (tmp_path / "secret").unlink()
+    with pytest.raises(ConfigError, match=r"network\.secret_file: .* cannot be read"):
+        peers_of(found.network, 9)
+
+
 def test_the_reference_is_up_to_date() -> None:
     text = (DOCS / "configuration.md").read_text()
     assert renewed(text) == text, "run: python -m tidings.broker.config_docs docs/configuration.md"
@@ -157,3 +199,4 @@ def test_the_example_loads_with_and_without_its_comments() -> None:
     full = parse(shown.replace("\n#\n", "\n"), "broker.toml")
     assert [rule.user or rule.group for rule in full.access] == ["*", "traders", "alice"]
     assert full.tls.certificate == "server.pem"
+    assert full.network.peers == (PeerTable("10.0.0.1:7301", 1),)

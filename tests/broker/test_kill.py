@@ -6,9 +6,9 @@ from tidings.testing.crash import GROUP, Ledger, crash
 
 
 def test_nothing_confirmed_is_lost_however_often_the_broker_is_killed() -> None:
-    last = crash(50, kills_per_store=10)
-    assert len(last.confirmed) > 100, "there was load"
-    assert len(last.committed) > 5
+    ledgers = crash(50, kills_per_store=10)
+    assert sum(len(one.confirmed) for one in ledgers) > 100, "there was load"
+    assert sum(len(one.committed) for one in ledgers) > 0
 
 
 def test_the_ledger_notices() -> None:

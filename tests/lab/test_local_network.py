@@ -7,18 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tidings.broker import config
+from tidings.broker.config_network import PeerTable
 from tidings.client import connect
 from tidings.client.client import Client
 from tidings.errors import UsageError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
+from tidings.lab.member import SECRET, Routing
 from tidings.overlay.generate import line, square_diagonal
 from tidings.overlay.graph import Graph
 from tidings.testing.links import eventually, free_ports
 
 
 class Running:
-    def __init__(self, folder: Path, graph: Graph) -> None:
-        options = LocalOptions(port=free_ports(2 * len(graph))[0], heartbeat_ms=300)
+    def __init__(self, folder: Path, graph: Graph, routing: str = "bdrp") -> None:
+        options = LocalOptions(port=free_ports(3 * len(graph))[0], routing=Routing(routing, heartbeat_ms=300))
         self.network = LocalNetwork.create(folder, graph, options)
 
     async def __aenter__(self) -> LocalNetwork:
@@ -31,8 +34,7 @@ class Running:
 
 
 def url(network: LocalNetwork, name: str) -> str:
-    member = network.members[name]
-    return f"tidings://{member.host}:{member.port}"
+    return network.members[name].url()
 
 
 def interested(network: LocalNetwork, router: int) -> bool:
@@ -41,6 +43,11 @@ def interested(network: LocalNetwork, router: int) -> bool:
         one["sees"] is not None and (one["router"] == router or one["sees"]["interests"].get(str(router)))
         for one in network.status().values()
     )
+
+
+def entries(network: LocalNetwork) -> list[int]:
+    """How many subscriptions each broker has in its table, under covering."""
+    return [0 if one["sees"] is None else one["sees"]["scheme"]["entries"] for one in network.status().values()]
 
 
 async def numbers(client: Client, count: int) -> list[int]:
@@ -55,13 +62,16 @@ async def numbers(client: Client, count: int) -> list[int]:
     return sorted(got)
 
 
-def test_messages_cross_a_square_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("routing", ["bdrp", "covering"])
+def test_messages_cross_a_square_once(tmp_path: Path, routing: str) -> None:
     async def check() -> None:
-        async with Running(tmp_path, square_diagonal()) as network:
+        async with Running(tmp_path, square_diagonal(), routing) as network:
             clients = {name: await connect(url(network, name)) for name in network.members}
             subscriptions = {name: await client.subscribe("ticks.>") for name, client in clients.items()}
             for router in (1, 2, 3, 4):
                 await eventually(lambda router=router: interested(network, router), 30)  # type: ignore[misc]
+            if routing == "covering":  # the others' subscriptions, one for each neighbour on the tree, and its own
+                await eventually(lambda: sum(entries(network)) == 3 * 2 + 4, 30)
             for n in range(50):
                 await clients[str(n % 4 + 1)].publish("ticks.a", {"n": n}, persistent=n % 2 == 0)
             for subscription in subscriptions.values():
@@ -108,15 +118,14 @@ def test_killing_the_broker_between_loses_no_persistent_message(tmp_path: Path) 
 def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="E_NET_NONE"):
         LocalNetwork.load(tmp_path)
-    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=free_ports(4)[0]))
-    assert [member.dials for member in network.members.values()] == [
-        [(f"127.0.0.1:{network.members['2'].link_port}", 2)],
-        [],
-    ]
+    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=free_ports(6)[0]))
+    assert LocalNetwork.load(tmp_path).members == network.members
+    dialled = [config.load(tmp_path / f"{name}.toml").network.peers for name in network.members]
+    assert dialled == [(PeerTable(f"127.0.0.1:{network.members['2'].link_port}", 2),), ()]
     assert "1: down" in network.draw()
     with pytest.raises(UsageError, match="E_NET_MEMBER"):
         network.start("3")
-    assert (tmp_path / "1.json").stat().st_mode & 0o077 == 0  # it holds the secret
+    assert (tmp_path / SECRET).stat().st_mode & 0o077 == 0
 
 
 def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
@@ -129,7 +138,7 @@ def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
     topology.write_text(tidings("generate", "line", "2"))
     folder = ("--folder", str(tmp_path / "net"))
     try:
-        shown = tidings("start", str(topology), *folder, "--port", str(free_ports(4)[0]))
+        shown = tidings("start", str(topology), *folder, "--port", str(free_ports(6)[0]))
         assert "└── 2" in shown
         assert shown.count("1 links, 1 routes") == 2
         assert '"running": true' in tidings("show", "--json", *folder)

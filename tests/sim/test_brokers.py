@@ -16,6 +16,8 @@ from tidings.node.seen import Seen
 from tidings.node.transit import Transit
 from tidings.overlay.graph import Graph
 from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.covering.machine import Covering
+from tidings.routing.covering.policies import POLICIES
 from tidings.routing.flood import FloodOptions
 from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Crash, CutLink, HealLink, Restart, inflict
@@ -32,11 +34,25 @@ def test_everyone_gets_what_matches_once_whatever_happens(first: int) -> None:
         assert len(run.brokers.publications) > 16
 
 
-def failing(seeds: range) -> list[str]:
+@pytest.mark.parametrize("policy", POLICIES)
+def test_so_they_do_under_covering(policy: str) -> None:
+    copies = 0
+    for seed in range(SEEDS // 20):
+        run = harness.run(seed, policy=policy)
+        copies += sum(one.network.scheme.counts()["copies"] for one in run.brokers.running().values())
+    assert copies > 100
+
+
+def test_checkers_notice_brokers_that_join_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Covering, "join", lambda self, now, epoch, neighbours: [])
+    assert failing(range(3), "active")
+
+
+def failing(seeds: range, policy: str = "") -> list[str]:
     notes: list[str] = []
     for seed in seeds:
         try:
-            harness.run(seed)
+            harness.run(seed, policy=policy)
         except AssertionError as error:
             notes += error.__notes__
     return notes

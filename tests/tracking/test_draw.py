@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.model.message_id import MessageId
-from tidings.tracking.draw import to_dict, to_dot, to_text, utc
+from tidings.tracking.draw import to_dot, to_text, utc
 from tidings.tracking.path import Hop, Path
+from tidings.tracking.path_json import to_dict
 from tidings.tracking.record import Statement
 
 PATH = Path(

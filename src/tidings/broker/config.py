@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tidings.broker.config_reader import Problem, read
 from tidings.broker.config_rules import Checker
@@ -21,6 +22,7 @@ from tidings.broker.toml_lines import lines_of
 from tidings.errors import ConfigError
 
 FILE_BYTES_MAX = 1 << 20
+NETWORK_FILES = ("secret_file", "certificate", "key", "ca", "encoding_key_file")
 
 
 def load(path: Path | None, *, protocols: Sequence[str] = ("native",)) -> Configuration:
@@ -79,9 +81,13 @@ def _beside(directory: Path, configuration: Configuration) -> Configuration:
         return str(directory / name) if name else ""
 
     tls, users, broker = configuration.tls, configuration.users, configuration.broker
+    network = configuration.network
+    files: dict[str, Any] = {name: beside(getattr(network, name)) for name in NETWORK_FILES}
     return replace(
         configuration,
         broker=replace(broker, data=beside(broker.data)),
         tls=replace(tls, certificate=beside(tls.certificate), key=beside(tls.key), client_ca=beside(tls.client_ca)),
         users=replace(users, file=beside(users.file)),
+        network=replace(network, **files),
+        tracking=replace(configuration.tracking, folder=beside(configuration.tracking.folder)),
     )

@@ -19,11 +19,8 @@ BEGIN, END = "<!-- keys: begin -->", "<!-- keys: end -->"
 def reference() -> str:
     """All tables with all their keys, as Markdown."""
     parts = []
-    for one in fields(Configuration):
-        kind = types_of(Configuration)[one.name]
-        many = not is_dataclass(kind)
-        table = get_args(kind)[0] if many else kind
-        title = f"[[{one.name}]]" if many else f"[{one.name}]"
+    for name, one, table, many in tables(Configuration):
+        title = f"[[{name}]]" if many else f"[{name}]"
         rows = "\n".join(_rows(table))
         parts.append(
             f"### `{title}`\n\n{_sentence(one.metadata['meaning'])}\n\n"
@@ -32,8 +29,23 @@ def reference() -> str:
     return "\n".join(parts)
 
 
+def tables(outer: type, above: str = "") -> Iterator[tuple[str, Field[Any], type, bool]]:
+    """The tables in a table: full name, field, dataclass, and whether there can be many."""
+    for one in fields(outer):
+        kind = types_of(outer)[one.name]
+        element = next(iter(get_args(kind)), None)
+        table = kind if is_dataclass(kind) else element
+        if is_dataclass(table):
+            assert isinstance(table, type)
+            yield above + one.name, one, table, table is element
+            yield from tables(table, f"{above}{one.name}.")
+
+
 def _rows(table: type) -> Iterator[str]:
+    inner = {name for name, *_ in tables(table)}
     for one in fields(table):
+        if one.name in inner:
+            continue
         kind = types_of(table)[one.name]
         default = json.dumps(default_of(one), ensure_ascii=False)
         reload = "at once" if one.metadata["reload"] else "restart"
@@ -47,6 +59,8 @@ def _values(one: Field[Any], kind: Any) -> str:
         return words if kind is str else f"list of: {words}"
     if low is not None:
         return f"{low} to {high}"
+    if get_args(kind):
+        return "list of text"
     return {bool: "true, false", str: "text", int: "number", float: "number"}[kind]
 
 

@@ -3,11 +3,13 @@
 import ipaddress
 from collections.abc import Iterator, Sequence
 
+from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import Problem
 from tidings.broker.config_tables import AccessTable, Configuration, ListenerTable
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.selector import Selector
+from tidings.routing.registry import SCHEMES
 
 SELECTABLE = {"subscribe", "browse"}
 
@@ -28,6 +30,8 @@ class Checker:
         for number, rule in enumerate(configuration.access):
             yield from _access(number, rule)
         yield from self._delivery()
+        yield from self._network()
+        yield from self._tracking()
 
     def _broker(self) -> Iterator[Problem]:
         if not self._configuration.broker.data:
@@ -54,6 +58,51 @@ class Checker:
             yield Problem(("tls", "key"), "a key without a certificate", "set certificate too")
         if tls.require_client and not tls.client_ca:
             yield Problem(("tls", "require_client"), "nothing to check certificates with", "set client_ca too")
+
+    def _tracking(self) -> Iterator[Problem]:
+        table = self._configuration.tracking
+        if table.bits % 64:
+            yield Problem(("tracking", "bits"), f"{table.bits} is not a multiple of 64", "choose one, such as 65536")
+            return
+        if table.skew_between_brokers_ms < table.skew_ms + table.jitter_ms:
+            reason = "less than skew_ms and jitter_ms together: messages would be missed"
+            yield Problem(("tracking", "skew_between_brokers_ms"), reason, "raise it, or lower these")
+        judgement = table.judgement()
+        if judgement is not None and judgement.problem and table.accuracy == "refuse":
+            yield Problem(("tracking",), judgement.problem, "ask tidings plan tracking for what would do")
+
+    def _network(self) -> Iterator[Problem]:
+        network, broker = self._configuration.network, self._configuration.broker
+        if not network.name:
+            if network != NetworkTable():
+                yield Problem(("network",), "the network has no name", 'give it one: name = "…", the same everywhere')
+            return
+        proof = network.secret_file or network.certificate
+        if not (proof or network.insecure):
+            remedy = "set secret_file, or certificate and ca (insecure = true where nobody else can reach the port)"
+            yield Problem(("network",), "nothing proves who a peer is", remedy)
+        if proof and network.insecure:
+            yield Problem(("network", "insecure"), "peers prove who they are already", "take it out")
+        if bool(network.certificate) != bool(network.ca) or (network.key and not network.certificate):
+            yield Problem(("network", "certificate"), "certificate and ca go together", "set both, or neither")
+        if network.encoding_bits % 64:
+            yield Problem(
+                ("network", "encoding_bits"), f"{network.encoding_bits} bits make no words", "give a multiple of 64"
+            )
+        for number, pattern in enumerate(network.advertise):
+            try:
+                queue = DestinationPattern.parse(pattern).queue
+            except TidingsError as error:
+                yield Problem(("network", "advertise", number), error.reason, "give a pattern such as orders.>")
+            else:
+                if queue:
+                    yield Problem(("network", "advertise", number), "queues do not travel", "give a topic pattern")
+        if SCHEMES[network.routing].needs_map and network.unicast != "link-state":
+            yield Problem(("network", "routing"), f"{network.routing} needs a map of the network", "use link-state")
+        taken = {(listener.host, listener.port) for listener in self._configuration.listeners}
+        if network.accept and network.port and (network.host, network.port) in taken:
+            yield Problem(("network", "port"), f"{network.port} is taken by a listener", "choose another one")
+        yield from _peers(network, broker.id)
 
     def _delivery(self) -> Iterator[Problem]:
         delivery = self._configuration.delivery
@@ -87,6 +136,26 @@ def _access(number: int, rule: AccessTable) -> Iterator[Problem]:
         Selector(rule.selector)
     except TidingsError as error:
         yield Problem((*at, "selector"), str(error), "correct the selector")
+
+
+def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
+    seen: set[int] = set()
+    for number, peer in enumerate(network.peers):
+        at = ("network", "peers", number)
+        host, colon, port = peer.address.rpartition(":")
+        if peer.address and not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
+            yield Problem((*at, "address"), f"{peer.address!r} is not host:port", 'write "10.0.0.2:7301"')
+        if not (peer.address or peer.router):
+            yield Problem(at, "neither an address nor a broker's id", "give at least one of them")
+        if peer.router == router:
+            yield Problem((*at, "router"), f"{router} is this broker itself", "name another one")
+        if peer.router and peer.router in seen:
+            yield Problem((*at, "router"), f"{peer.router} is named twice", "one table for each peer")
+        if peer.cost and not peer.router:
+            yield Problem((*at, "cost"), "it is not known whose link this is", "set router too")
+        if peer.certificate_name and not peer.router:
+            yield Problem((*at, "certificate_name"), "it is not known whose name this is", "set router too")
+        seen.add(peer.router)
 
 
 def exposed(configuration: Configuration) -> list[ListenerTable]:

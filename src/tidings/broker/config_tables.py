@@ -4,14 +4,16 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
+from tidings.broker.config_tracking import TrackingTable
 from tidings.broker.limits import Limits
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination
 from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
-OPERATIONS = ("publish", "subscribe", "browse", "manage")
+OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 _LIMITS, _SETTINGS = Limits(), Settings()
 _BYTES: dict[str, Any] = {"minimum": 1 << 16, "maximum": 1 << 40}
@@ -157,6 +159,7 @@ class MetricsTable:
     enabled: bool = setting(True, "whether to answer /metrics and /health")
     host: str = setting("127.0.0.1", "the address to listen on")
     port: int = setting(8700, "the port; 0: the system chooses", minimum=0, maximum=65535)
+    capacity: bool = setting(True, "whether to estimate what the broker can carry, and tell")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +171,10 @@ class Configuration:
     tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")
     users: UsersTable = setting(UsersTable, "who may log in")
     access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")
+    network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
     limits: LimitsTable = setting(LimitsTable, "how much of everything")
     delivery: DeliveryTable = setting(DeliveryTable, "what becomes of messages that nobody takes")
+    tracking: TrackingTable = setting(TrackingTable, "what is recorded about where messages went")
     logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")
     metrics: MetricsTable = setting(MetricsTable, "the endpoint for Prometheus and for health checks")
 

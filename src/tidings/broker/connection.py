@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from tidings.broker.limits import Limits
 from tidings.broker.session import Session
 from tidings.kernel.forwarder import Flag
+from tidings.tracking.skew import SkewWatch
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
@@ -38,6 +39,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.logged_in = False
         self.opened_ms = self.heard_ms = broker.now_ms()
         self.heartbeat_ms = 0
+        self.skew: SkewWatch | None = None  # of a client that gives its messages their times
         self.address = ""
         self.closing = False  # once its output is written
         self.closing_ms = 0

@@ -213,7 +213,7 @@ class BrokerLinks:
         make = LinkConnection(self, name, self._handshake(dialled=True))
         try:
             await self._loop.create_connection(
-                lambda: make, host, int(port), ssl=tls, server_hostname=host if tls else None
+                lambda: make, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
             )
         except (OSError, ValueError, ssl.SSLError) as error:
             self._tell(fx.Lost(name, str(error)))

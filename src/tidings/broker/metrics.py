@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from heapq import nlargest
 
 from tidings.broker.http_endpoint import Page
+from tidings.broker.observing import Observer
 from tidings.broker.server import Broker
 from tidings.broker.writer import LATENCY_SECONDS, StoreStats
 from tidings.delivery.mailbox import Mailbox, MailboxKind
@@ -30,6 +31,19 @@ _FORWARDER = {
     "unmatched": ("messages_unmatched_total", "Messages nobody subscribed to."),
     "pushed_back": ("publishers_pushed_back_total", "Times that a publisher had to wait for a subscriber."),
     "feeds": ("reads_total", "Reads from sockets."),
+}
+
+# What the forwarding plane counts of copies between brokers, and what it is called.
+_FATES = {
+    "copies": "sent",
+    "arrived": "received",
+    "relayed": "relayed",
+    "in_vain": "in vain",
+    "no_route": "no route",
+    "no_hops": "too many hops",
+    "duplicates": "duplicate",
+    "wrong_path": "wrong path",
+    "expired": "expired",
 }
 
 
@@ -53,8 +67,9 @@ class _Text:
 
 
 class Metrics:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, observer: Observer | None = None) -> None:
         self._broker = broker
+        self._observer = observer
         self._began = time.time()
 
     def metrics(self) -> Page:
@@ -64,7 +79,10 @@ class Metrics:
         self._mailboxes(text)
         if self._broker.writer is not None:
             _store(text, self._broker.writer.stats)
+        self._network(text)
         self._machine(text)
+        for name, meaning, samples in self._observer.gauges() if self._observer else ():
+            text.add(name, "gauge", meaning, samples)
         return Page(str(text), TYPE)
 
     def health(self) -> Page:
@@ -120,6 +138,19 @@ class Metrics:
         _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
         _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
         _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
+
+    def _network(self, text: _Text) -> None:
+        network, forwarder = self._broker.node.network, self._broker.forwarder
+        if network is None:
+            return
+        waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links.peers()]
+        text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
+        text.add("routes", "gauge", "Other brokers that can be reached.", len(network.unicast.reachable()))
+        text.add("transit_messages", "gauge", "Persistent messages that others have not taken.", len(network.transit))
+        counts = forwarder.network_stats()
+        text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
+        fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
+        text.add("copies_total", "counter", "Copies between brokers, by what became of them.", fates)
 
     def _machine(self, text: _Text) -> None:
         broker = self._broker

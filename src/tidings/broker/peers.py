@@ -10,6 +10,7 @@ from tidings.kernel.forwarder import EventTuple
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.node import Node
 from tidings.node.settings import Settings
+from tidings.tracking.record import Settings as TrackingSettings
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
@@ -35,13 +36,15 @@ class NoLinks:
     def carry_out(self) -> None: ...
 
 
-def enlist(broker: "Broker", settings: Settings, peers: Peers | None) -> tuple[Node, BrokerLinks | NoLinks]:
+def enlist(
+    broker: "Broker", settings: Settings, peers: Peers | None, tracking: TrackingSettings | None
+) -> tuple[Node, BrokerLinks | NoLinks]:
     """The node and the links of a broker."""
-    if peers is None:
-        return Node(broker.forwarder, settings), NoLinks()
-    network = replace(peers.network, authenticate=not peers.links.insecure)
     # A later start must have a greater incarnation, so that what it says overrules what an earlier one said.
     incarnation = time.time_ns() // 1_000_000
-    node = Node(broker.forwarder, settings, network, incarnation=incarnation, rng=Random())
+    if peers is None:
+        return Node(broker.forwarder, settings, tracking=tracking, incarnation=incarnation), NoLinks()
+    network = replace(peers.network, authenticate=not peers.links.insecure)
+    node = Node(broker.forwarder, settings, network, tracking=tracking, incarnation=incarnation, rng=Random())
     assert node.network is not None
     return node, BrokerLinks(broker, node.network, peers.links)

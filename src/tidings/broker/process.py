@@ -14,8 +14,9 @@ import resource
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -23,17 +24,23 @@ import uvloop
 from tidings.broker import config, logs, users
 from tidings.broker.access import Rules
 from tidings.broker.config_changes import changes
+from tidings.broker.config_network import peers_of
 from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import Configuration
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
+from tidings.broker.links import BrokerLinks
 from tidings.broker.listening import Listener
 from tidings.broker.logs import note
 from tidings.broker.metrics import Metrics
+from tidings.broker.network_status import network_page
+from tidings.broker.observing import Observer, watch
+from tidings.broker.peers import Peers
 from tidings.broker.server import Broker
 from tidings.broker.session import Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tls import server_context
+from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.user_guard import UserGuard
 from tidings.errors import ConfigError, TidingsError
 
@@ -59,6 +66,7 @@ class Prepared:
     rules: Rules
     users: users.Users | None  # None: there is no users file
     tls: ssl.SSLContext | None
+    peers: Peers | None  # None: the broker stands alone
 
 
 def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
@@ -74,7 +82,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
     _check_exposure(configuration, known, str(options.config or "the defaults"))
     encrypted = any(listener.tls for listener in configuration.listeners)
     tls = server_context(configuration.tls) if encrypted else None
-    return Prepared(configuration, Rules.of(configuration.access), known, tls)
+    peers = peers_of(configuration.network, configuration.broker.id)
+    return Prepared(configuration, Rules.of(configuration.access), known, tls, peers)
 
 
 def _check_exposure(configuration: Configuration, known: users.Users | None, name: str) -> None:
@@ -98,8 +107,14 @@ def _check_exposure(configuration: Configuration, known: users.Users | None, nam
 
 
 class Process:
-    def __init__(self, options: Options, sessions: Mapping[str, Callable[[], Session]]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        sessions: Mapping[str, Callable[[], Session]],
+        make_observer: Callable[[], Observer] | None = None,
+    ) -> None:
         self._options = options
+        self._make_observer = make_observer
         self._sessions = sessions
         self._prepared = prepare(options, tuple(sessions))
         self._stop = asyncio.Event()
@@ -120,15 +135,22 @@ class Process:
             guard=self._guard(),
             limits=configuration.limits_of(),
             name=configuration.broker.name,
+            peers=self._prepared.peers,
+            tracking=self._tracking(),
         )
-        metrics = Metrics(self._broker)
-        endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health})
+        observer = self._make_observer() if self._make_observer and configuration.metrics.capacity else None
+        metrics = Metrics(self._broker, observer)
+        network = partial(network_page, self._broker)
+        endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health, "/network": network})
         try:
             if configuration.metrics.enabled:
                 port = await endpoint.start(configuration.metrics.host, configuration.metrics.port)
                 note(log, logging.INFO, "metrics", host=configuration.metrics.host, port=port)
             self._watch_signals()
             await self._broker.start(self._listeners())
+            self._note_network()
+            if observer is not None:
+                self._spawn(watch(self._broker, observer))
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
         finally:
@@ -136,6 +158,8 @@ class Process:
         return 0 if ended else 1
 
     async def _end(self, endpoint: HttpEndpoint) -> bool:
+        for task in self._tasks:
+            task.cancel()
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 await self._broker.stop()
@@ -154,6 +178,13 @@ class Process:
             problem = f"broker.data: {data} cannot be made ({error.strerror}); name a directory that can"
             raise ConfigError([problem]) from None
         return SqliteStore(data / STORE)
+
+    def _tracking(self) -> TrackingOptions | None:
+        table = self.configuration.tracking
+        judgement = table.judgement()
+        if judgement is not None and judgement.problem:
+            note(log, logging.WARNING, "tracking is less accurate than wanted", reason=judgement.problem)
+        return table.options(Path(self.configuration.broker.data))
 
     def _guard(self) -> Guard:
         prepared = self._prepared
@@ -175,6 +206,17 @@ class Process:
             for table in self.configuration.listeners
         ]
 
+    def _note_network(self) -> None:
+        table, links = self.configuration.network, self._broker.links
+        if not isinstance(links, BrokerLinks):
+            return
+        if table.accept:
+            note(log, logging.INFO, "links", network=table.name, host=table.host, port=links.port)
+        if table.secret_file and Path(table.secret_file).stat().st_mode & 0o077:
+            note(log, logging.WARNING, "others can read the network's secret: chmod 600 it", file=table.secret_file)
+        if table.insecure:
+            note(log, logging.WARNING, "links are open to everybody who can reach them: insecure = true")
+
     # --- signals --------------------------------------------------------------------------------------------------
 
     def _watch_signals(self) -> None:
@@ -192,7 +234,10 @@ class Process:
         self._stop.set()
 
     def _asked_to_reload(self) -> None:
-        task = asyncio.get_running_loop().create_task(self.reload())
+        self._spawn(self.reload())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -234,12 +279,16 @@ class Process:
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
 
-def run(options: Options, sessions: Mapping[str, Callable[[], Session]]) -> int:
+def run(
+    options: Options,
+    sessions: Mapping[str, Callable[[], Session]],
+    make_observer: Callable[[], Observer] | None = None,
+) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions)
+        process = Process(options, sessions, make_observer)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from tidings.broker.connection import ClientConnection
 from tidings.broker.logs import note
-from tidings.broker.session import Hello
-from tidings.errors import SecurityError
+from tidings.broker.session import ClockSession, Hello
+from tidings.errors import RemoteProtocolError, SecurityError
 from tidings.kernel.forwarder import Flag
 from tidings.node.session import Principal
+from tidings.tracking.skew import SkewWatch
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
@@ -81,6 +82,7 @@ class Reception:
                 "broker": self._broker.settings.broker_id,
                 "publisher": publisher,
                 "time_ms": self._broker.now_ms(),
+                "delta_ms": self._delta_ms(connection, hello),
                 "frame_max": self._broker.limits.frame_bytes_max,
                 "heartbeat_ms": connection.heartbeat_ms,
                 "subscriptions_max": self._broker.settings.subscriptions_max,
@@ -91,3 +93,40 @@ class Reception:
         if not flags & BLOCKED:
             connection.resume_reading()
         self._broker.react(connection, flags, flush=False)
+
+    # --- clocks ---------------------------------------------------------------------------------------------------
+
+    def _delta_ms(self, connection: ClientConnection, hello: Hello) -> int:
+        """δ, what the client has to add to its clock; from now on it is watched, if anything is recorded here."""
+        tolerance_ms = self._broker.node.tracking.skew_ms
+        if not hello.time_ms or not isinstance(connection.session, ClockSession):
+            return 0
+        connection.skew = SkewWatch(0 if tolerance_ms is None else tolerance_ms)
+        if tolerance_ms is not None:
+            self._broker.forwarder.watch_clock(connection.number, tolerance_ms)
+        return connection.skew.connect(hello.time_ms, self._broker.now_ms()).delta_ms
+
+    def correct(self, connection: ClientConnection, sent_ms: int) -> None:
+        """A message came with a time that is off by more than T_s: tell the client, once until it confirms."""
+        assert connection.skew is not None
+        assert isinstance(connection.session, ClockSession)
+        correction = connection.skew.observe(sent_ms, self._broker.now_ms())
+        if correction is None:  # it is not any more
+            self._watch(connection)
+        else:
+            self._broker.forwarder.send(connection.number, connection.session.clock(correction))
+
+    def confirmed(self, connection: ClientConnection, number: int) -> None:
+        """Messages after this one have the corrected time."""
+        try:
+            if connection.skew is None:
+                raise RemoteProtocolError("E_SKEW_CONFIRM", "no correction was sent")
+            connection.skew.confirm(number)
+        except RemoteProtocolError as error:
+            self._broker.fail(connection, error)
+        else:
+            self._watch(connection)
+
+    def _watch(self, connection: ClientConnection) -> None:
+        assert connection.skew is not None
+        self._broker.forwarder.watch_clock(connection.number, connection.skew.tolerance_ms)

@@ -22,14 +22,16 @@ from tidings.broker.logs import note
 from tidings.broker.naps import Naps
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
-from tidings.broker.session import Bye, Hello, Invalid, Ping
+from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping
+from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
-from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
+from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
 from tidings.node.requests import Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
+from tidings.tracking.record import Answer
 
 __all__ = ["Broker", "Limits", "Listener"]
 
@@ -53,6 +55,7 @@ class Broker:
         limits: Limits | None = None,
         name: str = "tidings",
         peers: Peers | None = None,
+        tracking: TrackingOptions | None = None,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -66,7 +69,8 @@ class Broker:
         self.buffer = self.forwarder.buffer
         self.naps = Naps(self.forwarder.received)
         self._lone = Lone()
-        self.node, self.links = enlist(self, settings, peers)
+        self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
+        self.tracking = TrackingThread(tracking, settings.broker_id)
         self.connections: dict[int, ClientConnection] = {}
         self.refused_logins: Counter[str] = Counter()  # by code
         self.refused_connections = 0
@@ -96,6 +100,8 @@ class Broker:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
         self.node.recover(recovered, self.links.now())
         self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
+        past, stored_ms = await self.tracking.start(self.node.tracking.recorder, self._resolved)
+        self.node.start_tracking(self.now_ms(), past, stored_ms)
         for listener in listeners:
             await self.listen(listener)
         await self.links.start()
@@ -133,6 +139,8 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reception.close()
         if self.writer is not None:
+            self._carry_out(self.node.stop_tracking(self.now_ms()))
+            await self.tracking.close()
             await self.writer.close()
         await self._loop.run_in_executor(None, self._store.close)
 
@@ -342,6 +350,8 @@ class Broker:
                 self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
             case Kind.ENTRY:
                 self.node.from_network(self.now_ms(), event)
+            case Kind.CLOCK:
+                self.reception.correct(connection, event[2])
             case Kind.ROOM:
                 self._carry_out(self.node.room(self.now_ms(), number))
 
@@ -357,6 +367,8 @@ class Broker:
                 return  # parsing goes on after the log-in
             case Ping():
                 self.forwarder.send(connection.number, connection.session.pong())
+            case Clock(number):
+                self.reception.confirmed(connection, number)
             case Bye():
                 self._close(connection)
                 return
@@ -412,6 +424,10 @@ class Broker:
                     self.writer.read(seqs)
                 case Close(number, code, reason):
                     self._end(self.connections[number], code, reason)
+                case Track(changes, entries):
+                    self.tracking.store(changes, entries)
+                case Inquire(number, inquiry):
+                    self.tracking.inquire(number, inquiry)
                 case Log(level, event, fields):
                     note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
                 case _:
@@ -424,6 +440,11 @@ class Broker:
         for ticket in tickets:
             self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
         self.after(flush=True)
+
+    def _resolved(self, number: int, answer: Answer) -> None:
+        """What stored histories say about a message."""
+        self._carry_out(self.node.resolved(self.now_ms(), number, answer))
+        self.after()
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
         self._carry_out(self.node.loaded(self.now_ms(), asked, messages, damaged))
@@ -439,6 +460,7 @@ class Broker:
             self.forwarder.check_stalls(now_ms)
             ticks += 1
             self.links.tell_time()
+            self._carry_out(self.node.track(now_ms))
             if ticks % 4 == 0:
                 self._carry_out(self.node.tick(now_ms))
                 self._check_silence(now_ms)

@@ -1,11 +1,12 @@
 """What the broker asks of a protocol, and what a protocol tells the broker besides requests for the node."""
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from tidings.errors import TidingsError
 from tidings.model.values import Value
 from tidings.node.requests import Answer, Request
+from tidings.tracking.skew import Correction
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +17,17 @@ class Hello:
     password: str
     client_id: str
     heartbeat_ms: int
+    time_ms: int = 0  # by the client's clock; 0: it does not want to be corrected
 
     def __repr__(self) -> str:  # a password must never reach a log
         return f"Hello(user={self.user!r}, client_id={self.client_id!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """From here on the client uses the correction of this number."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,7 @@ class Invalid:
     error: TidingsError
 
 
-Received: TypeAlias = Hello | Ping | Bye | Invalid | Request | None
+Received: TypeAlias = Hello | Clock | Ping | Bye | Invalid | Request | None
 
 
 class Session(Protocol):
@@ -61,3 +70,10 @@ class Session(Protocol):
     def pong(self) -> bytes: ...
 
     def close(self, code: str, reason: str) -> bytes: ...
+
+
+@runtime_checkable
+class ClockSession(Protocol):
+    """Of a protocol whose clients give messages their ids, and so must know by how much their clocks are off."""
+
+    def clock(self, correction: Correction) -> bytes: ...

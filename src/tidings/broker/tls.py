@@ -1,21 +1,20 @@
 """TLS for listeners: a context from the files that the configuration names."""
 
 import ssl
+from typing import TYPE_CHECKING
 
-from tidings.broker.config_tables import TlsTable
 from tidings.errors import ConfigError
 
+if TYPE_CHECKING:
+    from tidings.broker.config_tables import TlsTable
 
-def server_context(tls: TlsTable) -> ssl.SSLContext:
+
+def server_context(tls: "TlsTable") -> ssl.SSLContext:
     """TLS 1.2 or later. A ConfigError names the file that does not do."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    try:
-        # Without a pass phrase: a broker that asks for one at start cannot be restarted by a machine.
-        context.load_cert_chain(tls.certificate, tls.key or None, password=_no_pass_phrase)
-    except (OSError, ValueError) as error:
-        raise ConfigError([f"tls.certificate, tls.key: {_why(error, tls.certificate)}; give a PEM pair"]) from None
+    _load_pair(context, tls.certificate, tls.key, "tls")
     if tls.client_ca:
         try:
             context.load_verify_locations(tls.client_ca)
@@ -23,6 +22,31 @@ def server_context(tls: TlsTable) -> ssl.SSLContext:
             raise ConfigError([f"tls.client_ca: {_why(error, tls.client_ca)}; give a PEM file"]) from None
         context.verify_mode = ssl.CERT_REQUIRED if tls.require_client else ssl.CERT_OPTIONAL
     return context
+
+
+def link_contexts(certificate: str, key: str, ca: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """For links that come in, and for those that are dialled. Both ends must show a certificate that the CA signed; who
+    a peer is follows from its name and is the links' affair, not the host's."""
+    contexts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for context in contexts:
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load_pair(context, certificate, key, "network")
+        try:
+            context.load_verify_locations(ca)
+        except (OSError, ValueError) as error:
+            raise ConfigError([f"network.ca: {_why(error, ca)}; give a PEM file"]) from None
+    return contexts
+
+
+def _load_pair(context: ssl.SSLContext, certificate: str, key: str, table: str) -> None:
+    try:
+        # Without a pass phrase: a broker that asks for one at start cannot be restarted by a machine.
+        context.load_cert_chain(certificate, key or None, password=_no_pass_phrase)
+    except (OSError, ValueError) as error:
+        problem = f"{table}.certificate, {table}.key: {_why(error, certificate)}"
+        raise ConfigError([f"{problem}; give a PEM pair"]) from None
 
 
 def _no_pass_phrase() -> str:

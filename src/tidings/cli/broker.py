@@ -6,9 +6,16 @@ from typing import Annotated
 import typer
 
 from tidings.broker import process
+from tidings.broker.observing import Observer
 from tidings.protocols.native import NativeSession
 
 SESSIONS = {"native": NativeSession}
+
+
+def _capacity_monitor() -> Observer:
+    from tidings.lab.monitor import CapacityMonitor  # it loads SciPy: only if it is asked for
+
+    return CapacityMonitor()
 
 
 def register(app: typer.Typer) -> None:
@@ -29,10 +36,15 @@ def broker(
     """
     options = process.Options(config, data, port)
     if not check:
-        raise typer.Exit(process.run(options, SESSIONS))
+        raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor))
     prepared = process.prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")
+    network = prepared.configuration.network
+    if prepared.peers is not None:
+        where = f"links on {network.host} port {network.port}" if network.accept else "no links come in"
+        dialled = len(prepared.peers.network.dials)
+        typer.echo(f"network {network.name} ({network.routing}): {where}, {dialled} peers to dial")
     typer.echo("no users: open to everybody" if prepared.users is None else f"{len(prepared.users)} users")
     typer.echo(f"{config or 'the defaults'}: ok")

@@ -9,16 +9,20 @@ from typing import Annotated
 
 import typer
 
+from tidings.cli import experiment_network
 from tidings.errors import TidingsError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
+from tidings.lab.member import Routing
 from tidings.overlay import generate as shapes
 from tidings.overlay.draw import to_dot, to_text
 from tidings.overlay.graph import Graph
 from tidings.overlay.topology import from_toml, to_toml
+from tidings.routing.registry import SCHEMES
 
 FOLDER = Path("out/net")
 Folder = Annotated[Path, typer.Option("--folder", help="Where stores, logs and the rest of the network live.")]
 app = typer.Typer(no_args_is_help=True, help="A whole network of brokers on this machine, from one topology file.")
+app.add_typer(experiment_network.app, name="experiment")
 
 
 class Kind(Enum):
@@ -43,8 +47,9 @@ def register(to: typer.Typer) -> None:
 def start(
     topology: Annotated[Path, typer.Argument(help="A topology in TOML; `tidings net generate` makes one.")],
     folder: Folder = FOLDER,
-    port: Annotated[int, typer.Option(help="Of the first broker; the others and all links follow.")] = 7400,
-    scheme: Annotated[str, typer.Option(help="bdrp or flooding.")] = "bdrp",
+    port: Annotated[int, typer.Option(help="Of the first broker; the others, links and statuses follow.")] = 7400,
+    routing: Annotated[str, typer.Option(help=f"The scheme: {', '.join(SCHEMES)}.")] = "bdrp",
+    policy: Annotated[str, typer.Option(help="Of covering: none, active, lazy, packing or selective.")] = "selective",
     encoding: Annotated[str, typer.Option(help="How interests travel: graded, elements or vectors.")] = "graded",
     wait: Annotated[float, typer.Option(help="Seconds to wait until all brokers know each other.")] = 20.0,
 ) -> None:
@@ -52,7 +57,7 @@ def start(
 
     Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
     """
-    options = LocalOptions(port=port, scheme=scheme, encoding=encoding)
+    options = LocalOptions(port=port, routing=Routing(routing, encoding=encoding, policy=policy))
     network = LocalNetwork.create(folder, from_toml(topology.read_text()), options)
     network.start()
     deadline = time.monotonic() + wait

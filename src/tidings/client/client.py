@@ -28,6 +28,7 @@ from tidings.client.options import Options
 from tidings.client.queue import Page, Queue
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
+from tidings.client.unconfirmed import Unconfirmed
 from tidings.errors import ConnectionLostError, LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.codec import encode_frame
@@ -43,11 +44,12 @@ from tidings.protocols.frames import (
     decode_fields,
     decode_receipts,
     encode_publish,
+    field,
     unsigned,
 )
+from tidings.tracking.path import Path
+from tidings.tracking.path_json import from_json
 
-PERHAPS_SENT = 1  # flag of a PUBLISH frame
-UNCONFIRMED_MAX = 1000  # publications under way before `publish` waits
 WINDOW = 1000
 ERRORS_MAX = 100  # the latest are kept
 RESUBSCRIBE_SECONDS = 0.25
@@ -65,8 +67,7 @@ class Client:
         self._subscriptions: dict[int, Subscription] = {}
         self.pages: dict[int, Page] = {}  # of queues that are being browsed
         self._requests: dict[int, Asked] = {}
-        self._unconfirmed: dict[int, tuple[bytes, int, asyncio.Future[None]]] = {}  # receipt -> message, session, ...
-        self._room = asyncio.Event()
+        self._unconfirmed = Unconfirmed()
         self._ready = asyncio.Event()
         self._receipts = itertools.count(1)
         self.numbers = itertools.count(1)  # of subscriptions
@@ -76,7 +77,6 @@ class Client:
         self._refused: TidingsError | None = None  # why the broker will not have us: no use in coming back
         self._farewell: ConnectionLostError | None = None  # why the broker is about to end the connection
         self._frame_bytes_max = 1 << 20
-        self._room.set()
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Client:
         """Send what is gathered, say good-bye, and close. Unconfirmed publications are waited for, briefly."""
         if self._closed is not None:
             return
-        waiting = [future for _, _, future in self._unconfirmed.values()]
+        waiting = self._unconfirmed.futures()
         if waiting and self.connected:
             await asyncio.wait(waiting, timeout=5)
         if self._reconnecting is not None:
@@ -119,14 +119,15 @@ class Client:
             "password": options.password,
             "client": options.client_id,
             "heartbeat_ms": options.heartbeat_ms,
+            "time_ms": _now_ms(),
         }
         try:
             frame = await link.greet(control(FrameType.HELLO, hello), options.connect_seconds)
             fields = decode_fields(frame.payload)
             if frame.type != FrameType.WELCOME:
                 raise error_of(fields)
-            time_ms, publisher = unsigned(fields, "time_ms", 48), unsigned(fields, "publisher")
-            self._ids = MessageIdSource(publisher, unsigned(fields, "broker"), time_ms - _now_ms())
+            publisher, broker = unsigned(fields, "publisher"), unsigned(fields, "broker")
+            self._ids = MessageIdSource(publisher, broker, field(fields, "delta_ms", int))
             self._frame_bytes_max = unsigned(fields, "frame_max") or 1 << 20
             self._welcome(link, unsigned(fields, "heartbeat_ms"))
         except BaseException:
@@ -144,9 +145,8 @@ class Client:
         for receipt, request in self._requests.items():
             if request.repeatable:
                 link.write(request.make(receipt))
-        for receipt, (message, session, _) in self._unconfirmed.items():
-            if session == 0:
-                link.write(encode_publish(receipt, message, session, PERHAPS_SENT))
+        for frame in self._unconfirmed.frames():
+            link.write(frame)
         self._ready.set()
 
     def _repeat_subscription(self, subscription: Subscription) -> None:
@@ -225,16 +225,14 @@ class Client:
             raise LimitError("E_MESSAGE_SIZE", f"a message of {len(message)} bytes: the broker takes at most {limit}")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         number = 0
-        while confirm and len(self._unconfirmed) >= UNCONFIRMED_MAX:
-            self._room.clear()
-            await self._room.wait()
+        while confirm and self._unconfirmed.full:
+            await self._unconfirmed.room()
             self._check_open()
         if session and self._link is None:
             raise ConnectionLostError("E_CONNECTION_LOST", "the transaction ended with its connection")
         if confirm:
             number = self._next_receipt()
-            self._unconfirmed[number] = (message, session, future)
-            future.add_done_callback(_retrieved)
+            self._unconfirmed.add(number, message, session, future)
         else:
             future.set_result(None)
         if self._link is not None:
@@ -311,6 +309,16 @@ class Client:
         """A queue to look into and tidy up; see `tidings.client.queue`."""
         return Queue(self, name)
 
+    async def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
+        """Where a message went: which brokers it passed and who got it, as far as that is recorded.
+
+        `message` is what a receipt or a delivery has as `message_id`. `everywhere` asks brokers beside the route too,
+        which tells false positives from brokers that really have it.
+        """
+        fields: dict[str, Value] = {"message": str(message), "everywhere": everywhere}
+        answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
+        return from_json(field(answer, "path", str))
+
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def transaction(self) -> Transaction:
@@ -363,7 +371,7 @@ class Client:
                     taker.deliver(decode_message(payload[_DELIVERY.size :]), attempt, tag)
             case FrameType.RECEIPTS:
                 for receipt in decode_receipts(frame.payload):
-                    self._confirm(receipt, None)
+                    self._unconfirmed.confirm(receipt, None)
             case FrameType.PING:
                 self.write(encode_frame(FrameType.PONG, b""))
             case FrameType.PONG:
@@ -379,7 +387,7 @@ class Client:
                 if request is not None and not request.future.done():
                     request.future.set_result(fields)
             case FrameType.REFUSED:
-                self._confirm(receipt, error_of(fields))
+                self._unconfirmed.confirm(receipt, error_of(fields))
             case FrameType.ERROR:
                 request = self._requests.pop(receipt, None)
                 if request is not None and not request.future.done():
@@ -390,7 +398,8 @@ class Client:
                     self._note(error_of(fields))
             case FrameType.CLOCK:
                 if self._ids is not None:
-                    self._ids.adjust(int(fields.get("delta_ms", 0)))
+                    self._ids.adjust(field(fields, "delta_ms", int))
+                    self.write(control(FrameType.CLOCK, {"number": field(fields, "number", int)}))
             case FrameType.CLOSE:
                 said = error_of(fields)
                 self._farewell = ConnectionLostError(said.code, said.reason)
@@ -402,16 +411,6 @@ class Client:
         self.errors.append(error)
         if self._options.on_error is not None:
             self._options.on_error(error)
-
-    def _confirm(self, receipt: int, error: TidingsError | None) -> None:
-        entry = self._unconfirmed.pop(receipt, None)
-        if entry is not None and not entry[2].done():
-            if error is None:
-                entry[2].set_result(None)
-            else:
-                entry[2].set_exception(error)
-        if len(self._unconfirmed) < UNCONFIRMED_MAX:
-            self._room.set()
 
     def _next_receipt(self) -> int:
         return next(self._receipts) % 0xFFFF_FFFF + 1
@@ -427,10 +426,7 @@ class Client:
         self._farewell = None
         for subscription in self._subscriptions.values():
             subscription.disconnected()
-        for receipt, (_, session, future) in list(self._unconfirmed.items()):
-            if session and not future.done():  # its transaction is gone
-                self._unconfirmed.pop(receipt)
-                future.set_exception(error)
+        self._unconfirmed.lost(error)
         for request in self._requests.values():
             if not request.repeatable and not request.future.done():
                 request.future.set_exception(error)
@@ -462,14 +458,10 @@ class Client:
         for request in self._requests.values():
             if not request.future.done():
                 request.future.set_exception(error)
-        for _, _, future in self._unconfirmed.values():
-            if not future.done():
-                future.set_exception(error)
+        self._unconfirmed.give_up(error)
         self._subscriptions.clear()
         self._requests.clear()
-        self._unconfirmed.clear()
         self._ready.set()
-        self._room.set()
 
     def _check_open(self) -> None:
         if self._closed is not None:
@@ -478,12 +470,6 @@ class Client:
 
 def _destination(text: str | Destination) -> Destination:
     return text if isinstance(text, Destination) else Destination.parse(text)
-
-
-def _retrieved(done: "asyncio.Future[None]") -> None:
-    """A refused publication nobody waits for is not an unhandled error of the event loop."""
-    if not done.cancelled():
-        done.exception()
 
 
 def _now_ms() -> int:

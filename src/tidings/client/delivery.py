@@ -43,6 +43,11 @@ class Delivery:
         return self.message.id
 
     @property
+    def message_id(self) -> MessageId:
+        """The id that its publisher's receipt has, and under which it can be traced."""
+        return self.message.id
+
+    @property
     def redelivered(self) -> bool:
         """It may have been delivered before: to you, or to somebody who shares the subscription."""
         return self.attempt > 1

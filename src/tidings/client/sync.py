@@ -23,6 +23,8 @@ from tidings.client.queue import Queue as AsyncQueue
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
 from tidings.errors import TidingsError
+from tidings.model.message_id import MessageId
+from tidings.tracking.path import Path
 
 T = TypeVar("T")
 
@@ -172,6 +174,10 @@ class Client:
 
     def queue(self, name: str) -> Queue:
         return Queue(self._client.queue(name))
+
+    def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
+        """Where a message went."""
+        return _wait(self._client.trace(message, everywhere=everywhere))
 
     def transaction(self) -> Transaction:
         return Transaction(self._client.transaction())

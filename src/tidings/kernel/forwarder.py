@@ -10,6 +10,7 @@ from enum import IntEnum, IntFlag
 from typing import Any, TypeAlias
 
 from tidings import _kernel
+from tidings.kernel.tracker import Tracker
 
 EventTuple: TypeAlias = tuple[Any, ...]
 _POLICIES = {"push-back": 0, "drop-oldest": 1, "drop-newest": 2, "disconnect": 3}
@@ -28,9 +29,11 @@ class Kind(IntEnum):
     ROOM = 7  # connection: there is room in its output again
     ARRIVED = 8  # link, expires_ms, message, mailbox sinks: from another broker
     RELAY = 9  # link, hops, tag, routers, expires_ms, message: persistent, from another broker
-    ENTRY = 10  # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers: persistent, for others
+    # connection, frame flags, receipt, expires_ms, message, mailbox sinks, routers (none: a scheme carries it)
+    ENTRY = 10
     ACK = 11  # connection, session, subscription, flags, tags
     CREDIT = 12  # connection, subscription, more: of a subscription that is no direct sink
+    CLOCK = 13  # connection, milliseconds: its messages' times are off by more than `watch_clock` allows; told once
 
 
 class Flag(IntFlag):
@@ -47,6 +50,7 @@ class NetworkShape:
 
     router: int
     flooding: bool = False  # interests belong to neighbours, and every broker matches anew
+    hands_up: bool = False  # what is not persistent is carried by a scheme in Python
     broadcast_above: int = 0  # destinations; 0: never broadcast
     hops_max: int = 32
     backlog_bytes_max: int = 8 << 20
@@ -92,6 +96,8 @@ class Forwarder:
         self.check_stalls = plane.check_stalls
         self.sink_counts = plane.sink_counts
         self.stats = plane.stats
+        self.grade_sums = plane.grade_sums
+        self.filters = plane.filters
         self.received = plane.received
         self.has_events = plane.has_events
         self.held_bytes = plane.held_bytes
@@ -103,7 +109,13 @@ class Forwarder:
         self.destinations = plane.destinations
         self.relay = plane.relay
         self.network_stats = plane.network_stats
+        self.set_subscriber = plane.set_subscriber
+        self.watch_clock = plane.watch_clock
         self._plane = plane
+
+    def use_tracker(self, tracker: Tracker) -> None:
+        """Record what passes from now on."""
+        self._plane.use_tracker(tracker.kernel)
 
     def events(self) -> list[EventTuple]:
         """What only Python can do, in order."""
@@ -171,6 +183,7 @@ class Forwarder:
         self._plane.join(
             network.router,
             network.flooding,
+            network.hands_up,
             network.broadcast_above,
             network.hops_max,
             network.backlog_bytes_max,

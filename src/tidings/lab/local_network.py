@@ -4,23 +4,22 @@
     network.start()                 # processes that outlive this one
     LocalNetwork.load(folder).stop()
 
-Everything about it is in the folder: a file for each member, its store, its log, its status. Routers are numbered in
-the order of the topology, from 1; of each link the end that comes first dials.
+Everything about it is in the folder: the secret and, for each member, its configuration, data and log. Routers are
+numbered in the order of the topology, from 1; of each link the end that comes first dials.
 """
 
 import json
 import os
 import secrets
 import signal
-import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidings.errors import UsageError
-from tidings.lab.member import Member
+from tidings.errors import ConfigError, UsageError
+from tidings.lab.member import Member, Routing, write_secret
 from tidings.overlay.draw import to_text
 from tidings.overlay.graph import Graph
 from tidings.overlay.topology import from_toml, to_toml
@@ -32,12 +31,9 @@ STOP_SECONDS = 10.0
 @dataclass(frozen=True, slots=True)
 class LocalOptions:
     host: str = "127.0.0.1"
-    port: int = 7400  # of the first member's clients; links follow after all of these
-    scheme: str = "bdrp"
-    unicast: str = "link-state"
-    encoding: str = "graded"
-    broadcast_above: int = 0
-    heartbeat_ms: float = 1000.0
+    port: int = 7400  # of the first member's clients; after all of these come those of links, then of statuses
+    routing: Routing = field(default_factory=Routing)
+    publishers: tuple[str, ...] | None = None  # under covering: the members whose clients publish; None: all
 
 
 class LocalNetwork:
@@ -51,21 +47,20 @@ class LocalNetwork:
             raise UsageError("E_NET_RUNNING", f"a network runs in {folder} already: stop it first")
         folder.mkdir(parents=True, exist_ok=True)
         names = [str(node) for node in graph]
-        router = {name: number for number, name in enumerate(names, 1)}
-        link_port = {name: options.port + len(names) + number - 1 for name, number in router.items()}
-        shared = {name: value for name, value in asdict(options).items() if name not in ("host", "port")}
-        secret = secrets.token_hex(32)
-        members = {}
-        for name in names:
-            peers = [str(e.b) if str(e.a) == name else "" for e in graph.edges()]
-            dials = [(f"{options.host}:{link_port[peer]}", router[peer]) for peer in peers if peer]
-            number = router[name]
-            port = options.port + number - 1
-            one = Member(name, number, options.host, port, link_port[name], dials, str(folder), secret)
-            members[name] = replace(one, **shared)
+        host, port, size = options.host, options.port, len(names)
+        members = {
+            name: Member(
+                name, number, host, port + number - 1, host, port + size + number - 1, port + 2 * size + number - 1
+            )
+            for number, name in enumerate(names, 1)
+        }
         (folder / TOPOLOGY).write_text(to_toml(graph))
-        for member in members.values():
-            member.save()
+        write_secret(folder, secrets.token_hex(32))
+        for name, member in members.items():
+            peers = [members[str(edge.b)] for edge in graph.edges() if str(edge.a) == name]
+            dials = [(f"{peer.link_host}:{peer.link_port}", peer.router) for peer in peers]
+            silent = options.publishers is not None and name not in options.publishers
+            member.save(folder, dials, options.routing, **({"advertise": []} if silent else {}))
         (folder / PROCESSES).write_text("{}")
         return cls(folder, graph, members)
 
@@ -73,8 +68,8 @@ class LocalNetwork:
     def load(cls, folder: Path) -> "LocalNetwork":
         try:
             graph = from_toml((folder / TOPOLOGY).read_text())
-            members = {str(node): Member.load(folder / f"{node}.json") for node in graph}
-        except FileNotFoundError:
+            members = {str(node): Member.load(folder / f"{node}.toml") for node in graph}
+        except (FileNotFoundError, ConfigError):
             raise UsageError("E_NET_NONE", f"there is no network in {folder}") from None
         return cls(folder, graph, members)
 
@@ -85,15 +80,15 @@ class LocalNetwork:
         for member in self._chosen(name):
             if self.alive()[member.name]:
                 raise UsageError("E_NET_RUNNING", f"{member.name} is running")
-            member.status_path.unlink(missing_ok=True)
-            self._note(member.name, self._spawn(member.name))
+            self._note(member.name, self._spawn(member))
 
-    def _spawn(self, name: str) -> int:
+    def _spawn(self, member: Member) -> int:
         """A process of its own, that goes on when this one ends."""
-        log = str(self.folder / f"{name}.log")
+        log = str(self.folder / f"{member.name}.log")
+        command = member.command(self.folder)
         return os.posix_spawn(
-            sys.executable,
-            [sys.executable, "-m", "tidings.lab.member", str(self.folder / f"{name}.json")],
+            command[0],
+            command,
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -120,17 +115,16 @@ class LocalNetwork:
 
     def alive(self) -> dict[str, bool]:
         pids = self._pids()
-        return {name: _is_member(pids.get(name, 0), self.folder / f"{name}.json") for name in self.members}
+        return {
+            name: _is_member(pids.get(name, 0), member.config(self.folder)) for name, member in self.members.items()
+        }
 
     def status(self) -> dict[str, Any]:
         """By member: whether it runs, where, and what it sees; None before it first said so."""
         alive, found = self.alive(), {}
         for name, member in self.members.items():
-            seen = None
-            if alive[name] and member.status_path.exists():
-                seen = json.loads(member.status_path.read_text())
-            url = f"tidings://{member.host}:{member.port}"
-            found[name] = {"running": alive[name], "router": member.router, "url": url, "sees": seen}
+            seen = member.status() if alive[name] else None
+            found[name] = {"running": alive[name], "router": member.router, "url": member.url(), "sees": seen}
         return found
 
     def settled(self) -> bool:

@@ -1,131 +1,93 @@
-"""One broker of a local network, as a process: `python -m tidings.lab.member member.json`.
+"""One broker of a network on this machine: its configuration file, its process, its status.
 
-The file has everything it needs (`Member`). Each second the broker writes what it sees of the network to its status
-file, whole or not at all, for `tidings net show`. SIGTERM ends it in good order.
+Everything about it is in the network's folder: `NAME.toml` for `tidings broker`, its data and its log. It says what it
+sees of the network at /network of its metrics endpoint.
 """
 
-import asyncio
 import json
-import logging
 import os
-import signal
 import sys
-from dataclasses import asdict, dataclass
+import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidings.broker.links import LinkSettings
-from tidings.broker.peers import Peers
-from tidings.broker.server import Broker, Listener
-from tidings.broker.sqlite_store import SqliteStore
-from tidings.matching.encoding import Encoding
-from tidings.matching.graded import GradedGrade
-from tidings.node.network_settings import NetworkSettings
-from tidings.node.settings import Settings
-from tidings.overlay.link import LinkOptions
-from tidings.protocols.native import NativeSession
-from tidings.routing.interests import InterestEncoding
+from tidings.broker import config
+from tidings.lab.namespaces import within
 
-STATUS_SECONDS = 1.0
+SECRET = "network.secret"
+STATUS_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How a network routes: keys of [network] that all members share."""
+
+    routing: str = "bdrp"
+    unicast: str = "link-state"
+    encoding: str = "graded"
+    policy: str = "selective"
+    broadcast_above: int = 0
+    heartbeat_ms: float = 1000.0
+    redial_ms_max: float = 2000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     name: str
     router: int
-    host: str
-    port: int  # for clients
+    host: str  # for clients, and for its status
+    port: int
+    link_host: str
     link_port: int
-    dials: list[tuple[str, int]]  # address and router
-    folder: str
-    secret: str  # hexadecimal
-    scheme: str = "bdrp"
-    unicast: str = "link-state"
-    encoding: str = "graded"  # or vectors, elements
-    broadcast_above: int = 0
-    heartbeat_ms: float = 1000.0
-    link_host: str = ""  # where links come in, if not at `host`
+    http_port: int
 
-    @property
-    def status_path(self) -> Path:
-        return Path(self.folder) / f"{self.name}.status.json"
+    def url(self) -> str:
+        return f"tidings://{self.host}:{self.port}"
 
-    def save(self) -> Path:
-        path = Path(self.folder) / f"{self.name}.json"
-        path.touch(mode=0o600)  # it holds the secret
-        path.write_text(json.dumps(asdict(self), indent=1))
-        return path
+    def config(self, folder: Path) -> Path:
+        return folder / f"{self.name}.toml"
+
+    def save(self, folder: Path, dials: list[tuple[str, int]], routing: Routing, **more: Any) -> None:
+        """Write its configuration, with more keys of [network]. A dial is an address, and the router expected there."""
+        keys = {name: getattr(routing, name) for name in Routing.__slots__} | more
+        lines = [
+            f"[broker]\nname = {json.dumps(self.name)}\nid = {self.router}\ndata = {json.dumps(self.name)}",
+            f'[[listeners]]\nhost = "{self.host}"\nport = {self.port}',
+            f'[metrics]\nhost = "{self.host}"\nport = {self.http_port}',
+            f'[network]\nname = "local"\nhost = "{self.link_host}"\nport = {self.link_port}\nsecret_file = "{SECRET}"',
+            *(f"{name} = {json.dumps(value)}" for name, value in keys.items()),
+            *(f'[[network.peers]]\naddress = "{address}"\nrouter = {router}' for address, router in dials),
+        ]
+        self.config(folder).write_text("\n".join(lines) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Member":
-        data = json.loads(path.read_text())
-        return cls(**{**data, "dials": [(address, router) for address, router in data["dials"]]})
+        found = config.load(path)
+        network, listener = found.network, found.listeners[0]
+        here = (listener.host, listener.port, network.host, network.port, found.metrics.port)
+        return cls(found.broker.name, found.broker.id, *here)
 
-    def network(self) -> NetworkSettings:
-        graded = Encoding(grade=GradedGrade())
-        encodings = {
-            "vectors": InterestEncoding(),
-            "elements": InterestEncoding(vectors=False),
-            "graded": InterestEncoding(graded, vectors=False),
-        }
-        beat = self.heartbeat_ms
-        return NetworkSettings(
-            self.router,
-            "local",
-            tuple(self.dials),
-            self.unicast,
-            self.scheme,
-            encodings[self.encoding],
-            self.broadcast_above,
-            link=LinkOptions(heartbeat_ms=beat, suspect_ms=2.5 * beat, dead_ms=6 * beat, backoff_max_ms=2000),
-        )
+    def command(self, folder: Path) -> list[str]:
+        return [sys.executable, "-m", "tidings.cli", "broker", "--config", str(self.config(folder))]
 
+    def status(self, namespace: str = "") -> dict[str, Any] | None:
+        """What it sees of the network; None: it does not say."""
 
-def status(broker: Broker) -> dict[str, Any]:
-    """What a broker sees of its network now."""
-    network = broker.node.network
-    assert network is not None
-    links = {}
-    for peer in network.links.peers():
-        link = network.links.link(peer)
-        assert link is not None
-        links[peer] = {
-            "latency_ms": round(link.latency_ms or 0.0, 3),
-            "waiting_bytes": broker.forwarder.link_waiting(peer),
-        }
-    return {
-        "links": links,
-        "routes": {router: network.unicast.next_hop(router) for router in network.unicast.reachable()},
-        "interests": {router: len(rows) for router, rows in network.scheme.predicates.items()},
-        "in_transit": len(network.transit),
-        "plane": broker.forwarder.stats(),
-        "network": broker.forwarder.network_stats(),
-    }
+        def ask() -> dict[str, Any] | None:
+            try:
+                with urllib.request.urlopen(
+                    f"http://{self.host}:{self.http_port}/network", timeout=STATUS_SECONDS
+                ) as page:
+                    found: dict[str, Any] = json.load(page)
+                    return found
+            except OSError:
+                return None
+
+        return within(namespace, ask) if namespace else ask()
 
 
-async def serve(member: Member) -> None:
-    store = SqliteStore(Path(member.folder) / f"{member.name}.db")
-    links = LinkSettings(member.link_host or member.host, member.link_port, bytes.fromhex(member.secret))
-    broker = Broker(Settings(broker_id=member.router), store, peers=Peers(member.network(), links))
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    await broker.start([Listener(NativeSession, member.host, member.port)])
-    while not stopping.is_set():
-        fresh = member.status_path.with_suffix(".new")
-        fresh.write_text(json.dumps(status(broker)))
-        os.replace(fresh, member.status_path)
-        try:
-            await asyncio.wait_for(stopping.wait(), STATUS_SECONDS)
-        except TimeoutError:
-            continue
-    await broker.stop()
-
-
-def main(path: str) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    asyncio.run(serve(Member.load(Path(path))))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+def write_secret(folder: Path, secret: str) -> None:
+    descriptor = os.open(folder / SECRET, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secret + "\n")

@@ -16,12 +16,12 @@ from tidings.node.requests import (
     Browse,
     Commit,
     Credit,
+    DeskRequest,
     Done,
     Failed,
     Forget,
     Move,
     Purge,
-    Request,
     Rollback,
     Subscribe,
     Unsubscribe,
@@ -51,7 +51,7 @@ class Desk:
         self.transacted_bytes = 0  # of messages in open transactions
         self._abroad = abroad  # a message for other brokers: what sends it once it is safe, if that is left to do
 
-    def carry_out(self, now_ms: int, client: Connection, request: Request) -> None:
+    def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:
             case Subscribe():
                 self._subscribe(now_ms, client, request)

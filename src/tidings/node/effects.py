@@ -5,6 +5,9 @@ from typing import TypeAlias
 
 from tidings.delivery.store import Record
 from tidings.node.requests import Answer
+from tidings.tracking.attachments import Attachment
+from tidings.tracking.history import Entry
+from tidings.tracking.record import Inquiry
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +49,20 @@ class Log:
     fields: dict[str, object] = field(default_factory=dict)
 
 
-Effect: TypeAlias = Reply | Persist | Load | Close | Log
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Store these changes, then these entries; until they are on disk, keep them where the archive finds them."""
+
+    changes: tuple[Attachment, ...]
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inquire:
+    """Ask the archive of stored histories (`Recorder.resolve`), then call `resolved` with the number."""
+
+    number: int
+    inquiry: Inquiry
+
+
+Effect: TypeAlias = Reply | Persist | Load | Close | Log | Track | Inquire

@@ -12,6 +12,7 @@ Effects gather in `out`; the driver takes them after each call: Dial, Close, Set
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from random import Random
 from typing import assert_never, cast
 
@@ -25,16 +26,16 @@ from tidings.node.transit import Transit
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.links import Links
-from tidings.routing.bdrp import Bdrp
 from tidings.routing.codec import decode, encode
-from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, SchemeMessage, Taken, Topic
+from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
-from tidings.routing.effects import Deliver, Effect, Install, Report, Send, SetTimer
+from tidings.routing.effects import Deliver, Effect, HandOver, Install, Report, Send, SetTimer
 from tidings.routing.flood import Flood
-from tidings.routing.flooding import Flooding
 from tidings.routing.interests import Change, encode_change
 from tidings.routing.link_state import LinkState
+from tidings.routing.registry import Place
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
+from tidings.routing.scheme import Carrier
 from tidings.routing.unicast import COST_MAX, Unicast
 from tidings.routing.unicast import TIMER as UNICAST_TIMER
 
@@ -53,12 +54,15 @@ class Network:
         self._plane = plane
         self.links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
         self.unicast, self.flood = self._make_unicast(incarnation)
-        self.scheme = self._make_scheme()
+        self.scheme = settings.kind.make(self._place())
+        self.carrier = cast("Carrier", self.scheme) if settings.kind.carries else None
         self._numbers: dict[str, int] = {}  # connection -> the plane's number for it
         self._names: dict[int, str] = {}
         self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
         self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
         self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
+        self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._now = self._started = 0.0
 
     def _make_unicast(self, incarnation: int) -> tuple[Unicast, Flood]:
@@ -69,13 +73,18 @@ class Network:
         flood = Flood(settings.router, incarnation, settings.flood, FLOOD_TIMER)
         return DistanceVector(settings.router, incarnation), flood
 
-    def _make_scheme(self) -> Bdrp | Flooding:
+    def _place(self) -> Place:
         settings = self.settings
-        if settings.scheme == "flooding":
-            assert isinstance(self.unicast, LinkState)
-            unicast = self.unicast
-            return Flooding(self.flood, settings.encoding, self, lambda: unicast.links, settings.bdrp)
-        return Bdrp(self.flood, settings.encoding, self, settings.bdrp)
+        return Place(
+            self.flood,
+            self,
+            settings.encoding,
+            settings.bdrp,
+            lambda: getattr(self.unicast, "links", {}),
+            lambda neighbour: self._plane.link_waiting(neighbour) < settings.backlog_bytes_max,
+            settings.policy,
+            settings.advertise,
+        )
 
     def at(self, now: float) -> float:
         """The time of the links, in milliseconds: it never goes back, as the clock on the wall may, by which messages
@@ -158,6 +167,13 @@ class Network:
 
         self.transit.relayed(now_ms, hops, routers, expires_ms, message, done, failed)
 
+    def enter(self, now_ms: int, message: bytes, connection: int) -> None:
+        """A message enters here that is not persistent."""
+        if self.carrier is None:
+            self._plane.enter(message, now_ms, connection)
+        else:
+            self._routed(self.carrier.publish(self._now, message))
+
     def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
         now = self._now
@@ -187,16 +203,39 @@ class Network:
         out, self.out = self.out, []
         return out
 
+    # --- letters: to one broker, by the routes there are -------------------------------------------------------------
+
+    def topology(self) -> Mapping[Router, Collection[Router]]:
+        """Who can be reached, with their links where these are known."""
+        known = self.unicast.links if isinstance(self.unicast, LinkState) else {}
+        return {router: tuple(known.get(router, ())) for router in (self.settings.router, *self.unicast.reachable())}
+
+    def post(self, router: Router, payload: bytes) -> bool:
+        return self._pass_on(Letter(router, self.settings.router, self.settings.hops_max, payload))
+
+    def _pass_on(self, letter: Letter) -> bool:
+        number = self._peers.get(self.unicast.next_hop(letter.target) or 0)
+        if number is None:
+            return False
+        self._plane.send(number, control_frame(letter))
+        return True
+
+    def _letter(self, letter: Letter) -> None:
+        if letter.target == self.settings.router:
+            self.letters.append((letter.source, letter.payload))
+        elif letter.hops_left > 0:
+            self._pass_on(replace(letter, hops_left=letter.hops_left - 1))
+
     # --- tables: what the scheme installs goes to the plane ---------------------------------------------------------
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
         self._plane.interest(router, added, removed)
-        if self.settings.scheme == "bdrp":
+        if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
 
     def forget(self, router: Router) -> None:
         self._plane.forget(router)
-        if self.settings.scheme == "bdrp":
+        if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
             self.transit.abandon(router)
 
@@ -237,17 +276,23 @@ class Network:
         self._plane.link(number, peer)
         self._peers[peer] = number
         self.transit.link_up(peer)
+        self.neighbour_changes.append((True, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_up(self._now, peer))
+        if self.carrier is not None:
+            self._routed(self.carrier.link_up(self._now, peer))
         self.out.append(fx.Report("LINK_UP", f"router {peer}"))
 
     def _link_down(self, peer: Router) -> None:
         del self._peers[peer]
         self._plane.unlink(peer)
         self.transit.link_down(peer)
+        self.neighbour_changes.append((False, peer))
         self._routed(self.unicast.link_down(self._now, peer))
         if self.flood is not getattr(self.unicast, "flood", None):
             self._routed(self.flood.link_down(self._now, peer))
+        if self.carrier is not None:
+            self._routed(self.carrier.link_down(self._now, peer))
         self.out.append(fx.Report("LINK_DOWN", f"router {peer}"))
 
     def _cost(self, peer: Router, latency_ms: float) -> None:
@@ -258,6 +303,8 @@ class Network:
         match message:
             case Taken(tags=tags):
                 self.transit.taken(peer, tags)
+            case Letter():
+                self._letter(message)
             case SchemeMessage():
                 self._routed(self.scheme.learn(self._now, (peer, message)))
             case FloodItem() | FloodAck() | FloodSummary() if not isinstance(self.unicast, LinkState):
@@ -276,6 +323,8 @@ class Network:
                     self._routed(self.scheme.routed(self._now, table))
                 case Deliver():
                     self._routed(self.scheme.learn(self._now, effect))
+                case HandOver(message=message):
+                    self.transit.deliver(int(self._now), message)
                 case SetTimer() | Report():
                     self.out.append(effect)
                 case _:

@@ -9,8 +9,12 @@ from tidings.overlay.effects import Router
 from tidings.overlay.greeting import Greeting
 from tidings.overlay.link import LinkOptions
 from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.covering.policies import POLICIES
 from tidings.routing.flood import FloodOptions
 from tidings.routing.interests import InterestEncoding
+from tidings.routing.registry import SCHEMES, Kind
+
+UNICASTS = ("link-state", "distance-vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +36,24 @@ class NetworkSettings:
     link: LinkOptions = field(default_factory=LinkOptions)
     flood: FloodOptions = field(default_factory=FloodOptions)
     bdrp: BdrpOptions = field(default_factory=BdrpOptions)
+    policy: str = "selective"  # of covering: what becomes of covered subscriptions
+    advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
 
     def __post_init__(self) -> None:
         if not 0 < self.router < 2**32:
             raise UsageError("E_ROUTER", f"{self.router} is not a router's number: 1 to {2**32 - 1}")
-        if self.unicast not in ("link-state", "distance-vector"):
+        if self.unicast not in UNICASTS:
             raise UsageError("E_UNICAST", f"there is no unicast protocol {self.unicast!r}")
-        if self.scheme not in ("bdrp", "flooding"):
+        if self.scheme not in SCHEMES:
             raise UsageError("E_SCHEME", f"there is no routing scheme {self.scheme!r}")
-        if self.scheme == "flooding" and self.unicast != "link-state":
-            raise UsageError("E_SCHEME", "flooding needs the map that only link-state unicast has")
+        if self.kind.needs_map and self.unicast != "link-state":
+            raise UsageError("E_SCHEME", f"{self.scheme} needs the map that only link-state unicast has")
+        if self.policy not in POLICIES:
+            raise UsageError("E_COVERING_POLICY", f"{self.policy} is not one of {', '.join(POLICIES)}")
+
+    @property
+    def kind(self) -> Kind:
+        return SCHEMES[self.scheme]
 
     def greeting(self, incarnation: int) -> Greeting:
         same = (("scheme", self.scheme), ("unicast", self.unicast), *self.encoding.parameters())
@@ -51,7 +63,8 @@ class NetworkSettings:
         encoding = self.encoding.encoding
         return NetworkShape(
             self.router,
-            self.scheme == "flooding",
+            self.kind.by_neighbour,
+            self.kind.carries,
             self.broadcast_above,
             self.hops_max,
             self.backlog_bytes_max,

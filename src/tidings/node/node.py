@@ -5,7 +5,7 @@ finish by itself), and the completions of earlier effects (`persisted`, `loaded`
 must carry out. The path of plain messages never comes here; the node only installs sinks for it in the plane.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
 from tidings.delivery.mailbox import Consumer, Mailbox
@@ -21,11 +21,16 @@ from tidings.node.network_settings import NetworkSettings
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PERSISTENT, QUEUE, PostOffice, expires_ms_of
-from tidings.node.requests import Failed, Request
+from tidings.node.requests import Failed, Request, Trace
 from tidings.node.session import Connection, MailboxSubscription, Principal
 from tidings.node.settings import Settings
+from tidings.node.tracking import Tracking
 from tidings.node.transit import Transit
 from tidings.node.watched import WatchedPlane
+from tidings.tracking.attachments import Attachment
+from tidings.tracking.record import Answer
+from tidings.tracking.record import Settings as TrackingSettings
+from tidings.tracking.strategies import NoStrategy
 
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 
@@ -37,6 +42,7 @@ class Node:
         settings: Settings,
         network: NetworkSettings | None = None,
         *,
+        tracking: TrackingSettings | None = None,
         incarnation: int = 1,
         rng: Random | None = None,
     ) -> None:
@@ -63,12 +69,41 @@ class Node:
                 window_bytes=network.window_bytes,
             )
             self.network = Network(plane, network, transit, incarnation, rng)
+        self.tracking = Tracking(
+            plane,
+            tracking or TrackingSettings(NoStrategy()),
+            self._outbox,
+            self.network,
+            broker=settings.broker_id,
+            incarnation=incarnation,
+        )
 
     def recover(self, recovered: Recovered, now: float = 0.0) -> None:
         """Stand where the store says we stood; `now` is the time of the links."""
         self.post_office.recover(recovered)
         if self.network is not None:
             self.network.recover(now, recovered)
+
+    def start_tracking(
+        self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
+    ) -> None:
+        """After `recover`: what earlier processes have recorded (`Recorder.start`)."""
+        self.tracking.start(now_ms, past, stored_ms or {})
+
+    def track(self, now_ms: int) -> list[Effect]:
+        """A few times a second: store what was recorded, look after traces."""
+        self.tracking.tick(now_ms)
+        return self.turn(now_ms)
+
+    def resolved(self, now_ms: int, number: int, answer: Answer) -> list[Effect]:
+        """What the archive says to an inquiry."""
+        self.tracking.resolved(now_ms, number, answer)
+        return self.turn(now_ms)
+
+    def stop_tracking(self, now_ms: int) -> list[Effect]:
+        """Store all that was recorded: the process ends."""
+        self.tracking.close(now_ms)
+        return self.turn(now_ms)
 
     def connected(self, connection: int, principal: Principal, client_id: str = "") -> None:
         self.connections[connection] = Connection(connection, principal, client_id)
@@ -90,7 +125,10 @@ class Node:
     def asked(self, now_ms: int, connection: int, request: Request) -> None:
         """One of several requests. Call `turn` after the last one."""
         try:
-            self._desk.carry_out(now_ms, self.connections[connection], request)
+            if isinstance(request, Trace):
+                self.tracking.tracing.start(now_ms, self.connections[connection], request)
+            else:
+                self._desk.carry_out(now_ms, self.connections[connection], request)
         except TidingsError as error:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
 
@@ -130,7 +168,10 @@ class Node:
             case (Kind.RELAY, link, hops, tag, routers, expires_ms, message):
                 self.network.relayed(now_ms, link, hops, tag, routers, expires_ms, message)
             case (Kind.ENTRY, connection, flags, receipt, expires_ms, message, sinks, routers):
-                self.network.transit.accept(message, routers, expires_ms)
+                if routers:
+                    self.network.transit.accept(message, routers, expires_ms)
+                else:
+                    self.network.enter(now_ms, message, connection)
                 perhaps_sent = bool(flags & PERHAPS_SENT)
                 self.message(connection, 0, message, sinks, expires_ms=expires_ms, perhaps_sent=perhaps_sent)
                 self._journal.then(
@@ -143,7 +184,8 @@ class Node:
         if self.network is None or message[1] & QUEUE:
             return None
         if not message[1] & PERSISTENT:
-            return lambda: self._plane.enter(message, now_ms, connection)
+            network = self.network
+            return lambda: network.enter(now_ms, message, connection)
         if routers := self._plane.destinations(message):
             self.network.transit.accept(message, routers, expires_ms_of(message))
         return None
@@ -220,6 +262,7 @@ class Node:
         changes = self._watched.take_changes()
         if self.network is not None:
             self.network.settle(now_ms, changes)
+        self.tracking.settle(now_ms, self.connections, self._watched.take_direct(), self.post_office.take_changes())
         self._dispatch(now_ms)
         writes += self._journal.flush()
         self._relieve(now_ms)
@@ -254,6 +297,7 @@ class Node:
             run[2].append(message)
         for consumer, run in runs.items():
             self._plane.deliver(consumer.connection, consumer.subscription, *run)
+            self.tracking.delivered(now_ms, mailbox, run[2])
         if mailbox.expired:
             self.post_office.late(mailbox, mailbox.expired)
 

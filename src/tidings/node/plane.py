@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from tidings.kernel.forwarder import NetworkShape
+from tidings.kernel.tracker import Tracker
 
 
 class Plane(Protocol):
@@ -48,7 +49,16 @@ class Plane(Protocol):
     def release(self, connection: int) -> None: ...
 
 
-class NetworkPlane(Plane, Protocol):
+class TrackingPlane(Protocol):
+    """The plane as far as it records what passes."""
+
+    def use_tracker(self, tracker: Tracker) -> None: ...
+
+    def set_subscriber(self, connection: int, subscriber: int) -> None:
+        """Direct deliveries of this connection are recorded as this subscriber's; 0: they are not."""
+
+
+class NetworkPlane(Plane, TrackingPlane, Protocol):
     """The plane of a broker that may have links to others."""
 
     def join(self, network: NetworkShape) -> None: ...
@@ -63,6 +73,9 @@ class NetworkPlane(Plane, Protocol):
         """This connection leads to a neighbour: messages for others may leave and arrive by it."""
 
     def unlink(self, neighbour: int) -> None: ...
+
+    def link_waiting(self, neighbour: int) -> int:
+        """Bytes that wait for a link."""
 
     def send(self, connection: int, data: bytes) -> None:
         """A whole frame, in order with what the plane sends by itself."""

@@ -44,6 +44,7 @@ class PostOffice:
         self.expired = 0
         self.buried = 0
         self.duplicates = 0
+        self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self.slow: set[int] = set()  # connections to be closed because they did not keep up
         self._plane = plane
         self._journal = journal
@@ -107,6 +108,7 @@ class PostOffice:
         self._plane.unsubscribe(sink)
         del self.by_sink[sink]
         del self.by_name[mailbox.name]
+        self.changes.append((False, mailbox))
         self._touched.pop(mailbox, None)
         self._attended.pop(mailbox, None)
         self.sweep.forget(mailbox)
@@ -169,6 +171,10 @@ class PostOffice:
     def touch(self, mailbox: Mailbox) -> None:
         """Something may be given out: look at it at the end of this turn."""
         self._touched[mailbox] = None
+
+    def take_changes(self) -> list[tuple[bool, Mailbox]]:
+        changes, self.changes = self.changes, []
+        return changes
 
     def take_touched(self) -> list[Mailbox]:
         touched, self._touched = list(self._touched), {}
@@ -408,6 +414,7 @@ class PostOffice:
         sink = self._plane.mailbox(predicate)
         self.by_sink[sink] = self.by_name[name] = mailbox
         self._open_sinks[mailbox] = (sink, predicate)
+        self.changes.append((True, mailbox))
         return mailbox
 
 

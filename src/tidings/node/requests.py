@@ -8,6 +8,7 @@ from typing import TypeAlias
 from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
 
@@ -127,7 +128,19 @@ class Move:
     tags: tuple[int, ...] = ()
 
 
-Request: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Browse | Purge | Move
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where did this message go? `everywhere`: ask brokers beside its route too."""
+
+    receipt: int
+    message: MessageId
+    everywhere: bool = False
+
+
+DeskRequest: TypeAlias = (
+    Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Browse | Purge | Move
+)
+Request: TypeAlias = DeskRequest | Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,16 @@ class Transit:
 
         self._journal.then(deliver, lambda _: self._seen.discard(message_id))
 
+    def deliver(self, now_ms: int, message: bytes) -> None:
+        """To subscribers here: a message of another broker that is not persistent."""
+        expires_ms = expires_ms_of(message)
+        if 0 < expires_ms <= now_ms:
+            self.expired += 1
+            return
+        self._plane.publish(message, now_ms, None)
+        if mailboxes := self._office.mailboxes_for(message, self._plane.match(message)):
+            self._office.accept(message, mailboxes, expires_ms=expires_ms)
+
     def loaded(self, messages: dict[int, bytes]) -> None:
         """The store has brought these; the others are not ours."""
         for seq in [seq for seq in messages if seq in self._unread or seq in self._items]:

@@ -43,9 +43,10 @@ class FrameType(IntEnum):
     BEGIN = 0x24
     COMMIT = 0x25
     ROLLBACK = 0x26
-    BROWSE = 0x27
-    PURGE = 0x28
-    MOVE = 0x29
+    TRACE = 0x27
+    BROWSE = 0x28
+    PURGE = 0x29
+    MOVE = 0x2A
 
 
 class RawFrame(NamedTuple):

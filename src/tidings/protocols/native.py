@@ -9,11 +9,12 @@ deliveries do not come through here: the forwarding plane handles their frames b
 from enum import Enum
 from typing import assert_never
 
-from tidings.broker.session import Bye, Hello, Invalid, Ping, Received
+from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
 from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.model.codec import encode_frame
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.node.requests import (
     Accepted,
@@ -33,6 +34,7 @@ from tidings.node.requests import (
     Request,
     Rollback,
     Subscribe,
+    Trace,
     Unsubscribe,
 )
 from tidings.node.subscribing import NAME_MAX
@@ -48,6 +50,7 @@ from tidings.protocols.frames import (
     field,
     unsigned,
 )
+from tidings.tracking.skew import Correction
 
 
 class State(Enum):
@@ -75,6 +78,8 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BROWSE: State.READY,
         FrameType.PURGE: State.READY,
         FrameType.MOVE: State.READY,
+        FrameType.TRACE: State.READY,
+        FrameType.CLOCK: State.READY,
     },
     State.CLOSED: {},
 }
@@ -110,7 +115,7 @@ class NativeSession:
                 fields = decode_fields(payload)
                 try:
                     return _request(frame, fields, session)
-                except RemoteProtocolError as error:
+                except TidingsError as error:
                     if error.fatal or frame is FrameType.HELLO:
                         raise
                     return Invalid(unsigned(fields, "receipt"), error)
@@ -145,12 +150,15 @@ class NativeSession:
     def pong(self) -> bytes:
         return encode_frame(FrameType.PONG, b"")
 
+    def clock(self, correction: Correction) -> bytes:
+        return control(FrameType.CLOCK, {"number": correction.number, "delta_ms": correction.delta_ms})
+
     def close(self, code: str, reason: str) -> bytes:
         self.state = State.CLOSED
         return control(FrameType.CLOSE, {"code": code, "reason": reason})
 
 
-def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Request:
+def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Request:
     receipt = unsigned(fields, "receipt")
     match frame:
         case FrameType.HELLO:
@@ -161,6 +169,10 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             if durable := field(fields, "durable", str):
                 return Forget(receipt, durable)
             return Unsubscribe(receipt, unsigned(fields, "subscription"))
+        case FrameType.TRACE:
+            return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
+        case FrameType.CLOCK:
+            return Clock(unsigned(fields, "number"))
         case FrameType.BEGIN:
             return Begin(receipt, session)
         case FrameType.COMMIT:
@@ -196,6 +208,7 @@ def _hello(fields: dict[str, Value]) -> Hello:
         field(fields, "password", str),
         client,
         unsigned(fields, "heartbeat_ms"),
+        unsigned(fields, "time_ms", 48),
     )
 
 

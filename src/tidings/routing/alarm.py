@@ -1,6 +1,9 @@
 """The one timer of a machine with many deadlines: set only when something is due sooner than it would ring."""
 
+from collections.abc import Iterable
+
 from tidings.overlay.effects import SetTimer
+from tidings.routing.effects import Effect
 
 
 class Alarm:
@@ -23,3 +26,8 @@ class Alarm:
 
     def rang(self) -> None:
         self._at = None
+
+
+def without_timer(name: str, effects: Iterable[Effect]) -> list[Effect]:
+    """For a machine whose own clock ticks all the time, and that ticks another one along."""
+    return [effect for effect in effects if not (isinstance(effect, SetTimer) and effect.name == name)]

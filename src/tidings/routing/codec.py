@@ -25,6 +25,7 @@ from tidings.routing.control import (
     FloodItem,
     FloodSummary,
     Known,
+    Letter,
     SchemeMessage,
     Taken,
     VectorRequest,
@@ -186,6 +187,7 @@ LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
     VectorRequest: (33, (U32, VERSION, BYTE)),
     SchemeMessage: (48, (BYTE, BYTES)),
     Taken: (64, (TAGS,)),
+    Letter: (65, (U32, U32, BYTE, BYTES)),
 }
 _BY_NUMBER = {number: (kind, layout) for kind, (number, layout) in LAYOUTS.items()}
 # Precomputed, because a simulation encodes millions of these.

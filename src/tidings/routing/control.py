@@ -93,6 +93,16 @@ class Taken(ControlMessage):
     tags: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Letter(ControlMessage):
+    """For one broker, wherever it is: everybody on the way passes it on by the routes there are. It may get lost."""
+
+    target: Router
+    source: Router
+    hops_left: int
+    payload: bytes
+
+
 Control: TypeAlias = (
     Greeting
     | Welcome
@@ -108,4 +118,5 @@ Control: TypeAlias = (
     | VectorRequest
     | SchemeMessage
     | Taken
+    | Letter
 )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tidings.overlay.effects import ControlMessage, Report, Router, SetTimer
 
-__all__ = ["Deliver", "Effect", "Install", "Report", "Route", "Router", "Send", "SetTimer", "UnicastTable"]
+__all__ = ["Deliver", "Effect", "HandOver", "Install", "Report", "Route", "Router", "Send", "SetTimer", "UnicastTable"]
 
 
 class Route(NamedTuple):
@@ -51,4 +51,11 @@ class Deliver:
     payload: bytes | None  # None: the router has vanished and its state with it
 
 
-Effect: TypeAlias = Send | SetTimer | Install | Deliver | Report
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """A message for subscribers of this broker, from a scheme that carries messages."""
+
+    message: bytes
+
+
+Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | Report

@@ -11,6 +11,7 @@ from link-state unicast, and is looked at again every `refresh_ms`, since links 
 from collections.abc import Callable, Collection, Mapping
 
 from tidings.model.predicate import Predicate
+from tidings.routing.alarm import without_timer
 from tidings.routing.bdrp import Bdrp, BdrpOptions
 from tidings.routing.control import SchemeMessage
 from tidings.routing.effects import Deliver, Effect, Router, SetTimer, UnicastTable
@@ -51,17 +52,20 @@ class Flooding:
     def local_rows(self) -> set[bytes]:
         return self._bdrp.local_rows()
 
+    def counts(self) -> Mapping[str, int]:
+        return {"rows": sum(map(len, self._installed.values()))}
+
     def start(self, now: float) -> list[Effect]:
         return [*self._bdrp.start(now), SetTimer(TIMER, now)]
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
-        return self._quiet(self._bdrp.subscribe(now, predicate))
+        return without_timer(TIMER, self._bdrp.subscribe(now, predicate))
 
     def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
-        return self._quiet(self._bdrp.unsubscribe(now, predicate))
+        return without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
-        return self._quiet(self._bdrp.learn(now, item))
+        return without_timer(TIMER, self._bdrp.learn(now, item))
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         self._tables.routes({router: route.next_hop for router, route in table.routes.items()})
@@ -69,13 +73,9 @@ class Flooding:
 
     def tick(self, now: float) -> list[Effect]:
         """This scheme's clock ticks all the time, and takes B-DRP's along."""
-        out = self._quiet(self._bdrp.tick(now))
+        out = without_timer(TIMER, self._bdrp.tick(now))
         self._refresh()
         return [*out, SetTimer(TIMER, now + self._refresh_ms)]
-
-    @staticmethod
-    def _quiet(effects: list[Effect]) -> list[Effect]:
-        return [effect for effect in effects if not (isinstance(effect, SetTimer) and effect.name == TIMER)]
 
     def _refresh(self) -> None:
         links = self._links()

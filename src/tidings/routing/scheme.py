@@ -29,6 +29,19 @@ class Tables(Protocol):
 
 
 class Scheme(Protocol):
+    @property
+    def predicates(self) -> Mapping[Router, set[bytes]]:
+        """What is known of other routers' interests, as rows; nothing for schemes that do not tell everybody."""
+        ...
+
+    def local_rows(self) -> set[bytes]:
+        """What the others should know of this one's."""
+        ...
+
+    def counts(self) -> Mapping[str, int]:
+        """What is worth showing: sizes of tables, messages by kind."""
+        ...
+
     def start(self, now: float) -> list[Effect]: ...
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
@@ -44,3 +57,17 @@ class Scheme(Protocol):
         """Routes have changed."""
 
     def tick(self, now: float) -> list[Effect]: ...
+
+
+class Carrier(Scheme, Protocol):
+    """A scheme that brings messages to other brokers itself, in SchemeMessages. The plane gives it what enters here and
+    is not persistent; what it brings for subscribers here it gives back as HandOver."""
+
+    def link_up(self, now: float, neighbour: Router) -> list[Effect]:
+        """There is a link to this neighbour now."""
+
+    def link_down(self, now: float, neighbour: Router) -> list[Effect]:
+        """It is lost, and what was on its way with it."""
+
+    def publish(self, now: float, message: bytes) -> list[Effect]:
+        """A message enters here; subscribers of this broker have it already."""

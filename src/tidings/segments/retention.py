@@ -1,11 +1,19 @@
-"""How long segments stay: whole segments go, oldest first, when they are too old or all of them are too large."""
+"""How long segments stay: whole segments go, oldest first, when they are too old or all of them are too large.
 
+Before the first one goes a file `since` says up to when: whoever asks about an older time must not take "it is not
+here" for "it was not".
+"""
+
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidings.errors import UsageError
+from tidings.errors import StoreError, UsageError
 from tidings.model.tables import Table
+from tidings.segments.names import TEMPORARY_PREFIX
 from tidings.segments.reader import Segment, segments
+
+SINCE = "since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,27 @@ def sweep(root: Path, table: Table, retention: Retention, now_ms: int) -> list[S
     """Delete what has to go; returns it."""
     found = [(segment, segment.path.stat().st_size) for segment in segments(root, table)]
     gone = expired(found, retention, now_ms)
+    if gone:
+        _mark(root / table.name, max(segment.name.created_ms for segment in gone) + 1)
     for segment in gone:
         segment.path.unlink(missing_ok=True)
     return gone
+
+
+def since_ms(root: Path, table: Table) -> int:
+    """What is older than this may have been deleted; 0: nothing was."""
+    try:
+        return int((root / table.name / SINCE).read_text())
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as error:
+        raise StoreError("E_STORE_DAMAGED", f"{root / table.name / SINCE}: {error}") from None
+
+
+def _mark(directory: Path, ms: int) -> None:
+    temporary = directory / f"{TEMPORARY_PREFIX}{SINCE}"
+    with temporary.open("w") as file:
+        file.write(str(ms))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(directory / SINCE)

@@ -177,21 +177,22 @@ async def _quiet(ledger: Ledger) -> None:
     await asyncio.sleep(QUIET_SECONDS)
 
 
-def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> Ledger:
-    """Raises AssertionError with what was broken; returns the last ledger."""
+def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> list[Ledger]:
+    """Raises AssertionError with what was broken; returns the ledger of each store."""
     _context.set_forkserver_preload(["tidings.testing.crash"])
     rng = random.Random(seed)
-    ledger = Ledger()
+    ledgers = []
     for done in range(0, kills, kills_per_store):
         with tempfile.TemporaryDirectory() as directory:
             ledger = asyncio.run(hurt(Path(directory), min(kills_per_store, kills - done), rng))
+        ledgers.append(ledger)
         problems = ledger.problems()
         assert not problems, f"after {done} to {done + kills_per_store} kills, seed {seed}: {problems[:10]}"
-    return ledger
+    return ledgers
 
 
 def main() -> None:
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 500
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 32)
-    last = crash(kills, seed=seed)
-    sys.stdout.write(f"{kills} kills, seed {seed}: nothing lost; {len(last.confirmed)} confirmed in the last store\n")
+    confirmed = sum(len(ledger.confirmed) for ledger in crash(kills, seed=seed))
+    sys.stdout.write(f"{kills} kills, seed {seed}: nothing lost of {confirmed:,} confirmed messages\n")

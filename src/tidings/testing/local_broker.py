@@ -20,6 +20,7 @@ from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener
 from tidings.broker.server import Broker
 from tidings.broker.sqlite_store import SqliteStore
+from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
 from tidings.model.values import Value
 from tidings.node.settings import Settings
@@ -67,9 +68,10 @@ async def local_broker(
     settings: Settings | None = None,
     tls: ssl.SSLContext | None = None,
     port: int = 0,
+    tracking: TrackingOptions | None = None,
 ) -> AsyncIterator[Local]:
     """In this event loop; without a store of its own, one in memory."""
-    broker = Broker(settings or Settings(), store or MemoryStore(), guard=guard, limits=limits)
+    broker = Broker(settings or Settings(), store or MemoryStore(), guard=guard, limits=limits, tracking=tracking)
     await broker.start([])
     try:
         port = await broker.listen(Listener(NativeSession, "127.0.0.1", port, tls))

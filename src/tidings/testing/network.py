@@ -4,6 +4,7 @@ Everything follows from a seed; a failure names the command that repeats it:
 
     python -m tidings.testing.network 17            # add --trace to see everything that happens
     python -m tidings.testing.network 1 1000        # all seeds from 1 to 1000
+    python -m tidings.testing.network 17 --policy selective    # the same under covering
 """
 
 import sys
@@ -40,7 +41,8 @@ class Scenario:
     skews_ms: dict[int, float] = field(default_factory=dict)
 
 
-def random_scenario(seed: int) -> Scenario:
+def random_scenario(seed: int, policy: str = "") -> Scenario:
+    """`policy`: route by covering, with this one."""
     rng = Random(seed)
     size = rng.randint(3, 15)
     kind = rng.choice((random_tree, lambda n, _: ring(n), waxman, barabasi_albert))
@@ -54,6 +56,8 @@ def random_scenario(seed: int) -> Scenario:
             dials[one].append(other)
     flooding = rng.random() < 0.15
     unicast = "link-state" if flooding or rng.random() < 0.8 else "distance-vector"
+    if policy:
+        flooding, unicast = False, "link-state"
     encoding = rng.choice(
         (InterestEncoding(), InterestEncoding(vectors=False), InterestEncoding(Encoding(grade=GradedGrade()), False))
     )
@@ -64,12 +68,13 @@ def random_scenario(seed: int) -> Scenario:
             "simulated",
             tuple((str(other), other) for other in others),
             unicast,
-            "flooding" if flooding else "bdrp",
+            "covering" if policy else "flooding" if flooding else "bdrp",
             encoding,
             broadcast_above,
             costs={int(peer): int(edge.latency_ms) for peer, edge in graph.neighbours(router).items()},
             window_bytes=rng.choice((300, 1 << 20)),
             link=LINK,
+            policy=policy or "selective",
         )
         for router, others in dials.items()
     }
@@ -78,9 +83,9 @@ def random_scenario(seed: int) -> Scenario:
 
 
 class Run:
-    def __init__(self, seed: int, trace: Trace | None = None) -> None:
+    def __init__(self, seed: int, trace: Trace | None = None, policy: str = "") -> None:
         self.seed = seed
-        self.scenario = random_scenario(seed)
+        self.scenario = random_scenario(seed, policy)
         self.rng = Random(f"actions {seed}")
         self.brokers = Brokers(self.scenario.graph, self.scenario.settings, seed, self.scenario.skews_ms, trace)
         self.flooding = any(one.scheme == "flooding" for one in self.scenario.settings.values())
@@ -115,12 +120,17 @@ class Run:
             if self.rng.random() < 0.4:
                 self.brokers.subscribe(router, self.rng.choice(SELECTORS), durable=True)
 
-    def publish(self) -> Publication | None:
+    def something(self) -> tuple[dict[str, Value], int, bool]:
+        """To be published: attributes, where, and whether it is persistent."""
         attributes: dict[str, Value] = {"x": self.rng.randint(0, 6), "y": self.rng.randint(0, 1)}
         if self.rng.random() < 0.5:
             attributes["s"] = self.rng.choice(TEXTS)
         router = self.rng.choice(list(self.scenario.settings))
         persistent = self.rng.random() < 0.5 and not self.flooding
+        return attributes, router, persistent
+
+    def publish(self) -> Publication | None:
+        attributes, router, persistent = self.something()
         return self.brokers.publish(router, attributes, persistent=persistent)
 
     def judge(self) -> None:
@@ -163,18 +173,18 @@ class Run:
         for one in [one for one in self.brokers.subscribers if not one.durable]:
             client = one.client
             if client is None or running[one.router].clients.get(client.number) is not client:
-                self.brokers.collect()
-                self.brokers.subscribers.remove(one)
+                self.brokers.forget(one)
                 self.brokers.subscribe(one.router, one.selector)
 
 
-def run(seed: int, trace: Trace | None = None) -> Run:
+def run(seed: int, trace: Trace | None = None, policy: str = "") -> Run:
     """Simulate and judge one seed."""
-    one = Run(seed, trace)
+    one = Run(seed, trace, policy)
     try:
         one.run()
     except Exception as error:
-        error.add_note(f"Repeat with: python -m tidings.testing.network {seed} --trace")
+        option = f" --policy {policy}" if policy else ""
+        error.add_note(f"Repeat with: python -m tidings.testing.network {seed}{option} --trace")
         raise
     return one
 
@@ -187,11 +197,16 @@ def main(arguments: list[str]) -> None:
         def trace(now: float, who: str, what: object) -> None:
             sys.stdout.write(f"{now:9.1f}  {who:>3}  {what}\n")
 
+    policy = ""
+    if "--policy" in arguments[:-1]:
+        at = arguments.index("--policy")
+        policy = arguments[at + 1]
+        arguments = arguments[:at] + arguments[at + 2 :]
     if len(arguments) not in (1, 2) or not all(one.isdigit() for one in arguments):
-        sys.exit("usage: python -m tidings.testing.network FIRST [LAST] [--trace]")
+        sys.exit("usage: python -m tidings.testing.network FIRST [LAST] [--policy NAME] [--trace]")
     first, last = int(arguments[0]), int(arguments[-1])
     for seed in range(first, last + 1):
-        one = run(seed, trace)
+        one = run(seed, trace, policy)
         if first == last or seed % 50 == 0:
             done = len(one.brokers.publications)
             sys.stdout.write(f"seed {seed}: right; {len(one.scenario.settings)} brokers, {done} messages\n")

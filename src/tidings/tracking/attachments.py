@@ -11,6 +11,7 @@ An *era* is one life of the broker's process; whoever was attached when it ended
 (['audit'], [])
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -61,7 +62,35 @@ class AttachmentMap:
         now = {peer for (of, peer), since in self._since.items() if of is kind and since <= last_ms}
         return sorted(now | set(self._past[kind].between(first_ms, last_ms)))
 
+    def forget(self, before_ms: int) -> None:
+        """Nobody will ask about that time any more."""
+        for kind, past in self._past.items():
+            self._past[kind] = past.since(before_ms)
+
     def _end(self, kind: AttachmentKind, peer: str, ms: int) -> None:
         since = self._since.pop((kind, peer), None)
         if since is not None:
             self._past[kind].add(peer, (since, max(since, ms)))
+
+
+def relevant(changes: Iterable[Attachment], since_ms: int) -> list[Attachment]:
+    """Without comings and goings that were over before this time; eras stay, because they tell what was recorded.
+
+    >>> came, went = (Attachment(AttachmentKind.SUBSCRIBER, "audit", ms, ms == 5) for ms in (5, 9))
+    >>> relevant([came, went], since_ms=9) == [came, went], relevant([came, went], since_ms=10)
+    (True, [])
+    """
+    kept: dict[int, Attachment] = {}
+    open_since: dict[tuple[AttachmentKind, str], list[int]] = {}  # the numbers of changes that speak of it
+    for number, change in enumerate(changes):
+        kept[number] = change
+        if change.kind is AttachmentKind.ERA:
+            ended, open_since = list(open_since.values()), {}
+        else:
+            about = open_since.setdefault((change.kind, change.peer), [])
+            about.append(number)
+            ended = [] if change.attached else [open_since.pop((change.kind, change.peer))]
+        for numbers in ended if change.ms < since_ms else ():
+            for one in numbers:
+                del kept[one]
+    return list(kept.values())

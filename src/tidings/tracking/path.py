@@ -11,7 +11,8 @@ be asked, or whose records of that time are lost, is *opaque*: the search goes t
 of. The report depends on the answers alone, not on their order, so that bulk reconstruction gives the same.
 
 False positives. A broker that claims the message while all its neighbours were asked and none of them has it, is one,
-and is dropped. That needs answers from brokers beside the route: `everywhere=True` asks all. A broker on the rim that
+and is dropped. That needs answers from brokers beside the route: `everywhere=True` asks all, and so does a search whose
+origin could not be asked. A broker on the rim that
 neither delivered the message nor passed it on is only *suspect*: an approximate routing scheme may have led it there.
 
 After Jun and Astley, sections 3.3 and 4.3.
@@ -75,7 +76,7 @@ class PathSearch:
         everywhere: bool = False,
         brokers_max: int = 100_000,
     ) -> None:
-        self._message, self._everywhere, self._brokers_max = message, everywhere, brokers_max
+        self.message, self._everywhere, self._brokers_max = message, everywhere, brokers_max
         self._links: dict[int, set[int]] = {}
         for broker, neighbours in (topology or {}).items():
             self._link(broker, neighbours)
@@ -89,7 +90,7 @@ class PathSearch:
 
     def start(self) -> list[Ask]:
         known = sorted(self._links) if self._everywhere else []
-        return self._ask([self._message.broker, *known])
+        return self._ask([self.message.broker, *known])
 
     def answered(self, answer: Answer) -> list[Ask]:
         self._came(answer.broker)
@@ -100,6 +101,9 @@ class PathSearch:
     def failed(self, broker: int, reason: str) -> list[Ask]:
         self._came(broker)
         self._failed[broker] = reason
+        if broker == self.message.broker:  # nobody can say where the message went first: ask whoever is there
+            self._everywhere = True
+            return self._ask([*sorted(self._links), *self._going_on()])
         return self._go_on()
 
     def report(self) -> Path:
@@ -110,9 +114,9 @@ class PathSearch:
         order += [broker for broker in adrift if broker not in false]
         order = self._needed(order, senders, claims)
         hops = tuple(self._hop(broker, senders.get(broker), order) for broker in order)
-        origin = self._answers.get(self._message.broker)
+        origin = self._answers.get(self.message.broker)
         return Path(
-            message=self._message,
+            message=self.message,
             confirmed=origin is not None and origin.verdict is Verdict.HELD,
             hops=hops,
             false_positives=tuple(self._hop(broker, None, ()) for broker in false),
@@ -138,12 +142,15 @@ class PathSearch:
         for broker in new[max(room, 0) :]:
             self._failed[broker] = "too many brokers to ask"
         self._waiting.update(new[: max(room, 0)])
-        return [Ask(broker, self._message) for broker in new[: max(room, 0)]]
+        return [Ask(broker, self.message) for broker in new[: max(room, 0)]]
 
     def _go_on(self) -> list[Ask]:
+        return self._ask(self._going_on())
+
+    def _going_on(self) -> list[int]:
         """Links become known by and by, so every broker that leads on is looked at again."""
         known = self._answers | self._failed
-        return self._ask(sorted({b for broker in known for b in self._onward(broker) if b not in known}))
+        return sorted({b for broker in known for b in self._onward(broker) if b not in known})
 
     def _leads(self, broker: int) -> bool:
         """Whether the message may have passed it."""
@@ -164,7 +171,7 @@ class PathSearch:
 
     def _walk(self) -> tuple[dict[int, int], list[int]]:
         """Breadth-first over what the answers allow: each broker's sender, and the order in which they were met."""
-        origin = self._message.broker
+        origin = self.message.broker
         senders: dict[int, int] = {}
         order = [origin] if origin in self._answers or origin in self._failed else []
         if order and not self._leads(origin):
@@ -184,7 +191,7 @@ class PathSearch:
 
     def _needed(self, order: list[int], senders: Mapping[int, int], claims: Collection[int]) -> list[int]:
         """Without opaque brokers that lead to nobody."""
-        needed = {self._message.broker} & set(order)
+        needed = {self.message.broker} & set(order)
         for broker in order:
             at: int | None = broker if broker in claims else None
             while at is not None and at not in needed:
@@ -198,7 +205,7 @@ class PathSearch:
             return Hop(broker, sender, 0.0, opaque=answer is None or answer.verdict is Verdict.UNKNOWN)
         around = self._links[broker] & set(route)
         others = tuple(sorted(b for b in around if b != sender and self._may_give(b, broker)))
-        is_origin = broker == self._message.broker
+        is_origin = broker == self.message.broker
         rim = not is_origin and not answer.subscribers and not around - {sender}
         others = () if is_origin else others
         return Hop(broker, sender, answer.probability, answer.subscribers, others, suspect=rim)

@@ -5,26 +5,24 @@
     forwarded(d, ids)         H_{b,d}, if wanted
     delivered(s, ids)         H_{b,s}
 
-Nothing here writes: `Store` and `StoreAttachment` ask the driver to. It calls `tick` when `next_ms` has come, and
-`close` before it ends. A filter in memory dies with the process: what a killed broker had recorded since its last
+Nothing here writes: `Store` and `StoreAttachment` ask the driver to. It calls `tick` every now and then, and `close`
+before it ends. A filter in memory dies with the process: what a killed broker had recorded since its last
 store is a *gap*, about which its successor says "unknown" where otherwise it could say "no".
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import count
 from typing import TypeAlias
-
-import numpy as np
 
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.archive import Archive
 from tidings.tracking.attachments import Attachment, AttachmentKind, AttachmentMap
-from tidings.tracking.history import Entry, History, Key, Kind, Span, efpp
-from tidings.tracking.ids import Ids, as_ids, id_origins
-from tidings.tracking.strategies import BloomStrategy, NoStrategy, Strategy
+from tidings.tracking.books import Books, Current, KernelBooks, PlainBooks
+from tidings.tracking.history import Entry, Key, Kind, Span, efpp
+from tidings.tracking.ids import Ids
+from tidings.tracking.strategies import AsyncStrategy, BloomStrategy, NoStrategy, Strategy
 
 TIME_MAX_MS = 2**48
 
@@ -53,6 +51,27 @@ class Settings:
     skew_between_brokers_ms: int = 1000  # widens the time that is looked up; T_s + T_j at least
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
 
+    @property
+    def skew_ms(self) -> int | None:
+        """T_s; None: nothing is recorded."""
+        match self.strategy:
+            case BloomStrategy(settings=bloom):
+                return bloom.skew_ms
+            case AsyncStrategy(skew_ms=skew_ms):
+                return skew_ms
+            case _:
+                return None
+
+    def books(self, broker: int, incarnation: int) -> Books:
+        """The plain ones."""
+        return PlainBooks(broker, self.strategy, incarnation, persist_ms=self.persist_ms, forwards=self.forwards)
+
+    def kernel_books(self, broker: int, incarnation: int) -> KernelBooks | None:
+        """Those that a forwarding plane fills; None: nothing is recorded."""
+        if self.strategy.name == NoStrategy().name:
+            return None
+        return KernelBooks(broker, self.strategy, incarnation, persist_ms=self.persist_ms, forwards=self.forwards)
+
     def __post_init__(self) -> None:
         if self.persist_ms < 1 or self.skew_between_brokers_ms < 0:
             raise UsageError("E_TRACKING_TIME", "T_p is at least 1 ms, a skew is not negative")
@@ -79,7 +98,7 @@ class Answer:
     broker: int
     verdict: Verdict
     probability: float = 0.0  # of claiming a message that did not pass
-    neighbours: tuple[int, ...] = ()  # at the time of the message
+    neighbours: tuple[int, ...] = ()  # since the time of the message
     forwarded: tuple[int, ...] | None = None  # to these neighbours at most; None: not recorded
     subscribers: tuple[Statement, ...] = ()
     filters: int = 0  # how many were asked
@@ -93,15 +112,23 @@ class Finding:
     filters: int
 
 
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A question as far as memory answers it; `Recorder.resolve` asks the archive for the rest, anywhere, any time."""
+
+    message: MessageId
+    neighbours: tuple[int, ...]  # since the time of the message
+    subscribers: tuple[str, ...]  # attached at that time, or given it later as far as memory knows
+    current: Mapping[Key, Current]  # filters in memory that match
+
+
 class Recorder:
-    def __init__(self, broker: int, settings: Settings, incarnation: int) -> None:
+    def __init__(self, broker: int, settings: Settings, incarnation: int, books: Books | None = None) -> None:
         self.broker = broker
         self.attachments = AttachmentMap()
         self._settings, self._incarnation = settings, incarnation
+        self._books = books or settings.books(broker, incarnation)
         self._gaps: list[Span] = []
-        self._numbers = count()
-        self._histories: dict[Key, History] = {}
-        self._due: dict[Key, int] = {}  # dirty histories and when T_p has passed; in that order, T_p being the same
         self._now_ms = 0
 
     def start(
@@ -130,24 +157,19 @@ class Recorder:
 
     @property
     def memory_bytes(self) -> int:
-        return sum(history.memory_bytes for history in self._histories.values())
-
-    @property
-    def next_ms(self) -> int | None:
-        """When `tick` has something to do."""
-        return next(iter(self._due.values()), None)
+        return self._books.memory_bytes
 
     def published(self, ids: Ids, now_ms: int) -> list[Effect]:
-        return self._add(Key(Kind.PUBLISH, self.broker), ids, now_ms)
+        return self._add(Kind.PUBLISH, "", ids, now_ms)
 
     def routed(self, ids: Ids, now_ms: int) -> list[Effect]:
-        return self._by_origin(Kind.ROUTE, "", ids, now_ms)
+        return self._add(Kind.ROUTE, "", ids, now_ms)
 
     def forwarded(self, neighbour: int, ids: Ids, now_ms: int) -> list[Effect]:
-        return self._by_origin(Kind.FORWARD, str(neighbour), ids, now_ms) if self._settings.forwards else []
+        return self._add(Kind.FORWARD, str(neighbour), ids, now_ms)
 
     def delivered(self, subscriber: str, ids: Ids, now_ms: int) -> list[Effect]:
-        return self._by_origin(Kind.DELIVER, subscriber, ids, now_ms)
+        return self._add(Kind.DELIVER, subscriber, ids, now_ms)
 
     def attach(self, kind: AttachmentKind, peer: str, now_ms: int) -> list[Effect]:
         known = self.attachments.is_attached(kind, peer)
@@ -158,107 +180,102 @@ class Recorder:
         if not self.attachments.is_attached(kind, peer):
             return []
         of = Kind.DELIVER if kind is AttachmentKind.SUBSCRIBER else Kind.FORWARD
-        ended = [key for key in self._histories if (key.kind, key.peer) == (of, peer)]
-        stored = [effect for key in ended for effect in self._forget(key, now_ms)]
+        stored = map(Store, self._books.end(of, peer, now_ms))
         return [*stored, *self._change(kind, peer, now_ms, attached=False)]
 
     def tick(self, now_ms: int) -> list[Effect]:
-        self._clock(now_ms)
-        effects: list[Effect] = []
-        while (due_ms := self.next_ms) is not None and due_ms <= now_ms:
-            key = next(iter(self._due))
-            del self._due[key]
-            effects += map(Store, self._histories[key].persist(now_ms))
-        return effects
+        """Every now and then: what is full or due."""
+        self._now_ms = now_ms
+        return list(map(Store, self._books.take(now_ms)))
 
     def close(self, now_ms: int) -> list[Effect]:
         """Store everything: the process ends."""
-        stored = [effect for key in list(self._histories) for effect in self._forget(key, now_ms)]
+        stored = map(Store, self._books.end_all(now_ms))
         return [*stored, *self._change(AttachmentKind.ERA, self._settings.strategy.name, now_ms, attached=False)]
 
     def answer(self, message: MessageId, archive: Archive) -> Answer:
-        first = message.ms - self._settings.skew_between_brokers_ms
-        last = message.ms + self._settings.skew_between_brokers_ms
-        neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, last))))
-        kind = Kind.PUBLISH if message.broker == self.broker else Kind.ROUTE
-        found = self._find(Key(kind, message.broker), message, archive)
+        return self.resolve(self.ask(message), archive)
+
+    def ask(self, message: MessageId) -> Inquiry:
+        first, last = self._around(message)
+        # It may have been kept for long, and sent to a neighbour that came later.
+        neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, TIME_MAX_MS))))
+        attached = self.attachments.between(AttachmentKind.SUBSCRIBER, first, last)
+        late = self._books.stragglers(message, self._now_ms)
+        subscribers = tuple(sorted({*attached, *late}))
+        keys = [
+            self._passing(message),
+            *(Key(Kind.FORWARD, message.broker, str(peer)) for peer in neighbours if self._settings.forwards),
+            *(Key(Kind.DELIVER, message.broker, peer) for peer in subscribers),
+        ]
+        found = ((key, self._books.find(key, message, self._now_ms)) for key in keys)
+        return Inquiry(message, neighbours, subscribers, {key: one for key, one in found if one is not None})
+
+    def resolve(self, inquiry: Inquiry, archive: Archive) -> Answer:
+        """Looks at nothing that changes while the broker runs."""
+        message, neighbours = inquiry.message, inquiry.neighbours
+        found = self._find(self._passing(message), inquiry, archive)
         if not found.held:
-            incomplete = self._incomplete(first, last, archive)
+            incomplete = self._incomplete(message, archive)
             verdict = Verdict.UNKNOWN if incomplete else Verdict.ABSENT
             return Answer(self.broker, verdict, 0.0, neighbours, None, (), found.filters, incomplete)
         filters, forwarded = found.filters, None
         if self._settings.forwards:
-            asked = [self._find(Key(Kind.FORWARD, message.broker, str(peer)), message, archive) for peer in neighbours]
+            asked = [self._find(Key(Kind.FORWARD, message.broker, str(peer)), inquiry, archive) for peer in neighbours]
             filters += sum(finding.filters for finding in asked)
-            if not self._incomplete(first, last, archive):
+            if not self._incomplete(message, archive) and not self._lost_since(message):
                 forwarded = tuple(peer for peer, finding in zip(neighbours, asked, strict=True) if finding.held)
         subscribers = []
-        for peer in self.attachments.between(AttachmentKind.SUBSCRIBER, first, last):
-            finding = self._find(Key(Kind.DELIVER, message.broker, peer), message, archive)
+        late = archive.stragglers(self.broker, message.broker, message.ms)
+        for peer in sorted({*inquiry.subscribers, *late}):
+            finding = self._find(Key(Kind.DELIVER, message.broker, peer), inquiry, archive)
             filters += finding.filters
             if finding.held:
                 subscribers.append(Statement(peer, finding.probability))
-        incomplete = self._incomplete(first, last, archive)  # asked last: what is missing may have shown only now
+        incomplete = self._incomplete(message, archive)  # asked last: what is missing may have shown only now
         statements = (neighbours, forwarded, tuple(subscribers))
         return Answer(self.broker, Verdict.HELD, found.probability, *statements, filters, incomplete)
 
-    def _find(self, key: Key, message: MessageId, archive: Archive) -> Finding:
-        """The matching set, in memory and stored, and whether one of it holds the message."""
-        one = bytes(message)
-        history = self._histories.get(key)
-        current = None if history is None else history.matching(message.ms)
-        searchable = [] if current is None else [current]
-        for entry in archive.matching(self.broker, key, message.ms):
-            growing = history is not None and entry.sequence == history.sequence
-            if not (growing and entry.incarnation == self._incarnation):  # else a copy of what is in memory
-                searchable.append(entry.opened())
-        held = any(bool(each.contains(one)[0]) for each in searchable)
-        return Finding(held, efpp(each.fpp() for each in searchable), len(searchable))
+    def unsure(self, inquiry: Inquiry) -> Answer:
+        """The answer of a broker whose archive cannot be read."""
+        return Answer(self.broker, Verdict.UNKNOWN, neighbours=inquiry.neighbours, incomplete=True)
 
-    def _incomplete(self, first_ms: int, last_ms: int, archive: Archive) -> bool:
+    def _around(self, message: MessageId) -> Span:
+        """The time of a message by the clocks of brokers."""
+        skew_ms = self._settings.skew_between_brokers_ms
+        return message.ms - skew_ms, message.ms + skew_ms
+
+    def _passing(self, message: MessageId) -> Key:
+        """The history that has every message that came by here."""
+        return Key(Kind.PUBLISH if message.broker == self.broker else Kind.ROUTE, message.broker)
+
+    def _find(self, key: Key, inquiry: Inquiry, archive: Archive) -> Finding:
+        """The matching set, in memory and stored, and whether one of it holds the message."""
+        one, current = bytes(inquiry.message), inquiry.current.get(key)
+        held, fpps = current is not None and current.held, [] if current is None else [current.fpp]
+        for entry in archive.matching(self.broker, key, inquiry.message.ms):
+            growing = current is not None and entry.sequence == current.sequence
+            if not (growing and entry.incarnation == self._incarnation):  # else a copy of what is in memory
+                opened = entry.opened()
+                held = held or bool(opened.contains(one)[0])
+                fpps.append(opened.fpp())
+        return Finding(held, efpp(fpps), len(fpps))
+
+    def _incomplete(self, message: MessageId, archive: Archive) -> bool:
         """Whether records of this time may be missing."""
+        first_ms, last_ms = self._around(message)
         began_ms = self.attachments.first_ms
-        if began_ms is None or last_ms < max(began_ms, archive.since_ms):
+        if began_ms is None or last_ms < began_ms or first_ms < archive.since_ms:
             return True
         return any(start <= last_ms and end >= first_ms for start, end in self._gaps)
 
-    def _by_origin(self, kind: Kind, peer: str, ids: Ids, now_ms: int) -> list[Effect]:
-        array = as_ids(ids)
-        if not len(array):
-            return []
-        origins = id_origins(array)
-        if (origins == origins[0]).all():
-            groups = [(int(origins[0]), array)]
-        else:
-            groups = [(int(origin), array[origins == origin]) for origin in np.unique(origins)]
-        return [
-            effect
-            for origin, part in groups
-            if kind is not Kind.ROUTE or origin != self.broker
-            for effect in self._add(Key(kind, origin, peer), part, now_ms)
-        ]
+    def _lost_since(self, message: MessageId) -> bool:
+        """Whether records of a later time are missing: a message may have been sent on long after it came."""
+        return any(end >= message.ms for _, end in self._gaps)
 
-    def _clock(self, now_ms: int) -> None:
-        if now_ms < self._now_ms:  # it was set back: deadlines of the old time may never come
-            latest_ms = now_ms + self._settings.persist_ms
-            self._due = {key: min(due_ms, latest_ms) for key, due_ms in self._due.items()}
-        self._now_ms = now_ms
-
-    def _add(self, key: Key, ids: Ids, now_ms: int) -> list[Effect]:
-        self._clock(now_ms)
-        history = self._histories.get(key)
-        if history is None:
-            history = self._histories[key] = self._settings.strategy.open(key, self._incarnation, self._numbers)
-        effects: list[Effect] = [Store(entry) for entry in history.add(ids, now_ms)]
-        if effects:
-            self._due.pop(key, None)  # whatever is in memory now is younger than that
-        if history.dirty and key not in self._due:
-            self._due[key] = now_ms + self._settings.persist_ms
-        return effects
-
-    def _forget(self, key: Key, now_ms: int) -> list[Effect]:
-        self._due.pop(key, None)
-        return [Store(entry) for entry in self._histories.pop(key).close(now_ms)]
+    def _add(self, kind: Kind, peer: str, ids: Ids, now_ms: int) -> list[Effect]:
+        self._books.add(kind, peer, ids, now_ms)
+        return self.tick(now_ms)
 
     def _change(self, kind: AttachmentKind, peer: str, now_ms: int, *, attached: bool) -> list[Effect]:
         change = Attachment(kind, peer, now_ms, attached, self._incarnation)

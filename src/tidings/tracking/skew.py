@@ -34,7 +34,7 @@ class SkewWatch:
     def __init__(self, tolerance_ms: int) -> None:
         if tolerance_ms < 0:
             raise UsageError("E_TRACKING_TIME", "the skew tolerance T_s is not negative")
-        self._tolerance_ms = tolerance_ms
+        self.tolerance_ms = tolerance_ms
         self._used = Correction(0, 0)
         self._sent = self._used
 
@@ -50,7 +50,7 @@ class SkewWatch:
     def observe(self, corrected_ms: int, now_ms: int) -> Correction | None:
         """A message with this time has arrived: a new correction if it is out of tolerance."""
         error_ms = now_ms - corrected_ms
-        if abs(error_ms) <= self._tolerance_ms or self._sent is not self._used:
+        if abs(error_ms) <= self.tolerance_ms or self._sent is not self._used:
             return None
         self._sent = Correction(self._used.number + 1, self._used.delta_ms + error_ms)
         return self._sent

@@ -62,6 +62,15 @@ class TimeIndex(Generic[T]):
             if not self._singles[moment]:
                 del self._singles[moment]
 
+    def since(self, moment: int) -> "TimeIndex[T]":
+        """A new one, without ranges that end before this moment."""
+        later = TimeIndex[T]()
+        for number, item in self._items.items():
+            if number not in self._ends or self._ends[number] >= moment:
+                span = (self._starts[number], self._ends[number]) if number in self._ends else None
+                later.add(item, span, self._moments.get(number, ()))
+        return later
+
     def at(self, moment: int) -> list[T]:
         """Items whose range or single moments hold it, in the order in which they were added."""
         return self.between(moment, moment)

@@ -1,7 +1,7 @@
 """What covering brokers say to each other, and what their clients ask for: the same records.
 
 Ids are (router, number): the router of the client's broker and a number that it never uses twice, so it counts on
-from `incarnation << 32` when it starts anew. A subscription that was taken back may live on elsewhere for a while.
+from its incarnation, shifted, when it starts anew. A subscription that was taken back may live on elsewhere.
 """
 
 from dataclasses import dataclass

@@ -6,6 +6,7 @@ socket and never holds up the server it measures.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,12 +25,13 @@ TAIL_BYTES = 4096  # of a stream of STOMP frames: enough to hold the head of the
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is published: to one topic, all alike, so that every one matches `prop = '0'`."""
+    """What is published: to one topic, all alike; unless told otherwise, every one matches `prop = '0'`."""
 
     topic: str
     body: bytes = b""
     persistent: bool = False
     receipts: bool = False
+    properties: tuple[tuple[str, str], ...] = ((PROPERTY, "0"),)
 
 
 class Counter(Protocol):
@@ -53,6 +55,9 @@ class Wire(Protocol):
     def replies(self, data: bytes) -> int:
         """How many answers (to hello or subscribe) these bytes hold; an error raises."""
 
+    def seen(self, data: bytes) -> tuple[bool, bool]:
+        """Whether these bytes hold an answer, and a message."""
+
     def block(self, plan: Plan, count: int) -> bytes:
         """So many messages, ready to be sent again and again."""
 
@@ -73,19 +78,25 @@ class Native:
         return control(FrameType.SUBSCRIBE, fields)
 
     def replies(self, data: bytes) -> int:
-        count = position = 0
+        return sum(type in (FrameType.WELCOME, FrameType.OK) for type in self._types(data))
+
+    def seen(self, data: bytes) -> tuple[bool, bool]:
+        types = set(self._types(data))
+        return FrameType.OK in types, FrameType.DELIVER in types
+
+    def _types(self, data: bytes) -> Iterator[int]:
+        position = 0
         while len(data) - position >= 8:
             size, type = struct.unpack_from("<IB", data, position)
             position += 8 + size
             if position > len(data):
                 break
             if type == FrameType.ERROR:
-                raise RuntimeError(f"the broker says: {data!r}")
-            count += type in (FrameType.WELCOME, FrameType.OK)
-        return count
+                raise RuntimeError(f"the broker says: {data!r:.500}")
+            yield type
 
     def block(self, plan: Plan, count: int) -> bytes:
-        message = Message(Destination(plan.topic), {PROPERTY: "0"}, plan.body, persistent=plan.persistent)
+        message = Message(Destination(plan.topic), dict(plan.properties), plan.body, persistent=plan.persistent)
         frames = []
         for number in range(1, count + 1):
             one = encode_message(replace(message, id=MessageId(1, 1, 1_700_000_000_000, number)))
@@ -162,8 +173,12 @@ class Stomp:
             raise RuntimeError(f"the server says: {data!r}")
         return data.count(b"\0")
 
+    def seen(self, data: bytes) -> tuple[bool, bool]:
+        self.replies(data)
+        return b"RECEIPT\n" in data, b"MESSAGE\n" in data
+
     def block(self, plan: Plan, count: int) -> bytes:
-        headers = {"destination": f"/topic/{plan.topic}", PROPERTY: "0"}
+        headers = {"destination": f"/topic/{plan.topic}", **dict(plan.properties)}
         if plan.persistent:
             headers["persistent"] = "true"
         if plan.body:

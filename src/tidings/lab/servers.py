@@ -10,17 +10,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version as installed_version
 from pathlib import Path
 
-from bench.broker_wire import Native, Stomp, Wire
-from tidings.testing.links import free_ports
+from tidings.lab.ports import free_ports
+from tidings.lab.wires import Native, Stomp, Wire
 
 SERVER_CORE, LOAD_CORE = 0, 1
 ACTIVEMQ_JAR = Path("/usr/share/activemq/bin/activemq.jar")
 HEAP = "1g"
 START_SECONDS_MAX = 60.0
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """This process stays on one core meanwhile."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class Server:
@@ -58,6 +70,8 @@ class Server:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self) -> "Server":
@@ -97,12 +111,10 @@ class TidingsServer(Server):
 
     @property
     def version(self) -> str:
-        import tidings
-
-        return str(getattr(tidings, "__version__", "of this commit"))
+        return installed_version("tidings")
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "bench.broker_process", str(self.directory)]
+        command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory)]
         process = self._spawn(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import signal
+import sys
 from pathlib import Path
 
 import uvloop
@@ -17,7 +18,8 @@ async def serve(data: Path) -> None:
     broker = Broker(Settings(), SqliteStore(data / "store.db"))
     await broker.start([])
     port = await broker.listen(Listener(NativeSession, port=0))
-    print(port, flush=True)
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
     end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end.set)

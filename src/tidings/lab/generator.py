@@ -8,17 +8,17 @@ k-th message sent and latency needs no timestamp in it.
 A point counts from the end of its warm-up; the server's CPU time is read at both ends.
 """
 
-import os
+import itertools
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from bench.broker_connections import Bench, Load, connected
-from bench.broker_servers import LOAD_CORE, Server
+from tidings.lab.connections import Bench, Load, connected
+from tidings.lab.servers import LOAD_CORE, Server, on_core
 
 SILENCE_SECONDS_MAX = 20.0
 BUFFER_BYTES = 1 << 20
@@ -26,8 +26,7 @@ BUFFER_BYTES = 1 << 20
 
 def run(server: Server, load: Load) -> dict[str, Any]:
     """Measure one point."""
-    os.sched_setaffinity(0, {LOAD_CORE})
-    with connected(server, load) as bench:
+    with on_core(LOAD_CORE), connected(server, load.setup) as bench:
         if load.rate:
             return _paced(server, load, bench)
         return _saturated(server, load, bench) if load.publishers == 1 else _in_turn(server, load, bench)
@@ -86,11 +85,13 @@ class _Marks:
         )
 
 
-class _Sender:
-    """Sends a block again and again; what the socket does not take now is sent later."""
+class Sender:
+    """Sends blocks in turn, again and again; what the socket does not take now is sent later."""
 
-    def __init__(self, one: socket.socket, block: bytes, messages: int) -> None:
-        self._socket, self._block, self._messages = one, memoryview(block), messages
+    def __init__(self, one: socket.socket, blocks: Sequence[tuple[bytes, int]]) -> None:
+        self.socket = one
+        self._blocks = itertools.cycle([(memoryview(block), messages) for block, messages in blocks])
+        self._block, self.messages = next(self._blocks)
         self._offset = 0
         self.sent = 0  # messages, counted when their block is begun
 
@@ -100,50 +101,57 @@ class _Sender:
 
     def send(self) -> bool:
         """One block, or the rest of one; False: the socket takes no more."""
-        if not self._offset:
-            self.sent += self._messages
         try:
-            self._offset += self._socket.send(self._block[self._offset :])
+            taken = self.socket.send(self._block[self._offset :])
         except BlockingIOError:
-            self._offset = self._offset or -1
-        if self._offset == -1:  # nothing of it was taken: begun all the same
-            self._offset = 0
-            self.sent -= self._messages
             return False
-        if self._offset == len(self._block):
-            self._offset = 0
-        return not self._offset
+        if not self._offset:
+            self.sent += self.messages
+        self._offset += taken
+        if self._offset < len(self._block):
+            return False
+        self._offset = 0
+        self._block, self.messages = next(self._blocks)
+        return True
 
 
 def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
-    publisher, subscribers = bench.publisher, bench.subscribers
-    sender = _Sender(publisher.socket, server.wire.block(load.plan, load.block), load.block)
-    poller = select.epoll()
-    streams = {one.socket.fileno(): one for one in [publisher, *subscribers]}
-    for number in streams:
-        poller.register(number, select.EPOLLIN)
+    marks = _Marks(server, load, bench)
+    sender = Sender(bench.publisher.socket, [(server.wire.block(load.plan, load.block), load.block)])
+    subscribers = bench.subscribers
     slowest: Callable[[], int] = lambda: min(one.count for one in subscribers)  # noqa: E731
     if load.plan.receipts:
-        slowest = lambda: publisher.count  # noqa: E731
+        slowest = lambda: bench.publisher.count  # noqa: E731
+    saturate(bench, [sender], load.window, slowest, marks.over)
+    return marks.result()
+
+
+def saturate(
+    bench: Bench, senders: Sequence[Sender], window: int, done: Callable[[], int], over: Callable[[int], bool]
+) -> None:
+    """Send as long as no more than `window` messages are not `done`, until `over` says it is."""
+    poller = select.epoll()
+    streams = {one.socket.fileno(): one for one in [*bench.publishers, *bench.subscribers]}
+    for number in streams:
+        poller.register(number, select.EPOLLIN)
     buffer = bytearray(BUFFER_BYTES)
-    marks = _Marks(server, load, bench)
-    room, writing, done = load.window - load.block, False, 0
-    patience = 0.5 if load.window > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
-    while not marks.over(done):
-        while sender.busy or sender.sent - done <= room:
-            if not sender.send():
-                break
-        full = sender.busy
-        if full != writing:
-            writing = full
-            mask = select.EPOLLIN | select.EPOLLOUT if full else select.EPOLLIN
-            poller.modify(publisher.socket.fileno(), mask)
+    waiting: dict[int, bool] = dict.fromkeys(range(len(senders)), False)
+    finished = 0
+    patience = 0.5 if window > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
+    while not over(finished):
+        for number, sender in enumerate(senders):
+            while sender.busy or sum(one.sent for one in senders) + sender.messages <= window + finished:
+                if not sender.send():
+                    break
+            if sender.busy != waiting[number]:
+                waiting[number] = sender.busy
+                mask = select.EPOLLIN | select.EPOLLOUT if sender.busy else select.EPOLLIN
+                poller.modify(sender.socket.fileno(), mask)
         for number, event in poller.poll(patience):
             if event & ~select.EPOLLOUT:
                 streams[number].read(buffer)
-        done = slowest()
+        finished = done()
     poller.close()
-    return marks.result()
 
 
 def _in_turn(server: Server, load: Load, bench: Bench) -> dict[str, Any]:

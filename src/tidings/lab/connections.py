@@ -1,17 +1,37 @@
-"""The load of a point, and the connections that carry it."""
+"""Who connects to a server under test, and the connections themselves."""
 
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bench.broker_servers import Server
-from bench.broker_wire import PROPERTY, Counter, Plan, Wire
+from tidings.lab.servers import Server
+from tidings.lab.wires import PROPERTY, Counter, Plan, Wire
 
 WINDOW = 4000
 BLOCK = 500  # messages a send
 SHARED_FROM = 200  # beyond so many non-matching subscriptions, a connection has a hundred of them
 PER_CONNECTION = 100
+ASKED_AT_ONCE = 200  # subscriptions sent before their answers are read
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One subscription."""
+
+    topic: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the clients do: publish these messages in turn; each connection has so many subscriptions."""
+
+    plans: tuple[Plan, ...]
+    subscribers: tuple[tuple[Wanted, ...], ...]  # messages arrive here
+    idle: tuple[tuple[Wanted, ...], ...] = ()  # and here none
+    publishers: int = 1
+    durable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +48,12 @@ class Load:
     rate: float = 0.0  # messages a second; 0: saturated
     seconds: float = 2.0
     warm_seconds: float = 0.7
+
+    @property
+    def setup(self) -> Setup:
+        topic = self.plan.topic
+        matching = ((Wanted(topic, f"{PROPERTY} = '0'"),),) * self.matching
+        return Setup((self.plan,), matching, idle_filters(topic, self.others), self.publishers, self.durable)
 
 
 @dataclass(slots=True)
@@ -67,41 +93,43 @@ class Bench:
 
 
 @contextmanager
-def connected(server: Server, load: Load) -> Iterator[Bench]:
-    wire, topic = server.wire, load.plan.topic
+def connected(server: Server, setup: Setup) -> Iterator[Bench]:
+    wire = server.wire
     sockets: list[socket.socket] = []
 
-    def connect(subscriptions: list[str], client: str = "", durable: str = "") -> socket.socket:
+    def connect(wanted: tuple[Wanted, ...], client: str = "", durable: str = "") -> socket.socket:
         one = socket.create_connection(("127.0.0.1", server.port))
         sockets.append(one)
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _ask(one, wire, [wire.hello(client)])
-        _ask(one, wire, [wire.subscribe(i, topic, text, durable) for i, text in enumerate(subscriptions, 1)])
+        ask(one, wire, [wire.hello(client)])
+        for start in range(0, len(wanted), ASKED_AT_ONCE):
+            part = wanted[start : start + ASKED_AT_ONCE]
+            numbered = enumerate(part, start + 1)
+            ask(one, wire, [wire.subscribe(i, each.topic, each.selector, durable) for i, each in numbered])
         one.setblocking(False)
         return one
 
     try:
-        idle = [connect(part) for part in _others(load.others)]
-        matching = [f"{PROPERTY} = '0'"]
-        name = f"c-{topic}" if load.durable else ""
+        idle = [connect(wanted) for wanted in setup.idle]
+        name = f"c-{setup.plans[0].topic}" if setup.durable else ""
         subscribers = [
-            Stream(connect(matching, name, name and "kept"), wire.deliveries(load.plan), load.durable)
-            for _ in range(load.matching)
+            Stream(connect(wanted, name, name and "kept"), wire.deliveries(setup.plans[0]), setup.durable)
+            for wanted in setup.subscribers
         ]
-        yield Bench([Stream(connect([]), wire.receipts()) for _ in range(load.publishers)], subscribers, idle)
+        yield Bench([Stream(connect(()), wire.receipts()) for _ in range(setup.publishers)], subscribers, idle)
     finally:
         for one in sockets:
             one.close()
 
 
-def _others(count: int) -> list[list[str]]:
-    """Selectors that never match, all different, by connection."""
-    texts = [f"{PROPERTY} = '{number + 1}'" for number in range(count)]
+def idle_filters(topic: str, count: int) -> tuple[tuple[Wanted, ...], ...]:
+    """Subscriptions that never match, all different, by connection."""
+    wanted = [Wanted(topic, f"{PROPERTY} = '{number + 1}'") for number in range(count)]
     size = PER_CONNECTION if count >= SHARED_FROM else 1
-    return [texts[start : start + size] for start in range(0, count, size)]
+    return tuple(tuple(wanted[start : start + size]) for start in range(0, count, size))
 
 
-def _ask(one: socket.socket, wire: Wire, frames: list[bytes]) -> None:
+def ask(one: socket.socket, wire: Wire, frames: list[bytes]) -> None:
     if not frames:
         return
     one.settimeout(60)

@@ -1,0 +1,151 @@
+"""The tables of a configuration file that make a broker a member of a network, and what the broker makes of them."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.broker.config_reader import setting
+from tidings.broker.links import SECRET_BYTES_MIN, LinkSettings
+from tidings.broker.peers import Peers
+from tidings.broker.tls import link_contexts
+from tidings.errors import ConfigError
+from tidings.kernel.matrix import BITS_MAX
+from tidings.matching.categories import PlainGrade
+from tidings.matching.encoding import HASHES_MAX, Encoding
+from tidings.matching.graded import GradedGrade
+from tidings.node.network_settings import UNICASTS, NetworkSettings
+from tidings.overlay.link import LinkOptions
+from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.covering.policies import POLICIES
+from tidings.routing.interests import InterestEncoding
+from tidings.routing.registry import SCHEMES
+from tidings.routing.unicast import COST_MAX
+
+ENCODINGS = ("graded", "elements", "vectors", "graded-vectors")
+_ENCODING, _LINK = Encoding(), LinkOptions()
+_NETWORK = NetworkSettings(router=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTable:
+    address: str = setting("", "host:port to dial; empty: the peer dials, and this table only says what is known of it")
+    router: int = setting(0, "its broker.id; 0: whoever answers", minimum=0, maximum=0xFFFF_FFFF)
+    certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>")
+    cost: int = setting(0, "of the link, for routes; 0: its measured latency in 0.1 ms", minimum=0, maximum=COST_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTable:
+    name: str = setting("", "the network that this broker belongs to; empty: it stands alone")
+    accept: bool = setting(True, "whether links come in here; otherwise this broker only dials")
+    host: str = setting("127.0.0.1", "the address where links come in")
+    port: int = setting(7301, "the port for links; 0: the system chooses", minimum=0, maximum=65535)
+    secret_file: str = setting(
+        "", f"a file with the network's secret, {SECRET_BYTES_MIN} bytes or more: peers prove it"
+    )
+    certificate: str = setting("", "this broker's certificate for links (PEM): links use TLS, peers must show theirs")
+    key: str = setting("", "its private key, a PEM file; empty: it is in the certificate's file")
+    ca: str = setting("", "who signs the certificates of brokers, a PEM file")
+    insecure: bool = setting(False, "without secret and certificates, let in everybody who can reach the port")
+    unicast: str = setting(_NETWORK.unicast, "how routes are found; the same everywhere", choices=UNICASTS)
+    routing: str = setting(_NETWORK.scheme, "the routing scheme; the same everywhere", choices=tuple(SCHEMES))
+    policy: str = setting(
+        _NETWORK.policy, "with covering: what becomes of covered subscriptions", choices=tuple(POLICIES)
+    )
+    advertise: tuple[str, ...] = setting(
+        lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
+    )
+    encoding: str = setting("graded", "how interests travel; the same everywhere", choices=ENCODINGS)
+    encoding_bits: int = setting(_ENCODING.bits, "of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
+    encoding_hashes: int = setting(_ENCODING.hashes, "of an element in a vector", minimum=1, maximum=HASHES_MAX)
+    encoding_pieces_max: int = setting(
+        GradedGrade().pieces_max, "of a range, with graded encodings", minimum=1, maximum=64
+    )
+    encoding_key_file: str = setting("", "a file whose bytes key the encoding: who has it not cannot read interests")
+    broadcast_above: int = setting(
+        _NETWORK.broadcast_above,
+        "with more destinations a message is broadcast; 0: never",
+        minimum=0,
+        maximum=65536,
+    )
+    hops_max: int = setting(_NETWORK.hops_max, "links that a message may cross", minimum=1, maximum=255)
+    heartbeat_ms: float = setting(
+        _LINK.heartbeat_ms,
+        "between two heartbeats; after six without an answer a link is down",
+        minimum=10,
+        maximum=6e5,
+    )
+    redial_ms_max: float = setting(_LINK.backoff_max_ms, "the longest wait between two dials", minimum=10, maximum=6e5)
+    backlog_bytes_max: int = setting(
+        _NETWORK.backlog_bytes_max, "what waits for one link before publishers do", minimum=1 << 16, maximum=1 << 40
+    )
+    window_bytes: int = setting(
+        _NETWORK.window_bytes,
+        "persistent messages under way to one peer, not acknowledged",
+        minimum=1 << 10,
+        maximum=1 << 40,
+    )
+    coalesce_ms: float = setting(
+        _NETWORK.bdrp.coalesce_ms, "changes of interests within this time travel together", minimum=0, maximum=60_000
+    )
+    retain_ms: float = setting(
+        _NETWORK.bdrp.retain_ms, "how long a vanished broker is remembered, and waited for", minimum=0, maximum=1e10
+    )
+    peers: tuple[PeerTable, ...] = setting(tuple, "other brokers of the network, one table for each link")
+
+    def settings(self, router: int) -> NetworkSettings:
+        beat = self.heartbeat_ms
+        return NetworkSettings(
+            router,
+            self.name,
+            tuple((peer.address, peer.router or None) for peer in self.peers if peer.address),
+            self.unicast,
+            self.routing,
+            self._encoding(),
+            self.broadcast_above,
+            self.hops_max,
+            {peer.router: peer.cost for peer in self.peers if peer.router and peer.cost},
+            backlog_bytes_max=self.backlog_bytes_max,
+            window_bytes=self.window_bytes,
+            link=LinkOptions(beat, 2.5 * beat, 6 * beat, backoff_max_ms=self.redial_ms_max),
+            bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
+            policy=self.policy,
+            advertise=self.advertise,
+        )
+
+    def _encoding(self) -> InterestEncoding:
+        grade = GradedGrade(self.encoding_pieces_max) if self.encoding.startswith("graded") else PlainGrade()
+        # A digest, so that the file may hold any bytes; the greeting compares keys without showing them.
+        data = _content("network.encoding_key_file", self.encoding_key_file) if self.encoding_key_file else b""
+        key = int.from_bytes(hashlib.sha256(data).digest()[:8], "little") if data else 0
+        encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade)
+        return InterestEncoding(encoding, vectors="vectors" in self.encoding)
+
+    def links(self) -> LinkSettings:
+        secret = _content("network.secret_file", self.secret_file).strip() if self.secret_file else b""
+        if self.secret_file and len(secret) < SECRET_BYTES_MIN:
+            problem = f"network.secret_file: {self.secret_file} has {len(secret)} bytes; at least {SECRET_BYTES_MIN}"
+            raise ConfigError([f"{problem}: openssl rand -hex 32"])
+        accept, dial = link_contexts(self.certificate, self.key, self.ca) if self.certificate else (None, None)
+        return LinkSettings(
+            self.host,
+            self.port if self.accept else None,
+            secret,
+            accept,
+            dial,
+            {peer.router: peer.certificate_name for peer in self.peers if peer.certificate_name},
+            certificates=bool(self.certificate),
+            insecure=self.insecure,
+        )
+
+
+def peers_of(table: NetworkTable, router: int) -> Peers | None:
+    """What the broker needs to join its network; None: it stands alone. A ConfigError names a file that will not do."""
+    return Peers(table.settings(router), table.links()) if table.name else None
+
+
+def _content(key: str, name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError([f"{key}: {name} cannot be read ({error.strerror}); name a file that can"]) from None

@@ -1,0 +1,41 @@
+"""What a broker sees of its network: links, routes, interests, what waits and what was counted. For /network."""
+
+import json
+from typing import Any
+
+from tidings.broker.http_endpoint import Page
+from tidings.broker.server import Broker
+
+
+def status(broker: Broker) -> dict[str, Any]:
+    network = broker.node.network
+    if network is None:
+        return {}
+    links = {}
+    for peer in network.links.peers():
+        link = network.links.link(peer)
+        assert link is not None
+        links[peer] = {
+            "latency_ms": round(link.latency_ms or 0.0, 3),
+            "waiting_bytes": broker.forwarder.link_waiting(peer),
+        }
+    return {
+        "router": network.settings.router,
+        "network": network.settings.network,
+        "routing": network.settings.scheme,
+        "links": links,
+        "routes": {router: network.unicast.next_hop(router) for router in network.unicast.reachable()},
+        "interests": {router: len(rows) for router, rows in network.scheme.predicates.items()},
+        "scheme": dict(network.scheme.counts()),
+        "in_transit": len(network.transit),
+        "plane": broker.forwarder.stats(),
+        "counts": broker.forwarder.network_stats(),
+    }
+
+
+def network_page(broker: Broker) -> Page:
+    """404 for a broker that stands alone."""
+    seen = status(broker)
+    if not seen:
+        return Page("this broker stands alone: there is no [network] in its configuration\n", status=404)
+    return Page(json.dumps(seen) + "\n", "application/json")

@@ -1,0 +1,215 @@
+"""The thread that stores what was recorded and looks up what was asked, while the event loop goes on.
+
+Jobs are done in the order in which they were given, so a question finds whatever left memory before it was asked. What
+cannot be written is kept and tried again; if it becomes too much, the oldest is given up, and questions about that time
+are answered with "unknown".
+"""
+
+import asyncio
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from tidings.broker.logs import note
+from tidings.errors import TidingsError
+from tidings.segments.archive import SegmentArchive
+from tidings.segments.history_store import HistoryStore
+from tidings.segments.retention import Retention
+from tidings.tracking.archive import MemoryArchive
+from tidings.tracking.attachments import Attachment
+from tidings.tracking.history import Entry, Key, Kind, newest
+from tidings.tracking.record import Answer, Inquiry, Recorder, Settings
+
+log = logging.getLogger("tidings.tracking")
+
+UNWRITTEN_BYTES_MAX = 64 << 20
+MAINTAIN_SECONDS, RETIRE_SECONDS = 10.0, 600.0
+RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingOptions:
+    """What a broker records, and where it keeps that."""
+
+    settings: Settings
+    folder: Path
+    retention: Retention = field(default_factory=Retention)
+
+    def open(self, broker: int) -> HistoryStore:
+        return HistoryStore(self.folder, broker, self.retention)
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    changes: Sequence[Attachment]
+    entries: Sequence[Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class _Inquire:
+    number: int
+    inquiry: Inquiry
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    pass
+
+
+_Job: TypeAlias = _Store | _Inquire | _Stop
+
+
+class Unwritten:
+    """The archive together with what is not on disk yet."""
+
+    def __init__(self, archive: SegmentArchive) -> None:
+        self._archive = archive
+        self.changes: list[Attachment] = []
+        self.entries: list[Entry] = []
+        self._lost_ms = 0
+
+    @property
+    def since_ms(self) -> int:
+        return max(self._archive.since_ms, self._lost_ms)
+
+    def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
+        own = [entry for entry in self.entries if entry.key == key and entry.matches(moment)]
+        return newest([*self._archive.matching(broker, key, moment), *own])
+
+    def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
+        keys = (entry.key for entry in self.entries if moment in entry.singles)
+        own = {key.peer for key in keys if (key.kind, key.origin) == (Kind.DELIVER, origin)}
+        return sorted({*self._archive.stragglers(broker, origin, moment), *own})
+
+    def stored_ms(self, broker: int) -> Mapping[int, int]:
+        return self._archive.stored_ms(broker)
+
+    def shrink(self) -> None:
+        """Too much waits for a disk that takes nothing."""
+        size = sum(len(entry.data) for entry in self.entries)
+        while size > UNWRITTEN_BYTES_MAX:
+            gone = self.entries.pop(0)
+            size -= len(gone.data)
+            self._lost_ms = max(self._lost_ms, gone.stored_ms + 1)
+
+
+class TrackingThread:
+    """Without options it keeps nothing, for a broker that records nothing."""
+
+    def __init__(self, options: TrackingOptions | None, broker: int) -> None:
+        self._options, self._broker = options, broker
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.failures = 0
+
+    async def start(
+        self, recorder: Recorder, on_answer: Callable[[int, Answer], None]
+    ) -> tuple[list[Attachment], Mapping[int, int]]:
+        """Open the store; returns what `Recorder.start` wants to know."""
+        self._recorder, self._on_answer = recorder, on_answer
+        self._loop = asyncio.get_running_loop()
+        if self._options is None:
+            return [], {}
+        self._store = await self._loop.run_in_executor(None, self._options.open, self._broker)
+        past, stored_ms = await self._loop.run_in_executor(None, self._store.recover, _now_ms())
+        self._archive = Unwritten(self._store.archive)
+        for damage in self._store.archive.damaged:
+            note(log, logging.ERROR, "damaged histories", reason=damage.reason)
+        self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
+        self._thread.start()
+        return past, stored_ms
+
+    def store(self, changes: Sequence[Attachment], entries: Sequence[Entry]) -> None:
+        if self._thread is not None:
+            self._jobs.put(_Store(changes, entries))
+
+    def inquire(self, number: int, inquiry: Inquiry) -> None:
+        if self._thread is not None:
+            self._jobs.put(_Inquire(number, inquiry))
+        else:
+            answer = self._recorder.resolve(inquiry, MemoryArchive())
+            self._loop.call_soon(self._on_answer, number, answer)
+
+    async def close(self) -> None:
+        """Write what was given so far, then end."""
+        if self._thread is not None:
+            self._jobs.put(_Stop())
+            await self._loop.run_in_executor(None, self._thread.join)
+            await self._loop.run_in_executor(None, self._store.close)
+
+    # --- on the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        maintained = retired = time.monotonic()
+        while True:
+            pause = RETRY_SECONDS if self._archive.changes or self._archive.entries else MAINTAIN_SECONDS
+            job = self._next(pause)
+            last = self._gather(job)
+            self._write()
+            if isinstance(last, _Inquire):
+                self._inquire(last)
+            if isinstance(last, _Stop):
+                return
+            now = time.monotonic()
+            if now - maintained > MAINTAIN_SECONDS:
+                self._try(self._store.maintain)
+                maintained = now
+            if now - retired > RETIRE_SECONDS:
+                self._try(lambda: self._store.retire(_now_ms()))
+                retired = now
+
+    def _next(self, seconds: float) -> _Job | None:
+        try:
+            return self._jobs.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def _gather(self, job: _Job | None) -> _Job | None:
+        """Everything to be stored that waits is written together; returns what comes after it."""
+        while isinstance(job, _Store):
+            self._archive.changes += job.changes
+            self._archive.entries += job.entries
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                return None
+        return job
+
+    def _write(self) -> None:
+        changes, entries = self._archive.changes, self._archive.entries
+        if not changes and not entries:
+            return
+        if self._try(lambda: self._store.append(changes, entries, _now_ms())):
+            self._archive.changes, self._archive.entries = [], []
+        else:
+            self._archive.shrink()
+
+    def _inquire(self, job: _Inquire) -> None:
+        try:
+            answer = self._recorder.resolve(job.inquiry, self._archive)
+        except (TidingsError, sqlite3.Error) as error:  # a filter that cannot be read
+            note(log, logging.ERROR, "histories cannot be read", reason=str(error))
+            answer = self._recorder.unsure(job.inquiry)
+        try:
+            self._loop.call_soon_threadsafe(self._on_answer, job.number, answer)
+        except RuntimeError:  # the loop has ended: nobody is left to be told
+            return
+
+    def _try(self, work: Callable[[], None]) -> bool:
+        try:
+            work()
+        except (TidingsError, OSError, sqlite3.Error) as error:
+            self.failures += 1
+            note(log, logging.ERROR, "histories cannot be written", reason=str(error))
+            return False
+        return True
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,183 @@
+"""`tidings lab`: measure servers, fit models to what was measured, report."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tidings.lab import experiment as experiments
+from tidings.lab.execution import Execution
+from tidings.lab.experiment import SERVERS, Experiment
+from tidings.lab.fitting import Choice, choose
+from tidings.lab.processing import MODELS
+from tidings.lab.report import write_report
+from tidings.lab.results import Mean, Result, read_results
+from tidings.lab.servers import install_activemq
+
+FOLDER = Path("lab-data")
+Folder = Annotated[Path, typer.Option(help="Where measurements are kept.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Measure servers, fit models, report.")
+    for command in (presets, run, results, fit, report):
+        group.command()(command)
+    app.add_typer(group, name="lab")
+
+
+def presets() -> None:
+    """List the experiments that come with Tidings.
+
+    Example: tidings lab presets
+    """
+    table = Table("preset", "measurements", "what")
+    for name in experiments.presets():
+        one = experiments.parse(experiments.preset(name))
+        table.add_row(name, f"{len(list(one.points()))} × {one.runs} runs", one.about)
+    Console().print(table)
+
+
+def run(
+    what: Annotated[str, typer.Argument(help="A preset's name, or a TOML file of your own.")],
+    folder: Folder = FOLDER,
+    server: Annotated[list[str] | None, typer.Option(help="Only this server (may be repeated).")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each measurement.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds of each run that count.")] = None,
+    install: Annotated[bool, typer.Option(help="Install Debian's activemq if it is missing (as root).")] = False,
+) -> None:
+    """Carry out an experiment. What is measured already is not measured again.
+
+    Example: tidings lab run quick --server tidings
+    """
+    experiment = _changed(experiments.read(Path(what)), server, runs, seconds)
+    if install and "activemq" in experiment.servers:
+        install_activemq()
+    folder.mkdir(parents=True, exist_ok=True)
+    execution = Execution(experiment, folder)
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} runs"))
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        task = progress.add_task(experiment.name, total=execution.missing())
+        for step in execution.steps():
+            progress.update(task, completed=step.finished)
+            if step.text != "done":
+                progress.console.print(f"{step.point.name}: {step.text}", markup=False)
+    Console().print(as_table(read_results(folder, experiment.name)))
+    if execution.given_up:
+        console.print(f"{len(execution.given_up)} measurements did not succeed; run it again to try once more")
+        raise typer.Exit(1)
+
+
+def _changed(experiment: Experiment, server: list[str] | None, runs: int | None, seconds: float | None) -> Experiment:
+    measure = experiment.measure if seconds is None else replace(experiment.measure, seconds=seconds)
+    servers = tuple(server) if server else experiment.servers
+    return replace(experiment, servers=servers, runs=runs or experiment.runs, measure=measure)
+
+
+def results(
+    experiment: Annotated[str | None, typer.Argument(help="Of one experiment; all of them without it.")] = None,
+    folder: Folder = FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was measured: mean and confidence interval over the runs that count.
+
+    Example: tidings lab results quick --json
+    """
+    found = read_results(folder, experiment)
+    if as_json:
+        for one in found:
+            typer.echo(json.dumps(as_row(one)))
+    else:
+        Console().print(as_table(found))
+
+
+def fit(
+    experiment: Annotated[str, typer.Argument(help="The experiment to fit to.")] = "filters",
+    folder: Folder = FOLDER,
+    server: Annotated[str, typer.Option(help="The server to model.")] = SERVERS[0],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the chosen model here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit all processing-time models and choose one by cross-validation.
+
+    Example: tidings lab fit quick --server tidings -o tidings-model.json
+    """
+    found = [one for one in read_results(folder, experiment) if one.server == server and one.received and one.load]
+    choice = choose([one.measurement() for one in found])
+    if output is not None:
+        output.write_text(choice.best.to_json() + "\n")
+    if as_json:
+        typer.echo(choice.best.to_json())
+    else:
+        Console().print(choice_table(choice, server))
+
+
+def report(
+    folder: Folder = FOLDER,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the page and its pictures.")] = Path(
+        "lab-report"
+    ),
+) -> None:
+    """Write one HTML page with a figure for every experiment, measured and modelled.
+
+    Example: tidings lab report -o lab-report
+    """
+    page = write_report(read_results(folder), output)
+    typer.echo(f"{page}")
+
+
+def as_table(found: list[Result]) -> Table:
+    table = Table("experiment", "server", "parameters", "received/s", "sent/s", "runs", "rejected")
+    for one in found:
+        values = ", ".join(f"{name} {value}" for name, value in one.parameters.items())
+        if one.received and one.dispatched:
+            table.add_row(
+                one.experiment, one.server, values, _mean(one.received), _mean(one.dispatched), str(one.received.runs),
+                str(len(one.rejected) or ""),
+            )  # fmt: skip
+            continue
+        for metric, mean in one.seconds.items():
+            shown = f"{metric} {mean.mean:.4g}"
+            table.add_row(one.experiment, one.server, values, shown, "", str(mean.runs), str(len(one.rejected) or ""))
+        if not one.seconds:
+            table.add_row(one.experiment, one.server, values, one.rejected[-1], "", "0", str(len(one.rejected)))
+    return table
+
+
+def _mean(mean: Mean) -> str:
+    return f"{mean.mean:,.0f}" + (f" ± {mean.half_width:,.0f}" if mean.half_width is not None else "")
+
+
+def as_row(one: Result) -> dict[str, object]:
+    def shown(mean: Mean | None) -> dict[str, float | int | None] | None:
+        return None if mean is None else {"mean": mean.mean, "half_width": mean.half_width, "runs": mean.runs}
+
+    return {
+        "experiment": one.experiment,
+        "server": one.server,
+        "kind": one.kind,
+        "parameters": dict(one.parameters),
+        "received_per_s": shown(one.received),
+        "dispatched_per_s": shown(one.dispatched),
+        "seconds": {name: shown(mean) for name, mean in one.seconds.items()},
+        "rejected": list(one.rejected),
+    }
+
+
+def choice_table(choice: Choice, server: str) -> Table:
+    table = Table("", "model", "formula", "held-out error", "parameters, µs", title=f"Processing time of {server}")
+    for score in choice.scores:
+        model = MODELS[score.model]
+        if score.fitted is None or score.held_out is None:
+            table.add_row("", model.name, model.formula, "terms not told apart", "")
+            continue
+        values = ", ".join(f"{name} {value * 1e6:.4g}" for name, value in score.fitted.parameters.items())
+        mark = "→" if model.name == choice.best.name else ""
+        table.add_row(mark, model.name, model.formula, f"{score.held_out.rms:.1%} rms", values)
+    return table

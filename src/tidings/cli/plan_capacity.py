@@ -1,0 +1,132 @@
+"""`tidings plan capacity`: what a server carries, with which waiting time, and what a demand needs."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from tidings.errors import UsageError
+from tidings.lab.capacity import PROBABILITIES, SPREADS, TOPOLOGIES, Answer, Question, plan_capacity
+from tidings.lab.planner import Allowed
+from tidings.lab.processing import Fitted
+from tidings.lab.service import Empirical, Replication
+
+
+def capacity(
+    model: Annotated[Path, typer.Option(help="A stored model: tidings lab fit -o model.json writes one.")],
+    subscribers: Annotated[int, typer.Option(min=1, help="How many subscribers there are.")],
+    filters: Annotated[float, typer.Option(help="Filters each of them has.")] = 1.0,
+    match: Annotated[float, typer.Option(help="How probable is it that a message matches a subscriber?")] = 0.01,
+    spread: Annotated[
+        str, typer.Option(help=f"How the number of receivers varies: {', '.join(SPREADS)}.")
+    ] = "binomial",
+    grades: Annotated[
+        Path | None, typer.Option(help="Measured instead: a JSON list, how many messages had 0, 1, 2 … receivers.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Messages a second that are wanted.")] = None,
+    waiting: Annotated[float, typer.Option(help="The longest waiting time that is acceptable, ms.")] = 100.0,
+    probability: Annotated[float, typer.Option(help="… for this share of the messages.")] = 0.9999,
+    publishers: Annotated[int, typer.Option(min=1, help="For servers replicated at the publishers.")] = 1,
+    components: Annotated[float, typer.Option(help="Comparisons in one filter.")] = 1.0,
+    body: Annotated[int, typer.Option(min=0, help="Bytes of a body, for links.")] = 0,
+    brokers: Annotated[int, typer.Option(min=1, help="Also answer for a network of so many.")] = 1,
+    topology: Annotated[str, typer.Option(help=f"Of the network: {', '.join(TOPOLOGIES)}.")] = "ring",
+    link: Annotated[float | None, typer.Option(help="Bytes a second a link carries.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw waiting time against rate here (.svg, .png).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Throughput and waiting times of a scenario, and what a demand needs.
+
+    Example: tidings plan capacity --model model.json --subscribers 500 --match 0.01 --rate 100000 --waiting 5
+    """
+    question = Question(
+        _model(model), subscribers, filters, match, spread, _grades(grades), rate, waiting / 1000, probability,
+        publishers=publishers, components=components, body_bytes=body, brokers=brokers, topology=topology,
+        link_bytes_per_s=link,
+    )  # fmt: skip
+    answer = plan_capacity(question)
+    if plot is not None:
+        _draw(answer).savefig(plot, dpi=130)
+    if as_json:
+        typer.echo(json.dumps(asdict(answer)))
+    else:
+        _show(Console(), question, answer)
+
+
+def _model(path: Path) -> Fitted:
+    return Fitted.from_json(_text(path))
+
+
+def _grades(path: Path | None) -> Replication | None:
+    if path is None:
+        return None
+    try:
+        counts = json.loads(_text(path))
+        return Empirical(tuple(int(one) for one in counts))
+    except (TypeError, ValueError) as error:
+        raise UsageError("E_PLAN_GRADES", f"{path} is not a JSON list of counts: {error}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise UsageError("E_PLAN_FILE", f"cannot read {path}: {error.strerror}") from None
+
+
+def _show(console: Console, question: Question, answer: Answer) -> None:
+    names = [f"{p:.5g}".replace("0.", "").ljust(2, "0") for p in PROBABILITIES]
+    waits = [f"{name[:2]}{'.' + name[2:] if name[2:] else ''} %" for name in names]
+    table = Table("busy", "messages/s", "sent/s", "mean wait", *waits, title=question.server.model.formula)
+    for row in answer.at:
+        first = row[0]
+        cells = [f"{first.utilisation:.0%}", f"{first.rate:,.0f}", f"{first.overall - first.rate:,.0f}"]
+        table.add_row(*cells, _time(first.waiting_mean), *(_time(one.waiting_quantile) for one in row))
+    console.print(table)
+    console.print(
+        f"filters pay: {'yes' if answer.filters_pay else 'no, sending everything would cost the server less'}"
+    )
+    console.print(
+        f"{question.publishers} servers at the publishers: {answer.publisher_side:,.0f}/s; at the subscribers: "
+        f"{answer.subscriber_side:,.0f}/s; break-even at {answer.break_even_publishers:,.1f} publishers"
+    )
+    if answer.network is not None:
+        network = answer.network
+        traffic = "" if network.busiest_link_bytes is None else f", {network.busiest_link_bytes:,.0f} bytes/s on a link"
+        console.print(f"network of {network.brokers} ({network.topology}): {network.capacity:,.0f}/s{traffic}")
+    if isinstance(answer.demand, Allowed):
+        allowed = answer.demand
+        console.print(
+            f"{question.rate:,.0f}/s: yes; up to {allowed.rate_max:,.0f}/s or {allowed.filters_max:,} filters"
+        )
+    elif answer.demand is not None:
+        refused = answer.demand
+        console.print(f"no: {refused.reason}", markup=False)
+        console.print(f"servers needed: {refused.publisher_side} by messages, {refused.subscriber_side} by subscribers")
+    console.print(f"recommended: {answer.recommendation}")
+
+
+def _time(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1 or unit == "µs":
+            return f"{seconds * factor:,.3g} {unit}"
+    raise AssertionError
+
+
+def _draw(answer: Answer) -> Figure:
+    figure = Figure(figsize=(6.5, 4), layout="constrained")
+    axes = figure.subplots()
+    for number, probability in enumerate(PROBABILITIES):
+        part = [row[number] for row in answer.at]
+        xs, ys = [one.rate for one in part], [one.waiting_quantile * 1e3 for one in part]
+        axes.plot(xs, ys, marker="o", label=f"{probability:.5g} quantile")
+    axes.plot([row[0].rate for row in answer.at], [row[0].waiting_mean * 1e3 for row in answer.at], "k:", label="mean")
+    axes.set(xlabel="messages a second", ylabel="waiting time, ms", yscale="log")
+    axes.grid(visible=True, which="both", alpha=0.2)
+    axes.legend()
+    return figure

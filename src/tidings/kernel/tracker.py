@@ -1,0 +1,79 @@
+"""Histories that the forwarding plane fills by itself: a thin face over the kernel (native/tidings/tracker.hpp)."""
+
+from typing import NamedTuple
+
+from tidings import _kernel
+
+KINDS = ("publish", "route", "forward", "deliver")  # by the number the kernel has for them
+
+
+class TrackedFilter(NamedTuple):
+    """(B, R, S) on its way to the disk; `data` is a Bloom filter, or the ids themselves."""
+
+    kind: str
+    origin: int
+    peer: int
+    sequence: int
+    span: tuple[int, int] | None
+    singles: tuple[int, ...]
+    ids: int  # how many
+    full: bool
+    data: bytes
+    opened_ms: int
+    stored_ms: int
+
+
+class Tracker:
+    """Peers are numbers here: of a neighbour its router number, of a subscriber one that the caller gives, from 1."""
+
+    def __init__(
+        self,
+        broker: int,
+        *,
+        exact: bool,
+        bits: int,
+        hashes: int,
+        capacity: int,
+        skew_ms: int,
+        jitter_ms: int,
+        persist_ms: int,
+        retain: bool,
+        forwards: bool,
+    ) -> None:
+        self.kernel = _kernel.Tracker(
+            broker, exact, bits, hashes, capacity, skew_ms, jitter_ms, persist_ms, retain, forwards
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.kernel.memory_bytes
+
+    def add(self, kind: str, peer: int, ids: bytes, now_ms: int) -> None:
+        self.kernel.add(KINDS.index(kind), peer, ids, now_ms)
+
+    def take(self, now_ms: int) -> list[TrackedFilter]:
+        """Filters that are full, or whose persistence interval has passed."""
+        return [_named(row) for row in self.kernel.take(now_ms)]
+
+    def end(self, kind: str, peer: int, now_ms: int) -> list[TrackedFilter]:
+        """The histories of this peer end; besides theirs, all filters that are full are returned."""
+        return [_named(row) for row in self.kernel.end(KINDS.index(kind), peer, now_ms)]
+
+    def end_all(self, now_ms: int) -> list[TrackedFilter]:
+        return [_named(row) for row in self.kernel.end_all(now_ms)]
+
+    def find(
+        self, kind: str, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int
+    ) -> tuple[int, int, bool] | None:
+        """Of the filter in memory, if it matches this time: its sequence, count, and whether it holds the id."""
+        return self.kernel.find(KINDS.index(kind), origin, peer, id, moment_ms, now_ms)
+
+    def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
+        """Subscribers in whose filters in memory this time is that of a straggler."""
+        return self.kernel.stragglers(origin, moment_ms, now_ms)
+
+
+def _named(
+    row: tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int],
+) -> TrackedFilter:
+    return TrackedFilter(KINDS[row[0]], *row[1:])

@@ -1,0 +1,178 @@
+"""An experiment as a file: which servers, which parameters are varied, how each measurement is made.
+
+    name = "filters"
+    about = "n filters that do not match beside r subscribers that do"
+    kind = "filters"                     # what the clients do: tidings.lab.setups, or registration, first-message
+    servers = ["tidings", "activemq"]
+    runs = 5
+    [vary]
+    matching = [1, 2, 5]
+    others = [0, 5, 10]
+    [fixed]
+    body = 0
+    [measure]
+    seconds = 4.0
+    server_share_min = 0.96
+
+Every combination of the varied values is one measurement, repeated in runs. A point has a name that says what it is, so
+that a second start of the same experiment knows what is there already.
+"""
+
+import itertools
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tidings.errors import UsageError
+from tidings.lab.arrays import refuse
+from tidings.lab.samples import Rules
+from tidings.lab.setups import SETUPS, Parameter, Parameters
+
+POINTS_MAX, RUNS_MAX = 10_000, 1000
+SPECIAL = ("registration", "first-message")  # measured by other means than throughput
+SERVERS = ("tidings", "activemq")
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How one run is made."""
+
+    seconds: float = 4.0  # between warm-up and cool-down
+    warm_s: float = 1.0
+    cool_s: float = 0.25
+    interval_s: float = 0.25  # between samples
+    window: int = 4000  # messages that may be on their way
+    block: int = 500  # messages a send, at most
+    attempts: int = 3  # runs that do not count are repeated so often
+    server_share_min: float = 0.96
+    generator_share_max: float = 0.75
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise refuse(f"measure: {field.name} is a number from 0, not {value!r}", "E_LAB_EXPERIMENT")
+        if self.interval_s < 0.01 or self.seconds < 2 * self.interval_s or self.block < 1 or self.window < 1:
+            raise refuse("measure: a run has two samples at least, and sends something", "E_LAB_EXPERIMENT")
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.warm_s, self.cool_s, self.server_share_min, self.generator_share_max)
+
+    @property
+    def run_s(self) -> float:
+        return self.warm_s + self.seconds + self.cool_s
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measurement: a server and values for all parameters."""
+
+    experiment: str
+    server: str
+    kind: str
+    parameters: Parameters
+
+    @property
+    def name(self) -> str:
+        """
+        >>> Point("filters", "tidings", "filters", {"others": 5, "matching": 1}).name
+        'filters/tidings/matching=1,others=5'
+        """
+        values = ",".join(f"{name}={_shown(value)}" for name, value in sorted(self.parameters.items()))
+        return f"{self.experiment}/{self.server}/{values}"
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    name: str
+    kind: str
+    vary: Mapping[str, list[Parameter]]
+    fixed: Parameters
+    about: str = ""
+    servers: tuple[str, ...] = SERVERS
+    runs: int = 5
+    measure: Measure = Measure()
+
+    def __post_init__(self) -> None:
+        if not self.name or not all(c.isalnum() or c in "-_" for c in self.name):
+            raise refuse(f"an experiment's name is made of letters, digits, - and _, not {self.name!r}", _CODE)
+        if self.kind not in (*SETUPS, *SPECIAL):
+            raise refuse(f"no kind {self.kind!r}; there are {', '.join((*SETUPS, *SPECIAL))}", _CODE)
+        if not self.servers or set(self.servers) - set(SERVERS):
+            raise refuse(f"servers are some of {', '.join(SERVERS)}, not {', '.join(self.servers)}", _CODE)
+        if not 1 <= self.runs <= RUNS_MAX:
+            raise refuse(f"runs: from 1 to {RUNS_MAX}, not {self.runs}", _CODE)
+        if set(self.vary) & set(self.fixed):
+            raise refuse(f"{', '.join(set(self.vary) & set(self.fixed))}: varied and fixed", _CODE)
+        count = 1
+        for name, values in self.vary.items():
+            if not isinstance(values, list) or not values:
+                raise refuse(f"vary: {name} needs a list of values", _CODE)
+            count *= len(values)
+        if count > POINTS_MAX:
+            raise refuse(f"{count} measurements are more than {POINTS_MAX}", _CODE)
+        if self.kind in SETUPS:
+            for point in self.points():
+                SETUPS[self.kind](point.parameters, "check")
+
+    def points(self) -> Iterator[Point]:
+        """Servers in turn at each point, so that what disturbs the machine disturbs both."""
+        for values in itertools.product(*self.vary.values()):
+            parameters = {**self.fixed, **dict(zip(self.vary, values, strict=True))}
+            for server in self.servers:
+                yield Point(self.name, server, self.kind, parameters)
+
+
+_CODE = "E_LAB_EXPERIMENT"
+
+
+def read(path: Path) -> Experiment:
+    """From an own file, or from one of ours by its name."""
+    try:
+        text = path.read_text() if path.exists() else preset(str(path))
+    except OSError as error:
+        raise UsageError(_CODE, f"cannot read {path}: {error.strerror}") from None
+    return parse(text)
+
+
+def preset(name: str) -> str:
+    if name not in presets():
+        raise UsageError(_CODE, f"no file and no preset {name!r}; presets are {', '.join(presets())}")
+    return (files("tidings.lab") / "presets" / f"{name}.toml").read_text()
+
+
+def presets() -> list[str]:
+    return sorted(one.name.removesuffix(".toml") for one in (files("tidings.lab") / "presets").iterdir())
+
+
+def parse(text: str) -> Experiment:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(_CODE, f"not TOML: {error}") from None
+    known = {"name", "about", "kind", "servers", "runs", "vary", "fixed", "measure"}
+    if set(data) - known:
+        raise UsageError(
+            _CODE, f"unknown: {', '.join(sorted(set(data) - known))}; known are {', '.join(sorted(known))}"
+        )
+    if missing := {"name", "kind"} - set(data):
+        raise UsageError(_CODE, f"missing: {', '.join(sorted(missing))}")
+    try:
+        measure = Measure(**data.pop("measure", {}))
+    except TypeError as error:
+        raise UsageError(_CODE, f"measure: {str(error).rpartition('argument ')[2]} is not known") from None
+    servers = data.pop("servers", list(SERVERS))
+    return Experiment(
+        **{"vary": {}, "fixed": {}, **data},
+        servers=tuple(servers) if isinstance(servers, list) else (str(servers),),
+        measure=measure,
+    )
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)

@@ -1,0 +1,73 @@
+"""A broker that knows how much it can carry: counters once a second in, a `Snapshot` and metrics out.
+
+The broker's driver calls `observe` with what it has counted since it started; this takes differences, feeds the
+estimator (online.py) and keeps the last answer. The time a message occupies the broker is its CPU time; what the broker
+costs when nothing happens is so little that it is not told apart.
+"""
+
+from tidings.broker.observing import Counters, Gauge
+from tidings.errors import UsageError
+from tidings.lab.online import Estimator, Interval, Snapshot
+
+PROBABILITIES = (0.99, 0.9999, 0.99999)
+MODEL = "log"
+MEMORY_S = 300.0
+
+
+class CapacityMonitor:
+    def __init__(self) -> None:
+        self._estimator = Estimator(MODEL, MEMORY_S)
+        self._last: tuple[float, Counters] | None = None
+        self.snapshot: Snapshot | None = None  # None: no message was seen yet
+
+    def observe(self, now_s: float, counters: Counters) -> None:
+        if self._last is not None and now_s > self._last[0]:
+            then_s, before = self._last
+            first, second, third = (
+                after - seen for after, seen in zip(counters.grade_sums, before.grade_sums, strict=True)
+            )
+            self._estimator.observe(
+                now_s,
+                Interval(
+                    now_s - then_s,
+                    counters.received - before.received,
+                    round(first),
+                    counters.filters,
+                    max(0.0, counters.cpu_s - before.cpu_s),
+                    second,
+                    third,
+                ),
+            )
+            try:
+                self.snapshot = self._estimator.snapshot(PROBABILITIES)
+            except UsageError as error:
+                if error.code != "E_LAB_NOTHING_SEEN":
+                    raise
+        self._last = (now_s, counters)
+
+    def gauges(self) -> list[Gauge]:
+        """Name, meaning and samples, for the broker's metrics."""
+        one = self.snapshot
+        if one is None:
+            return []
+        found: list[Gauge] = [
+            ("utilisation", "Share of a core that is in use.", [({}, one.utilisation)]),
+            ("service_seconds", "Time one message takes, by the model.", [({}, one.service_mean)]),
+            ("replication_grade", "Receivers of a message, on average.", [({}, one.replication)]),
+            (
+                "capacity_messages_per_second",
+                f"What would be carried at {one.utilisation_max:.0%} utilisation.",
+                [({}, one.capacity)],
+            ),
+            (
+                "parameter_seconds",
+                "Estimated parameters of the processing-time model.",
+                [({"parameter": name}, value) for name, value in one.fitted.parameters.items()],
+            ),
+        ]
+        if one.waiting_mean is not None and one.waiting_quantiles is not None:
+            found.append(("waiting_mean_seconds", "Predicted mean waiting time.", [({}, one.waiting_mean)]))
+            quantiles: Gauge = ("waiting_seconds", "Predicted waiting time.", [])
+            quantiles[2].extend(({"quantile": f"{p:g}"}, value) for p, value in one.waiting_quantiles)
+            found.append(quantiles)
+        return found

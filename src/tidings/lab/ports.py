@@ -1,0 +1,21 @@
+"""Ports on this machine that nobody holds."""
+
+import random
+import socket
+from contextlib import ExitStack, suppress
+
+LOWEST, EPHEMERAL = 10_000, 32_000  # Linux takes outgoing ports from 32768 on
+
+
+def free_ports(count: int) -> list[int]:
+    """So many in a row that are free now.
+
+    They lie below those the system gives to outgoing connections: a broker that dials could otherwise be given the
+    port its neighbour is about to listen at.
+    """
+    while True:
+        first = random.randrange(LOWEST, EPHEMERAL - count)
+        with ExitStack() as held, suppress(OSError):
+            for port in range(first, first + count):
+                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return list(range(first, first + count))

@@ -1,0 +1,187 @@
+"""How long it takes to subscribe: all at once (a flash crowd), and until the first message (section 3.4.2).
+
+*Registration*: all subscriptions are sent together over many connections; the time until the last one is confirmed,
+with publishers at rest or sending messages that nobody wants as fast as the server takes them. *First message*: while
+the server is busy with others, one subscriber after another comes; the time until its subscription is confirmed, and
+from then until its first message. A server that confirms before the subscription is active loses what is sent between.
+"""
+
+import select
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from tidings.lab.connections import BLOCK, WINDOW, Setup, Wanted, ask, connected
+from tidings.lab.generator import Sender, saturate
+from tidings.lab.saturation import blocks_of
+from tidings.lab.servers import LOAD_CORE, Server, on_core
+from tidings.lab.setups import Given, Parameters
+from tidings.lab.wires import Plan
+
+CONNECTIONS = 64
+BUFFER_BYTES = 1 << 16
+SILENCE_S_MAX = 60.0
+WARM_S, PAUSE_S = 0.5, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """Metric and seconds, in the order they were taken."""
+
+    found: list[tuple[str, float]]
+
+    def rows(self, run: str, start_ms: int) -> list[dict[str, Any]]:
+        """Rows of the table `samples`."""
+        return [
+            {"run": run, "source": "generator", "ms": start_ms, "metric": metric, "value": value, "labels": "{}"}
+            for metric, value in self.found
+        ]
+
+
+def register(server: Server, parameters: Parameters, topic: str) -> Durations:
+    given = Given("registration", parameters)
+    count, form = given.number("subscriptions", 1024, 1, 1 << 17), given.word("form", ("simple", "or", "in"))
+    active = given.flag("active", False)
+    given.end()
+    wanted = [_selector(form, number) for number in range(count)]
+    setup = Setup((Plan(topic, properties=(("id", "-"),)),), ((),) * min(CONNECTIONS, count))
+    wire = server.wire
+    with on_core(LOAD_CORE), connected(server, setup) as bench:
+        sockets = [one.socket for one in bench.subscribers]
+        output = {
+            one.fileno(): b"".join(
+                wire.subscribe(i, topic, text) for i, text in enumerate(wanted[number :: len(sockets)], 1)
+            )
+            for number, one in enumerate(sockets)
+        }
+        publisher = bench.publisher.socket
+        sender = Sender(publisher, blocks_of(wire, setup.plans, BLOCK))
+        begin = time.perf_counter()
+        sent = _until_confirmed({one.fileno(): one for one in sockets}, output, wire.replies, count, active and sender)
+        seconds = time.perf_counter() - begin
+    return Durations([("registration_s", seconds), ("published_messages", float(sent))])
+
+
+def _selector(form: str, number: int) -> str:
+    first, second = f"'a{number}'", f"'b{number}'"
+    texts = {"simple": f"id = {first}", "or": f"id = {first} OR id = {second}", "in": f"id IN ({first}, {second})"}
+    return texts[form]
+
+
+def _until_confirmed(
+    sockets: Mapping[int, socket.socket],
+    output: dict[int, bytes],
+    replies: Callable[[bytes], int],
+    count: int,
+    sender: Sender | bool,
+) -> int:
+    """Write all, read all; beside it publish, as long as the server takes it. How many were published?"""
+    poller = select.epoll()
+    for number in sockets:
+        poller.register(number, select.EPOLLIN | select.EPOLLOUT)
+    got = dict.fromkeys(sockets, b"")
+    moved = time.perf_counter()
+    while sum(replies(data) for data in got.values()) < count:
+        if isinstance(sender, Sender):
+            sender.send()
+        for number, event in poller.poll(0 if sender else 0.5):
+            moved = time.perf_counter()
+            if event & select.EPOLLOUT and not _write(sockets[number], output, number):
+                poller.modify(number, select.EPOLLIN)
+            if event & ~select.EPOLLOUT:
+                got[number] += _read(sockets[number])
+        if time.perf_counter() - moved > SILENCE_S_MAX:
+            raise RuntimeError(f"nothing came for {SILENCE_S_MAX:.0f} s")
+    poller.close()
+    return sender.sent if isinstance(sender, Sender) else 0
+
+
+def _write(one: socket.socket, output: dict[int, bytes], number: int) -> bool:
+    """Whether something is left to write."""
+    output[number] = output[number][one.send(output[number]) :]
+    return bool(output[number])
+
+
+def _read(one: socket.socket) -> bytes:
+    data = one.recv(BUFFER_BYTES)
+    if not data:
+        raise RuntimeError("the server closed a connection")
+    return data
+
+
+def first_message(server: Server, parameters: Parameters, topic: str) -> Durations:
+    given = Given("first-message", parameters)
+    newcomers, groups = given.number("subscribers", 40, 1, 10_000), given.number("groups", 20, 1, 1000)
+    given.end()
+    wire = server.wire
+    ids = [f"{number:04d}" for number in range(groups)]
+    plans = tuple(Plan(topic, properties=(("id", one),)) for one in ids)
+    residents = tuple((Wanted(topic, f"id = '{one}'"),) for one in ids)
+    with on_core(LOAD_CORE), connected(server, Setup(plans, residents)) as bench:
+        arrivals = _Arrivals(server, topic, [ids[number % groups] for number in range(newcomers)])
+        try:
+            sender = Sender(bench.publisher.socket, blocks_of(wire, plans, BLOCK))
+            done = lambda: sum(one.count for one in bench.subscribers)  # noqa: E731
+            saturate(bench, [sender], WINDOW, done, arrivals.over)
+        finally:
+            arrivals.close()
+    return Durations(arrivals.found)
+
+
+class _Arrivals:
+    """One newcomer after another, each gone when its first message has come."""
+
+    def __init__(self, server: Server, topic: str, ids: list[str]) -> None:
+        self._server, self._topic, self._ids = server, topic, ids
+        self._socket: socket.socket | None = None
+        self._next = time.perf_counter() + WARM_S
+        self._got = b""
+        self._asked = self._confirmed = 0.0
+        self.found: list[tuple[str, float]] = []
+
+    def over(self, _: int) -> bool:
+        now = time.perf_counter()
+        if self._socket is not None:
+            self._look(self._socket, now)
+        elif now >= self._next:
+            if not self._ids:
+                return True
+            self._come(self._ids.pop())
+        return False
+
+    def _come(self, id: str) -> None:
+        wire = self._server.wire
+        one = self._socket = socket.create_connection(("127.0.0.1", self._server.port))
+        ask(one, wire, [wire.hello("")])
+        one.setblocking(False)
+        self._got, self._confirmed, self._asked = b"", 0.0, time.perf_counter()
+        one.send(wire.subscribe(1, self._topic, f"id = '{id}'"))
+
+    def _look(self, one: socket.socket, now: float) -> None:
+        if now - self._asked > SILENCE_S_MAX:
+            raise RuntimeError("a new subscriber got no message")
+        try:
+            self._got += _read(one)
+        except BlockingIOError:
+            return
+        confirmed, message = self._server.wire.seen(self._got)
+        if confirmed and not self._confirmed:
+            self._confirmed = now
+            self.found.append(("subscribe_s", now - self._asked))
+        if confirmed and message:
+            self.found.append(("first_message_s", now - self._confirmed))
+            self.close()
+            self._next = now + PAUSE_S
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+SPECIALS: Mapping[str, Callable[[Server, Parameters, str], Durations]] = MappingProxyType(
+    {"registration": register, "first-message": first_message}
+)

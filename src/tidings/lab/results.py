@@ -1,0 +1,117 @@
+"""What experiments have found, read from the folder's segments: a mean over the runs that count, and how sure it is.
+
+The Spark pipeline makes the same table of any amount of data (`tidings pipeline measure`); this reads what one machine
+has measured in an afternoon.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import t as student
+
+from tidings.lab.arrays import refuse
+from tidings.lab.experiment import Measure
+from tidings.lab.fitting import Measurement
+from tidings.lab.processing import Load
+from tidings.lab.samples import METRICS, Verdict, judge, of_rows
+from tidings.model.tables import RUNS, SAMPLES
+from tidings.segments.reader import read_rows
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Over runs. One run says nothing about its deviation."""
+
+    mean: float
+    deviation: float | None
+    half_width: float | None  # of the confidence interval at LEVEL
+    runs: int
+
+    @classmethod
+    def of(cls, values: list[float]) -> "Mean":
+        """
+        >>> found = Mean.of([9.0, 10.0, 11.0])
+        >>> found.mean, found.deviation, round(found.half_width, 3)
+        (10.0, 1.0, 2.484)
+        """
+        count = len(values)
+        if count < 2:
+            return cls(statistics.fmean(values), None, None, count)
+        deviation = statistics.stdev(values)
+        factor = float(student.ppf((1 + LEVEL) / 2, count - 1))
+        return cls(statistics.fmean(values), deviation, factor * deviation / math.sqrt(count), count)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One point of an experiment."""
+
+    experiment: str
+    server: str
+    kind: str
+    parameters: Mapping[str, Any]
+    load: Load | None
+    received: Mean | None  # messages a second; None: measured otherwise
+    dispatched: Mean | None
+    seconds: Mapping[str, Mean]  # of metrics that are durations
+    rejected: tuple[str, ...]  # why runs do not count
+
+    def measurement(self) -> Measurement:
+        """For a fit. What was measured once states no deviation."""
+        assert self.load is not None
+        assert self.received is not None
+        return Measurement(self.load, self.received.mean)
+
+
+def read_results(folder: Path, experiment: str | None = None) -> list[Result]:
+    """Of all experiments, or of one, in the order their points were first measured."""
+    runs = [row for row in read_rows(folder, RUNS) if experiment in (None, row["experiment"])]
+    if not runs:
+        what = f"of {experiment!r} " if experiment else ""
+        raise refuse(f"there are no runs {what}in {folder}: tidings lab run measures", "E_LAB_RESULTS")
+    samples: dict[str, list[dict[str, Any]]] = {}
+    for row in read_rows(folder, SAMPLES):
+        samples.setdefault(str(row["run"]), []).append(row)
+    points: dict[str, list[dict[str, Any]]] = {}
+    for row in runs:
+        points.setdefault(str(row["run"]).rpartition("#")[0], []).append(row)
+    return [_result(rows, samples) for rows in points.values()]
+
+
+def _result(rows: list[dict[str, Any]], samples: Mapping[str, list[dict[str, Any]]]) -> Result:
+    counted = [row for row in rows if row["outcome"] == "done"]
+    described = json.loads((counted or rows)[0]["parameters"])
+    verdicts = [_verdict(row, samples.get(row["run"], [])) for row in counted]
+    throughput = [one for one in verdicts if one is not None]
+    return Result(
+        rows[0]["experiment"],
+        described["server"],
+        described["kind"],
+        described["parameters"],
+        Load(**described["load"]) if "load" in described else None,
+        Mean.of([one.received_per_s for one in throughput]) if throughput else None,
+        Mean.of([one.dispatched_per_s for one in throughput]) if throughput else None,
+        _durations(row for run in counted for row in samples.get(run["run"], [])),
+        tuple(row["outcome"] for row in rows if row["outcome"] != "done"),
+    )
+
+
+def _verdict(run: Mapping[str, Any], rows: list[dict[str, Any]]) -> Verdict | None:
+    described = json.loads(run["parameters"])
+    found = of_rows(rows)
+    return judge(found, Measure(**described["measure"]).rules, described["lost"]) if found else None
+
+
+def _durations(rows: Iterable[Mapping[str, Any]]) -> dict[str, Mean]:
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        if row["metric"] not in METRICS:
+            values.setdefault(row["metric"], []).append(row["value"])
+    return {metric: Mean.of(found) for metric, found in values.items()}

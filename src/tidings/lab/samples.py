@@ -1,0 +1,128 @@
+"""One run of a measurement: counters read again and again, cut to the middle, judged.
+
+A run counts only if the server was the bottleneck and nothing else was (capacity.md, part 2). The counters are kept as
+they were read, so that whoever analyses them later can judge by other rules: what is stored is cumulative.
+
+>>> from dataclasses import replace
+>>> counters = [Sample(second, 1000 * second, 3000 * second, 0.99 * second, 0.3 * second, 5e7) for second in range(8)]
+>>> verdict = judge(counters, Rules(warm_s=2, cool_s=1))
+>>> verdict.received_per_s, verdict.overall_per_s, verdict.valid
+(1000.0, 4000.0, True)
+>>> judge([replace(one, server_cpu_s=one.server_cpu_s / 2) for one in counters], Rules()).reasons
+('the server used 49.5 % of its core, at least 96.0 % are asked for',)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tidings.lab.arrays import refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Cumulative counters at one time. Their names are the metrics of the table `samples`."""
+
+    at_s: float
+    received_messages: float  # that the server took in
+    dispatched_messages: float  # that it sent
+    server_cpu_s: float
+    generator_cpu_s: float
+    server_memory_bytes: float
+
+
+METRICS = tuple(field.name for field in fields(Sample))[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    warm_s: float = 1.0  # cut off at the beginning
+    cool_s: float = 0.5  # and at the end
+    server_share_min: float = 0.96  # of its core; 0: the server need not be the bottleneck
+    generator_share_max: float = 0.75  # of its core
+    memory_bytes_max: float = 2e9  # of the server
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the middle of a run says, and why it does not count, if so."""
+
+    seconds: float
+    received_per_s: float
+    dispatched_per_s: float
+    server_share: float
+    generator_share: float
+    memory_bytes: float
+    reasons: tuple[str, ...]
+
+    @property
+    def overall_per_s(self) -> float:
+        return self.received_per_s + self.dispatched_per_s
+
+    @property
+    def valid(self) -> bool:
+        return not self.reasons
+
+
+def judge(samples: Sequence[Sample], rules: Rules, lost: float = 0) -> Verdict:
+    """`lost`: messages that should have arrived in the whole run and did not."""
+    if not samples:
+        raise refuse("a run without samples cannot be judged", "E_LAB_SAMPLES")
+    first_s, last_s = samples[0].at_s + rules.warm_s, samples[-1].at_s - rules.cool_s
+    middle = [one for one in samples if first_s - 1e-9 <= one.at_s <= last_s + 1e-9]
+    if len(middle) < 2:
+        raise refuse("the run is too short: nothing is left between warm-up and cool-down", "E_LAB_SAMPLES")
+    a, b = middle[0], middle[-1]
+    seconds = b.at_s - a.at_s
+    received = b.received_messages - a.received_messages
+    server = (b.server_cpu_s - a.server_cpu_s) / seconds
+    generator = (b.generator_cpu_s - a.generator_cpu_s) / seconds
+    memory = max(one.server_memory_bytes for one in middle)
+    found = [
+        (received <= 0, "no message arrived"),
+        (
+            server < rules.server_share_min,
+            f"the server used {server:.1%} of its core, at least {rules.server_share_min:.1%} are asked for",
+        ),
+        (
+            generator > rules.generator_share_max,
+            f"the generator used {generator:.1%} of its core, at most {rules.generator_share_max:.1%} are allowed",
+        ),
+        (memory > rules.memory_bytes_max, f"the server used {memory / 1e6:.0f} MB of memory"),
+        (lost > 0, f"{lost:.0f} messages were lost"),
+    ]
+    return Verdict(
+        seconds=seconds,
+        received_per_s=received / seconds,
+        dispatched_per_s=(b.dispatched_messages - a.dispatched_messages) / seconds,
+        server_share=server,
+        generator_share=generator,
+        memory_bytes=memory,
+        reasons=tuple(text.replace("%", " %") for wrong, text in found if wrong),
+    )
+
+
+def to_rows(run: str, source: str, samples: Iterable[Sample], start_ms: int) -> list[dict[str, Any]]:
+    """Rows of the table `samples`, one for each counter."""
+    return [
+        {
+            "run": run,
+            "source": source,
+            "ms": start_ms + round(one.at_s * 1000),
+            "metric": metric,
+            "value": float(getattr(one, metric)),
+            "labels": "{}",
+        }
+        for one in samples
+        for metric in METRICS
+    ]
+
+
+def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Sample]:
+    """Back from rows of one run; what is not one of the counters is left out."""
+    found: dict[int, dict[str, float]] = {}
+    for row in rows:
+        if row["metric"] in METRICS:
+            found.setdefault(row["ms"], {})[row["metric"]] = row["value"]
+    whole = [(ms, values) for ms, values in sorted(found.items()) if len(values) == len(METRICS)]
+    return [Sample((ms - whole[0][0]) / 1000, **values) for ms, values in whole]

@@ -1,0 +1,98 @@
+"""One run at full load: publishers send as fast as the server lets them, counters are read at intervals.
+
+The generator is this process, one event loop over all sockets, on a core of its own. It sends blocks made beforehand
+and counts what comes back by its size; its own CPU time is sampled with the server's, so that a run in which it was the
+bottleneck is found out.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+
+from tidings.lab.connections import Bench, connected
+from tidings.lab.experiment import Measure
+from tidings.lab.generator import Sender, saturate
+from tidings.lab.samples import Sample
+from tidings.lab.servers import LOAD_CORE, Server, on_core
+from tidings.lab.setups import Design
+from tidings.lab.wires import Plan, Wire
+
+SILENCE_S_MAX = 20.0  # a server that gives nothing for so long is stuck
+DRAIN_S_MAX = 5.0  # and after the end what is still missing is lost
+
+
+class Watch:
+    """Reads the counters, and says when the run is over."""
+
+    def __init__(self, server: Server, bench: Bench, design: Design, measure: Measure) -> None:
+        self._server, self._bench, self._copies = server, bench, design.copies
+        self._receipts = design.setup.plans[0].receipts
+        self._interval_s, self._run_s = measure.interval_s, measure.run_s
+        self._begin = time.perf_counter()
+        self._moved = (0, self._begin)
+        self.samples: list[Sample] = []
+
+    def done(self) -> int:
+        """Messages the server has finished with."""
+        if self._receipts:
+            return sum(one.count for one in self._bench.publishers)
+        return int(self.arrived() / self._copies)
+
+    def arrived(self) -> int:
+        return sum(one.count for one in self._bench.subscribers)
+
+    def over(self, done: int) -> bool:
+        now = time.perf_counter()
+        if done != self._moved[0]:
+            self._moved = (done, now)
+        elif now - self._moved[1] > SILENCE_S_MAX:
+            raise RuntimeError(f"nothing arrived for {SILENCE_S_MAX:.0f} s after {done} messages")
+        if now - self._begin >= len(self.samples) * self._interval_s:
+            self.samples.append(self._sample(now - self._begin, done))
+        return now - self._begin >= self._run_s
+
+    def _sample(self, at_s: float, done: int) -> Sample:
+        server = self._server
+        return Sample(at_s, done, self.arrived(), server.cpu_seconds(), time.process_time(), server.memory_bytes())
+
+
+def measure_run(server: Server, design: Design, measure: Measure) -> tuple[list[Sample], int]:
+    """The samples of one run, and how many messages were lost."""
+    setup = design.setup
+    with on_core(LOAD_CORE), connected(server, setup) as bench:
+        blocks = blocks_of(server.wire, setup.plans, measure.block)
+        turns = [len(blocks) * number // setup.publishers for number in range(setup.publishers)]
+        senders = [
+            Sender(one.socket, [*blocks[turn:], *blocks[:turn]])
+            for one, turn in zip(bench.publishers, turns, strict=True)
+        ]
+        watch = Watch(server, bench, design, measure)
+        saturate(bench, senders, measure.window, watch.done, watch.over)
+        return watch.samples, _lost(bench, senders, watch, design.copies)
+
+
+def blocks_of(wire: Wire, plans: Sequence[Plan], size: int) -> list[tuple[bytes, int]]:
+    """The messages in turn, cut into blocks of so many."""
+    if len(plans) == 1:
+        return [(wire.block(plans[0], size), size)]
+    ring = [wire.block(plan, 1) for plan in plans] * max(1, size // len(plans))
+    if len({len(one) for one in ring}) > 1:
+        raise ValueError("all messages of a run have one size")
+    return [(b"".join(ring[i : i + size]), len(ring[i : i + size])) for i in range(0, len(ring), size)]
+
+
+def _lost(bench: Bench, senders: Sequence[Sender], watch: Watch, copies: float) -> int:
+    """Finish what was begun, wait for what is on its way, count what did not come."""
+    deadline = time.perf_counter() + DRAIN_S_MAX
+    expected = math.inf
+
+    def over(_: int) -> bool:
+        nonlocal expected
+        if all(not one.busy for one in senders):
+            expected = round(sum(one.sent for one in senders) * copies)
+        return watch.arrived() >= expected or time.perf_counter() > deadline
+
+    saturate(bench, senders, 0, watch.done, over)
+    if expected == math.inf:
+        raise RuntimeError("the server does not take what was begun")
+    return max(0, int(expected) - watch.arrived())

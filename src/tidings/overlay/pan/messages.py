@@ -1,0 +1,134 @@
+"""What Pan nodes say to each other, and what a node asks of its driver."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidings.overlay.effects import ControlMessage, SetTimer
+from tidings.overlay.pan.ids import Contact
+
+
+@dataclass(frozen=True, slots=True)
+class Routed(ControlMessage):
+    """On its way to the node closest to the key. With a token it is a request, which the origin wants answered."""
+
+    key: int
+    origin: Contact
+    payload: bytes
+    token: int = 0
+    hops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(ControlMessage):
+    token: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Enter(ControlMessage):
+    """Somebody joins: routed towards its id; who passes it on tells the newcomer of others, from this row on."""
+
+    newcomer: Contact
+    row: int = 0
+    hops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Others(ControlMessage):
+    """Nodes that the sender knows. `closest`: it is the end of an Enter's way, and these are its leaves.
+    `introduction`: the sender has just joined, and these are all it knows."""
+
+    contacts: tuple[Contact, ...]
+    closest: bool = False
+    introduction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(ControlMessage):
+    """Whom do you know in this row of your table? -1: your leaf set."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(ControlMessage):
+    """The sender has you in its tables."""
+
+    latency_ms: float | None  # as far as it has measured
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe(ControlMessage):
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeEcho(ControlMessage):
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat(ControlMessage):
+    """Heartbeat with the sender's leaves; `answer`: the receiver is to send its own back."""
+
+    leaves: tuple[Contact, ...]
+    answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Depart(ControlMessage):
+    """The sender leaves; these are its leaves, who become each other's."""
+
+    leaves: tuple[Contact, ...]
+
+
+PanMessage: TypeAlias = Routed | Reply | Enter | Others | Ask | Hello | Probe | ProbeEcho | Beat | Depart
+
+# Effects.
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """To a node that need not be a neighbour. What cannot be brought there comes back by `Pan.failed`."""
+
+    to: Contact
+    message: PanMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """This node is the closest to the key. With a token, the origin waits for `Pan.reply`."""
+
+    key: int
+    payload: bytes
+    origin: Contact
+    last_hop: Contact | None  # None: it was this node's own
+    hops: int
+    token: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    token: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Nobody answered a request in time."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Neighbours have come or gone: routes may differ."""
+
+
+PanEffect: TypeAlias = Tell | Arrived | Answered | Unanswered | Joined | Changed | SetTimer

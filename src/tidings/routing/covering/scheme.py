@@ -1,0 +1,202 @@
+"""The covering machine as the routing scheme of a node (tidings.routing.scheme.Carrier).
+
+The machine thinks in trees, ids and advertisements; a node in links and predicates. This stands between:
+
+- The tree is a spanning tree of the map that link-state unicast has; it is looked at again every `refresh_ms`, and its
+  links count alike, so that measured latencies do not make brokers change over all the time.
+- Each local subscription gets an id. What clients may publish is advertised when the broker starts: the topics that
+  its configuration names.
+- Messages travel in the machine's Publications. Where a link has no room for one it is dropped, and counted.
+- Persistent messages need destinations that can be accounted for, which no scheme has that matches at every hop. They
+  go the way of B-DRP, whose advertisements are kept beside: stored, acknowledged, delivered once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import cast
+
+from tidings.errors import CodecError
+from tidings.kernel.codec import MessageBatch
+from tidings.model.destination import QUEUE_ATTRIBUTE
+from tidings.model.predicate import Predicate
+from tidings.model.selector.program import run
+from tidings.routing.alarm import without_timer
+from tidings.routing.bdrp import Bdrp
+from tidings.routing.control import SchemeMessage
+from tidings.routing.covering import machine as covering
+from tidings.routing.covering.codec import SCHEME, decode, encode
+from tidings.routing.covering.messages import (
+    Advertise,
+    AdvertisementId,
+    CoveringMessage,
+    Hand,
+    Packed,
+    Publication,
+    Subscribe,
+    SubscriptionId,
+    Unsubscribe,
+)
+from tidings.routing.covering.policy import Policy
+from tidings.routing.covering.spanning import spanning_tree
+from tidings.routing.covering.tables import batch_of
+from tidings.routing.effects import Deliver, Effect, HandOver, Report, Router, Send, SetTimer, UnicastTable
+from tidings.routing.scheme import TIMER
+
+NUMBER_BITS = 20  # incarnations are milliseconds: the next life counts on far beyond what this one used
+Links = Callable[[], Mapping[Router, Mapping[Router, int]]]
+
+
+class CoveringScheme:
+    def __init__(
+        self,
+        bdrp: Bdrp,
+        router: Router,
+        incarnation: int,
+        policy: Policy,
+        advertised: Collection[Predicate],
+        links: Links,
+        room: Callable[[Router], bool],
+        refresh_ms: float = 200.0,
+    ) -> None:
+        self.machine = covering.Covering(router, policy)
+        self._bdrp, self._links, self._room, self._refresh_ms = bdrp, links, room, refresh_ms
+        self._number = incarnation << NUMBER_BITS
+        self._advertised = {AdvertisementId(router, self._take_number()): one for one in advertised}
+        self._ids: dict[Predicate, list[SubscriptionId]] = {}
+        self._counts: Counter[str] = Counter()
+        self._joined: tuple[int, tuple[Router, ...]] | None = None
+
+    def _take_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    # --- the face of all schemes ----------------------------------------------------------------------------------
+
+    @property
+    def predicates(self) -> Mapping[Router, set[bytes]]:
+        return self._bdrp.predicates
+
+    def local_rows(self) -> set[bytes]:
+        return self._bdrp.local_rows()
+
+    def counts(self) -> Mapping[str, int]:
+        return {
+            **self._counts,
+            "entries": len(self.machine.table),
+            "told": sum(len(border.told) for border in self.machine.borders.values()),
+            "preserved": sum(len(border.preserved) for border in self.machine.borders.values()),
+            "in_vain": self.machine.publications_in_vain,
+        }
+
+    def start(self, now: float) -> list[Effect]:
+        out = without_timer(TIMER, self._bdrp.start(now))
+        for id, filter in self._advertised.items():
+            out += self._step(now, None, Advertise(id, filter))
+        return [*out, *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
+
+    def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+        out = without_timer(TIMER, self._bdrp.subscribe(now, predicate))
+        if _of_queues(predicate):
+            return out
+        id = SubscriptionId(self.machine.router, self._take_number())
+        self._ids.setdefault(predicate, []).append(id)
+        return out + self._step(now, None, Subscribe(id, predicate))
+
+    def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
+        out = without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
+        if _of_queues(predicate):
+            return out
+        id = self._ids[predicate].pop()
+        if not self._ids[predicate]:
+            del self._ids[predicate]
+        return out + self._step(now, None, Unsubscribe(id))
+
+    def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
+        if isinstance(item, Deliver):
+            return without_timer(TIMER, self._bdrp.learn(now, item))
+        neighbour, said = item
+        try:
+            if said.scheme != SCHEME:
+                raise CodecError("E_SCHEME_MESSAGE", f"scheme {said.scheme} is not spoken here")
+            message = decode(said.payload)
+            if isinstance(message, Publication):
+                batch_of(message.message)  # refused here, not in the machine
+        except CodecError as error:
+            return [Report("E_SCHEME_MESSAGE", f"what router {neighbour} said makes no sense: {error}")]
+        self._count(message)
+        return self._step(now, neighbour, message)
+
+    def routed(self, now: float, table: UnicastTable) -> list[Effect]:
+        return [*self._bdrp.routed(now, table), *self._refresh(now)]
+
+    def tick(self, now: float) -> list[Effect]:
+        """This scheme's clock ticks all the time, and takes B-DRP's along."""
+        out = without_timer(TIMER, self._bdrp.tick(now))
+        return [*out, *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
+
+    # --- what only those that carry messages have -----------------------------------------------------------------
+
+    def link_up(self, now: float, neighbour: Router) -> list[Effect]:
+        self._joined = None
+        return self._refresh(now)
+
+    def link_down(self, now: float, neighbour: Router) -> list[Effect]:
+        self._joined = None
+        return self._carry_out(self.machine.link_down(now, neighbour))
+
+    def publish(self, now: float, message: bytes) -> list[Effect]:
+        batch = batch_of(message)
+        advertisement = self._advertisement(batch)
+        if advertisement is None:
+            self._counts["unadvertised"] += 1
+            return []
+        effects = self.machine.step(now, None, Publication(advertisement, 0, 0, message))
+        return self._carry_out([one for one in effects if not isinstance(one, Hand)])  # the plane has served them
+
+    def _advertisement(self, batch: MessageBatch) -> AdvertisementId | None:
+        attributes = batch.attributes(0)
+        return next((id for id, filter in self._advertised.items() if filter.matches(attributes, run)), None)
+
+    def _refresh(self, now: float) -> list[Effect]:
+        """Route on the tree of the links there are now; nothing is said if that is so already."""
+        links, router = self._links(), self.machine.router
+        known = [(a, b, 1) for a, ends in links.items() for b in ends if a < b and a in links.get(b, {})]
+        tree = spanning_tree(router, known)
+        alive = tuple(other for other in tree.neighbours if other in links.get(router, {}))
+        if (tree.epoch, alive) == self._joined:
+            return []
+        self._joined = tree.epoch, alive
+        self._counts["trees"] += 1
+        return self._carry_out(self.machine.join(now, tree.epoch, alive))
+
+    # --- the machine ----------------------------------------------------------------------------------------------
+
+    def _step(self, now: float, source: Router | None, message: CoveringMessage) -> list[Effect]:
+        return self._carry_out(self.machine.step(now, source, message))
+
+    def _carry_out(self, effects: Iterable[covering.Effect]) -> list[Effect]:
+        out: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Hand):
+                out.append(HandOver(effect.publication.message))
+                continue
+            message = cast("CoveringMessage", effect.message)
+            if isinstance(message, Publication) and not self._room(effect.neighbour):
+                self._counts["dropped_link"] += 1
+                continue
+            self._counts["copies"] += isinstance(message, Publication)
+            out.append(Send(effect.neighbour, SchemeMessage(SCHEME, encode(message))))
+        return out
+
+    def _count(self, message: CoveringMessage) -> None:
+        """Of neighbours: publications, messages with subscriptions (a packed one counts once), all others."""
+        first = message.changes[0] if isinstance(message, Packed) else message
+        if isinstance(first, Publication):
+            self._counts["publications"] += 1
+        else:
+            self._counts["subscribes" if isinstance(first, Subscribe) else "controls"] += 1
+
+
+def _of_queues(predicate: Predicate) -> bool:
+    """A queue belongs to one broker: nobody else need know who waits for it."""
+    return any(one.name == QUEUE_ATTRIBUTE for each in predicate.conjunctions for one in each)

@@ -1,0 +1,69 @@
+"""The routing schemes by the names that configurations use, and what the rest must know of each.
+
+Another scheme: one entry here. Its node gives it a `Place`, and it answers to `scheme.Scheme`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidings.model.destination import DestinationPattern
+from tidings.model.predicate import Predicate
+from tidings.routing.bdrp import Bdrp, BdrpOptions
+from tidings.routing.covering.policies import make_policy
+from tidings.routing.covering.scheme import CoveringScheme
+from tidings.routing.effects import Router
+from tidings.routing.flood import Flood
+from tidings.routing.flooding import Flooding
+from tidings.routing.interests import InterestEncoding
+from tidings.routing.scheme import Carrier, Scheme, Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a node gives its scheme."""
+
+    flood: Flood
+    tables: Tables
+    encoding: InterestEncoding
+    options: BdrpOptions
+    links: Callable[[], Mapping[Router, Mapping[Router, int]]]  # the map, where unicast has one; otherwise empty
+    room: Callable[[Router], bool]  # whether the link to a neighbour takes more messages
+    policy: str = "selective"  # of covering
+    advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    make: Callable[[Place], Scheme]
+    needs_map: bool = False  # of the whole network: only link-state unicast has it
+    carries: bool = False  # messages that are not persistent: it is a Carrier
+    by_neighbour: bool = False  # rows lead to neighbours, each broker matches anew; otherwise to routers, matched once
+
+
+def _bdrp(place: Place) -> Scheme:
+    return Bdrp(place.flood, place.encoding, place.tables, place.options)
+
+
+def _flooding(place: Place) -> Scheme:
+    return Flooding(place.flood, place.encoding, place.tables, place.links, place.options)
+
+
+def _covering(place: Place) -> Carrier:
+    flood = place.flood
+    patterns = [DestinationPattern.parse(one) for one in place.advertise]
+    return CoveringScheme(
+        Bdrp(flood, place.encoding, place.tables, place.options),
+        flood.router,
+        flood.incarnation,
+        make_policy(place.policy),
+        [Predicate.of(pattern.constraint) for pattern in patterns],
+        place.links,
+        place.room,
+    )
+
+
+SCHEMES: dict[str, Kind] = {
+    "bdrp": Kind(_bdrp),
+    "flooding": Kind(_flooding, needs_map=True, by_neighbour=True),
+    "covering": Kind(_covering, needs_map=True, carries=True),
+}

@@ -1,0 +1,137 @@
+"""The archive of stored histories: answers from segments, reading the filters of a matching set and nothing else."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidings.errors import StoreError
+from tidings.model.tables import HISTORIES
+from tidings.segments.filter_catalog import FilterCatalog, Place
+from tidings.segments.names import SegmentName
+from tidings.segments.reader import Segment, open_segment, segments
+from tidings.segments.retention import since_ms
+from tidings.segments.tracking import row_entry
+from tidings.segments.writer import FILTERS_PER_GROUP
+from tidings.tracking.history import Entry, Key, Kind, newest
+
+GROUPS_MAX = 32  # of rows that were read lately: other subscribers' filters of the same time lie beside this one's
+_ABOUT = [column.name for column in HISTORIES.columns if column.name != "data"]
+
+
+class SegmentArchive:
+    """`tracking.archive.Archive` over the segments of a directory. `catalog`: where to keep what is known about them,
+    None for memory.
+
+    A segment is checked against its checksum when a filter is first read from it. A damaged one is left out and named
+    in `damaged`, and as nobody knows what was in it, the archive counts as incomplete for everything older.
+    """
+
+    def __init__(self, root: Path, catalog: Path | None = None) -> None:
+        self._root = root
+        self._catalog = FilterCatalog(catalog)
+        self._verified: set[str] = set()
+        self._groups: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
+        self._given_up: set[str] = set()
+        self.since_ms = 0
+        self.damaged: list[StoreError] = []
+        self.refresh()
+
+    def __len__(self) -> int:
+        return len(self._catalog)
+
+    def close(self) -> None:
+        self._catalog.close()
+
+    def refresh(self) -> None:
+        """Take in segments that have come since, and forget those that are gone."""
+        self.since_ms = max(self.since_ms, since_ms(self._root, HISTORIES))
+        listed = {str(segment.name): segment for segment in segments(self._root, HISTORIES)}
+        known = self._catalog.segments()
+        for name in known.keys() - listed.keys():
+            if known[name]:  # it was still needed, and retention would have said so before
+                self._doubt(name)
+            self._catalog.forget(name)
+        for name, segment in listed.items():
+            if name not in known and name not in self._given_up:
+                try:
+                    self.add(segment.path, _entries(segment))
+                except StoreError as error:
+                    self._give_up(name, error)
+
+    def add(self, path: Path, rows: Iterable[tuple[int, Entry]]) -> None:
+        """A segment that was just written, and what is in it: broker and entry of each row."""
+        self._catalog.add(path.name, rows)
+
+    def forget(self, path: Path) -> None:
+        """A segment that is about to be deleted."""
+        self._catalog.forget(path.name)
+
+    def superseded(self) -> list[Path]:
+        """Segments with nothing in them that is not stored again elsewhere."""
+        return list(map(self._path, self._catalog.superseded()))
+
+    def stored_ms(self, broker: int) -> Mapping[int, int]:
+        return self._catalog.stored_ms(broker)
+
+    def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
+        return self._catalog.stragglers(broker, Kind.DELIVER.value, origin, moment)
+
+    def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
+        found = []
+        for place in self._catalog.find(broker, key, moment):
+            try:
+                found.append(self._load(place))
+            except StoreError as error:  # damaged, or deleted since
+                self._give_up(place.segment, error)
+        return newest(found)
+
+    def _path(self, name: str) -> Path:
+        return self._root / HISTORIES.name / name
+
+    def _give_up(self, name: str, error: StoreError) -> None:
+        self._given_up.add(name)
+        self.damaged.append(error)
+        self._doubt(name)
+
+    def _doubt(self, name: str) -> None:
+        parsed = SegmentName.parse(name)
+        assert parsed is not None
+        self.since_ms = max(self.since_ms, parsed.created_ms + 1)
+
+    def _load(self, place: Place) -> Entry:
+        group, row = divmod(place.row, FILTERS_PER_GROUP)
+        rows = self._group(place.segment, group)
+        if row >= rows.num_rows:
+            raise StoreError("E_STORE_DAMAGED", f"{self._path(place.segment)}: there is no row {place.row}")
+        return row_entry(rows.slice(row, 1).to_pylist()[0])
+
+    def _group(self, name: str, group: int) -> pa.Table:
+        found = self._groups.get((name, group))
+        if found is not None:
+            self._groups.move_to_end((name, group))
+            return found
+        segment_name = SegmentName.parse(name)
+        assert segment_name is not None
+        segment = Segment(segment_name, self._path(name))
+        with open_segment(segment, HISTORIES, verified=name in self._verified) as file:
+            try:
+                found = file.read_row_group(group, use_threads=False)
+            except (pa.ArrowException, OSError, IndexError) as error:
+                raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None
+        self._verified.add(name)
+        self._groups[name, group] = found
+        if len(self._groups) > GROUPS_MAX:
+            self._groups.popitem(last=False)
+        return found
+
+
+def _entries(segment: Segment) -> list[tuple[int, Entry]]:
+    """Brokers and entries, without their data."""
+    with open_segment(segment, HISTORIES, verified=True) as file:
+        try:
+            rows = file.read(columns=_ABOUT).to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None
+    return [(row["broker"], row_entry(row)) for row in rows]

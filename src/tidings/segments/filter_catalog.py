@@ -1,0 +1,179 @@
+"""Which stored filters cover this moment, and where do they lie? A table in SQLite that can be made anew at any time.
+
+Weeks of histories are millions of filters: too many to hold an object each, and too many to read again at each start.
+The catalogue keeps a row for each, without its bits. Like `tracking.time_index` it puts ranges on levels by length, so
+that a question looks at those that can hold the moment and not at all that began before it. Of a filter that was stored
+several times while it grew only the last copy is listed; a segment of which nothing is listed is *superseded*.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tidings.tracking.history import Entry, Key
+
+VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS segments (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, live INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS dead ON segments (live) WHERE live = 0;
+CREATE TABLE IF NOT EXISTS histories (id INTEGER PRIMARY KEY, broker INTEGER NOT NULL, kind TEXT NOT NULL,
+  origin INTEGER NOT NULL, peer TEXT NOT NULL, UNIQUE (broker, kind, origin, peer));
+CREATE TABLE IF NOT EXISTS filters (history INTEGER NOT NULL, incarnation INTEGER NOT NULL, sequence INTEGER NOT NULL,
+  count INTEGER NOT NULL, level INTEGER, first_ms INTEGER, last_ms INTEGER, segment INTEGER NOT NULL,
+  row INTEGER NOT NULL, PRIMARY KEY (history, incarnation, sequence)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_time ON filters (history, level, first_ms);
+CREATE INDEX IF NOT EXISTS by_segment ON filters (segment);
+CREATE TABLE IF NOT EXISTS levels (history INTEGER NOT NULL, level INTEGER NOT NULL, PRIMARY KEY (history, level))
+  WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS singles (history INTEGER NOT NULL, ms INTEGER NOT NULL, incarnation INTEGER NOT NULL,
+  sequence INTEGER NOT NULL, PRIMARY KEY (history, ms, incarnation, sequence)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS singles_by_time ON singles (ms);
+CREATE TABLE IF NOT EXISTS stored (broker INTEGER NOT NULL, incarnation INTEGER NOT NULL, ms INTEGER NOT NULL,
+  PRIMARY KEY (broker, incarnation)) WITHOUT ROWID;
+"""
+_FIND_RANGE = """
+SELECT s.name, f.row FROM filters f JOIN segments s ON s.id = f.segment
+WHERE f.history = ? AND f.level = ? AND f.first_ms BETWEEN ? AND ? AND f.last_ms >= ?
+"""
+_FIND_SINGLE = """
+SELECT s.name, f.row FROM singles one JOIN filters f USING (history, incarnation, sequence)
+JOIN segments s ON s.id = f.segment WHERE one.history = ? AND one.ms = ?
+"""
+_FIND_PEERS = """
+SELECT DISTINCT h.peer FROM singles one JOIN histories h ON h.id = one.history
+WHERE one.ms = ? AND h.broker = ? AND h.kind = ? AND h.origin = ? ORDER BY h.peer
+"""
+_UPSERT = """
+INSERT INTO filters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (history, incarnation, sequence) DO UPDATE SET
+count = excluded.count, level = excluded.level, first_ms = excluded.first_ms, last_ms = excluded.last_ms,
+segment = excluded.segment, row = excluded.row
+"""
+
+
+class Place(NamedTuple):
+    segment: str  # the name of its file
+    row: int
+
+
+class FilterCatalog:
+    """Of all histories in one directory of segments. `path`: None for one in memory."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        try:
+            self._open()
+        except sqlite3.DatabaseError:  # not one of ours, or broken: it holds nothing that segments do not
+            assert path is not None
+            self._database.close()
+            path.unlink(missing_ok=True)
+            self._open()
+
+    def _open(self) -> None:
+        where = ":memory:" if self._path is None else self._path
+        self._database = sqlite3.connect(where, check_same_thread=False, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = OFF")
+        if self._database.execute("PRAGMA user_version").fetchone()[0] not in (0, VERSION):
+            raise sqlite3.DatabaseError("of another version")
+        self._database.executescript(_SCHEMA)
+        self._database.execute(f"PRAGMA user_version = {VERSION}")
+        self._histories = self._known()
+
+    def _known(self) -> dict[tuple[int, str, int, str], int]:
+        rows = self._database.execute("SELECT id, broker, kind, origin, peer FROM histories")
+        return {(broker, kind, origin, peer): number for number, broker, kind, origin, peer in rows}
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __len__(self) -> int:
+        return int(self._database.execute("SELECT count(*) FROM filters").fetchone()[0])
+
+    def segments(self) -> dict[str, int]:
+        """By name: how many filters of each are listed."""
+        return dict(self._database.execute("SELECT name, live FROM segments"))
+
+    def superseded(self) -> list[str]:
+        return [name for (name,) in self._database.execute("SELECT name FROM segments WHERE live = 0")]
+
+    def stored_ms(self, broker: int) -> Mapping[int, int]:
+        """When each incarnation of a broker last stored something."""
+        return dict(self._database.execute("SELECT incarnation, ms FROM stored WHERE broker = ?", (broker,)))
+
+    def find(self, broker: int, key: Key, moment: int) -> list[Place]:
+        history = self._histories.get((broker, key.kind.value, key.origin, key.peer))
+        if history is None:
+            return []
+        found = set(self._database.execute(_FIND_SINGLE, (history, moment)))
+        for (level,) in self._database.execute("SELECT level FROM levels WHERE history = ?", (history,)).fetchall():
+            about = (history, level, moment - (1 << level), moment, moment)
+            found.update(self._database.execute(_FIND_RANGE, about))
+        return [Place(*one) for one in sorted(found)]
+
+    def stragglers(self, broker: int, kind: str, origin: int, moment: int) -> list[str]:
+        """Peers of histories in which this time is that of a straggler."""
+        asked = (moment, broker, kind, origin)
+        return [peer for (peer,) in self._database.execute(_FIND_PEERS, asked)]
+
+    def add(self, segment: str, rows: Iterable[tuple[int, Entry]]) -> None:
+        """A segment and what is in it, row by row, with its broker; the entries' data is not looked at."""
+        self._database.execute("BEGIN")
+        try:
+            (number,) = self._database.execute(
+                "INSERT INTO segments (name, live) VALUES (?, 0) RETURNING id", (segment,)
+            ).fetchone()
+            for row, (broker, entry) in enumerate(rows):
+                self._add(number, row, broker, entry)
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            self._histories = self._known()
+            raise
+        self._database.execute("COMMIT")
+
+    def forget(self, segment: str) -> None:
+        """The segment is gone."""
+        run = self._database.execute
+        found = run("SELECT id FROM segments WHERE name = ?", (segment,)).fetchone()
+        if found is not None:
+            run("BEGIN")
+            run(
+                "DELETE FROM singles WHERE (history, incarnation, sequence) IN "
+                "(SELECT history, incarnation, sequence FROM filters WHERE segment = ?)",
+                found,
+            )
+            run("DELETE FROM filters WHERE segment = ?", found)
+            run("DELETE FROM segments WHERE id = ?", found)
+            run("COMMIT")
+
+    def _add(self, segment: int, row: int, broker: int, entry: Entry) -> None:
+        run, history = self._database.execute, self._history(broker, entry.key)
+        which = (history, entry.incarnation, entry.sequence)
+        run(
+            "INSERT INTO stored VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET ms = max(ms, excluded.ms)",
+            (broker, entry.incarnation, entry.stored_ms),
+        )
+        before = run(
+            "SELECT segment, count FROM filters WHERE history = ? AND incarnation = ? AND sequence = ?", which
+        ).fetchone()
+        if before is not None:
+            if before[1] >= entry.count:
+                return
+            run("UPDATE segments SET live = live - 1 WHERE id = ?", before[:1])
+            run("DELETE FROM singles WHERE history = ? AND incarnation = ? AND sequence = ?", which)
+        first_ms, last_ms = entry.span or (None, None)
+        level = None if first_ms is None or last_ms is None else (last_ms - first_ms).bit_length()
+        run(_UPSERT, (*which, entry.count, level, first_ms, last_ms, segment, row))
+        if level is not None:
+            run("INSERT OR IGNORE INTO levels VALUES (?, ?)", (history, level))
+        for ms in entry.singles:
+            run("INSERT OR IGNORE INTO singles VALUES (?, ?, ?, ?)", (history, ms, *which[1:]))
+        run("UPDATE segments SET live = live + 1 WHERE id = ?", (segment,))
+
+    def _history(self, broker: int, key: Key) -> int:
+        about = (broker, key.kind.value, key.origin, key.peer)
+        number = self._histories.get(about)
+        if number is None:
+            insert = "INSERT INTO histories (broker, kind, origin, peer) VALUES (?, ?, ?, ?) RETURNING id"
+            number = self._histories[about] = int(self._database.execute(insert, about).fetchone()[0])
+        return number

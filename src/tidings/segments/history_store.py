@@ -1,0 +1,93 @@
+"""What a broker has recorded, on disk: segments of histories and attachments, the archive over them, retention.
+
+    <root>/histories/…parquet   <root>/attachments/…parquet   <root>/catalog.db   <root>/lock
+
+Changes of attachments are written before the histories that were given with them or after them, so a stored filter
+never names a subscriber that the attachment map does not know. Copies of filters that have grown since are deleted once
+the later copy is on disk. All calls come from one thread.
+"""
+
+import fcntl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tidings.errors import StoreError
+from tidings.model.tables import ATTACHMENTS, HISTORIES
+from tidings.segments.archive import SegmentArchive
+from tidings.segments.reader import segments
+from tidings.segments.retention import Retention, sweep
+from tidings.segments.tracking import attachment_row, entry_row, read_attachments
+from tidings.segments.writer import SegmentWriter
+from tidings.tracking.attachments import Attachment, relevant
+from tidings.tracking.history import Entry
+
+CATALOG = "catalog.db"
+ATTACHMENT_SEGMENTS_MAX = 64  # beyond so many, a start writes them as one
+
+
+class HistoryStore:
+    def __init__(self, root: Path, broker: int, retention: Retention | None = None) -> None:
+        self._root, self._broker, self._retention = root, broker, retention or Retention()
+        self._lock = lock(root)
+        self._histories = SegmentWriter(root, HISTORIES, f"b{broker}")
+        self._attachments = SegmentWriter(root, ATTACHMENTS, f"b{broker}")
+        self.archive = SegmentArchive(root, root / CATALOG)
+
+    def close(self) -> None:
+        self.archive.close()
+        self._lock.close()
+
+    def recover(self, now_ms: int) -> tuple[list[Attachment], Mapping[int, int]]:
+        """Attachments in the order of their making, and when each earlier process last stored something."""
+        self.maintain()
+        self.retire(now_ms)
+        changes = read_attachments(self._root, self._broker)
+        old = segments(self._root, ATTACHMENTS)
+        if len(old) > ATTACHMENT_SEGMENTS_MAX:
+            changes = relevant(changes, self.archive.since_ms)
+            self._attachments.append([attachment_row(self._broker, change) for change in changes], now_ms)
+            for segment in old:
+                segment.path.unlink(missing_ok=True)
+        return changes, self.archive.stored_ms(self._broker)
+
+    def append(self, changes: Sequence[Attachment], entries: Sequence[Entry], now_ms: int) -> None:
+        """On disk when it returns; a StoreError if not all of it is. To be given again then: twice does no harm."""
+        if changes:
+            self._attachments.append([attachment_row(self._broker, change) for change in changes], now_ms)
+        if entries:
+            path = self._histories.append([entry_row(self._broker, entry) for entry in entries], now_ms)
+            self.archive.add(path, [(self._broker, entry) for entry in entries])
+
+    def maintain(self) -> None:
+        """Every now and then: delete what is stored again elsewhere."""
+        for path in self.archive.superseded():
+            path.unlink(missing_ok=True)
+            self.archive.forget(path)
+
+    def retire(self, now_ms: int) -> None:
+        """More seldom, because it looks at every segment: delete what is too old or too much."""
+        for segment in sweep(self._root, HISTORIES, self._retention, now_ms):
+            self.archive.forget(segment.path)
+        self.archive.refresh()
+
+
+def lock(root: Path) -> "LockedFile":
+    """One process at a time writes here."""
+    return LockedFile(root / "lock")
+
+
+class LockedFile:
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file = path.open("a")
+        except OSError as error:
+            raise StoreError("E_STORE_IO", f"cannot open {path}: {error}") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise StoreError("E_STORE_LOCKED", f"{path.parent} is in use by another process") from None
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,122 @@
+"""Experiments on a real server process: measured, kept, gone on with, reported."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tidings.cli import make_app
+from tidings.errors import UsageError
+from tidings.lab.execution import Execution
+from tidings.lab.experiment import Experiment, Measure
+from tidings.lab.results import read_results
+from tidings.lab.samples import Rules, Sample, judge, of_rows, to_rows
+from tidings.model.tables import RUNS
+from tidings.segments.reader import read_rows
+
+# The machine of a test is busy with other tests: nobody is asked to be the bottleneck.
+SHORT = Measure(
+    seconds=0.2, warm_s=0.1, cool_s=0.0, interval_s=0.05, server_share_min=0.0, generator_share_max=10.0, attempts=2
+)
+GRID = Experiment("grid", "filters", {"matching": [1, 3], "others": [0, 20]}, {}, "", ("tidings",), 1, SHORT)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("lab")
+    steps = list(Execution(GRID, found).steps())
+    assert [step.text for step in steps] == ["done"] * 4
+    for kind, fixed in (
+        ("registration", {"subscriptions": 100, "active": True}),
+        ("first-message", {"subscribers": 3}),
+    ):
+        special = Experiment(kind, kind, {}, fixed, "", ("tidings",), 1, SHORT)
+        assert [step.text for step in Execution(special, found).steps()] == ["done"]
+    return found
+
+
+def test_every_point_has_a_throughput_and_the_load_the_models_need(folder: Path) -> None:
+    results = read_results(folder, "grid")
+    assert len(results) == 4
+    for one in results:
+        assert one.received is not None
+        assert one.dispatched is not None
+        assert one.load is not None
+        assert one.received.mean > 100
+        assert one.dispatched.mean == pytest.approx(one.received.mean * one.parameters["matching"], rel=0.5)
+        assert one.load.replication == one.parameters["matching"]
+        assert one.load.filters == one.parameters["matching"] + one.parameters["others"]
+
+
+def test_a_second_start_measures_only_what_is_missing(folder: Path) -> None:
+    assert Execution(GRID, folder).missing() == 0
+    assert Execution(replace(GRID, runs=3), folder).missing() == 8
+    assert Execution(replace(GRID, name="other"), folder).missing() == 4
+
+
+def test_registration_and_first_message_are_durations(folder: Path) -> None:
+    [registration] = read_results(folder, "registration")
+    assert registration.seconds["registration_s"].mean > 0
+    assert registration.seconds["published_messages"].mean > 0
+    [first] = read_results(folder, "first-message")
+    assert first.seconds["subscribe_s"].runs == 3
+    assert first.seconds["first_message_s"].mean >= 0
+
+
+def test_a_run_that_does_not_count_is_kept_with_its_reason_and_the_point_given_up(tmp_path: Path) -> None:
+    strict = replace(GRID, vary={}, measure=replace(SHORT, server_share_min=5.0))
+    execution = Execution(strict, tmp_path)
+    steps = list(execution.steps())
+    assert len(steps) == 3
+    assert "the server used" in steps[0].text
+    assert steps[-1].text.startswith("given up")
+    assert "the machine is" in execution.given_up["grid/tidings/"]
+    assert ["the server used" in str(row["outcome"]) for row in read_rows(tmp_path, RUNS)] == [True, True]
+
+
+def test_the_command_line_shows_fits_and_reports(folder: Path, tmp_path: Path) -> None:
+    app, runner = make_app(["lab"]), CliRunner()
+    shown = runner.invoke(app, ["lab", "results", "grid", "--folder", str(folder), "--json"])
+    rows = [json.loads(line) for line in shown.output.splitlines()]
+    assert [row["parameters"]["others"] for row in rows] == [0, 20, 0, 20]
+    model = tmp_path / "model.json"
+    fitted = runner.invoke(app, ["lab", "fit", "grid", "--folder", str(folder), "-o", str(model), "--json"])
+    assert fitted.exit_code == 0, fitted.output
+    assert json.loads(model.read_text()) == json.loads(fitted.output)
+    report = runner.invoke(app, ["lab", "report", "--folder", str(folder), "-o", str(tmp_path / "report")])
+    assert report.exit_code == 0, report.output
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "<h2>grid</h2>" in page
+    assert (tmp_path / "report" / "registration.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="tidings lab run"):
+        read_results(tmp_path)
+
+
+def test_samples_survive_the_table() -> None:
+    samples = [Sample(0.25 * i, 10.0 * i, 30.0 * i, 0.2 * i, 0.1 * i, 1e6) for i in range(8)]
+    rows = [*to_rows("r", "g", samples, 1_000_000), {"metric": "other", "ms": 5, "value": 1.0}]
+    assert of_rows(rows) == samples
+
+
+@pytest.mark.parametrize(
+    ("rules", "lost", "reason"),
+    [
+        (Rules(0, 0), 1, "1 messages were lost"),
+        (Rules(0, 0, server_share_min=0.9), 0, "the server used 80.0 %"),
+        (Rules(0, 0, 0, generator_share_max=0.3), 0, "the generator used 40.0 %"),
+        (Rules(0, 0, 0, memory_bytes_max=1e5), 0, "1 MB of memory"),
+    ],
+)
+def test_why_a_run_does_not_count(rules: Rules, lost: int, reason: str) -> None:
+    samples = [Sample(0.25 * i, 10.0 * i, 30.0 * i, 0.2 * i, 0.1 * i, 1e6) for i in range(8)]
+    assert any(reason in one for one in judge(samples, rules, lost).reasons)
+
+
+def test_a_run_that_is_too_short_is_refused() -> None:
+    with pytest.raises(UsageError, match="too short"):
+        judge([Sample(0, 0, 0, 0, 0, 0), Sample(1, 1, 1, 1, 1, 1)], Rules(1, 1))
