@@ -26,7 +26,7 @@ class Outbox:
             self.answer(connection, Refused(receipt, error))
         elif connection not in self._told:
             self._told.add(connection)
-            self.answer(connection, Failed(0, error))
+            self.answer(connection, Failed(0, TidingsError(error.code, error.reason)))  # never fatal: all goes on
 
     def add(self, effect: Effect) -> None:
         self._effects.append(effect)
