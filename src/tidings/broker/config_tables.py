@@ -1,5 +1,6 @@
 """What may be set: one dataclass for each table of the configuration file, with defaults and meanings."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ from tidings.broker.config_reader import setting
 from tidings.broker.config_tracking import TrackingTable
 from tidings.broker.limits import Limits
 from tidings.delivery.mailbox import SlowPolicy
-from tidings.model.destination import Destination
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
+TYPES = ("string", "int", "float", "bool")
 OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 _LIMITS, _SETTINGS = Limits(), Settings()
@@ -35,6 +37,26 @@ class ListenerTable:
     host: str = setting("127.0.0.1", "the address to listen on; other machines reach only one that is not loopback")
     port: int = setting(7300, "the port; 0: the system chooses", minimum=0, maximum=65535)
     tls: bool = setting(False, "whether connections are encrypted, with the certificate of [tls]")
+    origins: tuple[str, ...] = setting(
+        tuple, 'websocket: web pages of which origins may connect, as in "https://example.org"; "*": of all'
+    )
+
+
+def default_listeners() -> tuple[ListenerTable, ...]:
+    return (ListenerTable(), ListenerTable("stomp", port=61613))
+
+
+@dataclass(frozen=True, slots=True)
+class TypesTable:
+    destination: str = setting("", "a topic pattern, or queue:… (wildcards too)", reload=True)
+    name: str = setting("", "the property's name", reload=True)
+    type: str = setting("string", "what it is; a message where it is not is refused", choices=TYPES, reload=True)
+
+
+def type_rules(types: Iterable[TypesTable]) -> list[tuple[str, bool, str, int]]:
+    """As the forwarding plane takes them: pattern, whether of queues, property, type."""
+    patterns = [(DestinationPattern.parse(one.destination), one) for one in types]
+    return [(pattern.name, pattern.queue, one.name, TYPES.index(one.type) + 1) for pattern, one in patterns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +188,10 @@ class MetricsTable:
 class Configuration:
     broker: BrokerTable = setting(BrokerTable, "the broker itself")
     listeners: tuple[ListenerTable, ...] = setting(
-        lambda: (ListenerTable(),), "where clients connect; one table for each"
+        default_listeners, "where clients connect; one table for each; without any, native on 7300 and STOMP on 61613"
+    )
+    types: tuple[TypesTable, ...] = setting(
+        tuple, "types of properties that STOMP clients send as text, by destination; the first that fits counts"
     )
     tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")
     users: UsersTable = setting(UsersTable, "who may log in")

@@ -51,9 +51,10 @@ class Tracker:
     def add(self, kind: str, peer: int, ids: bytes, now_ms: int) -> None:
         self.kernel.add(KINDS.index(kind), peer, ids, now_ms)
 
-    def take(self, now_ms: int) -> list[TrackedFilter]:
-        """Filters that are full, or whose persistence interval has passed."""
-        return [_named(row) for row in self.kernel.take(now_ms)]
+    def take(self, now_ms: int, *, full: bool = True) -> list[TrackedFilter]:
+        """Filters whose persistence interval has passed, and those that are full; `full=False`: these together with
+        others, or once there are many."""
+        return [_named(row) for row in self.kernel.take(now_ms, full)]
 
     def end(self, kind: str, peer: int, now_ms: int) -> list[TrackedFilter]:
         """The histories of this peer end; besides theirs, all filters that are full are returned."""

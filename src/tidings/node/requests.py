@@ -31,6 +31,8 @@ class Subscribe:
     policy: SlowPolicy = SlowPolicy.PUSH_BACK
     no_local: bool = False
     session: int = 0
+    window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
+    temporary: bool = False  # of a queue: it goes with the connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,13 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
+class Sync:
+    """Answer once all that was asked for before is on disk where it must be."""
+
+    receipt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Browse:
     """Show what waits in a queue, as deliveries of this subscription number, which nothing else uses."""
 
@@ -138,7 +147,7 @@ class Trace:
 
 
 DeskRequest: TypeAlias = (
-    Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Browse | Purge | Move
+    Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Sync | Browse | Purge | Move
 )
 Request: TypeAlias = DeskRequest | Trace
 

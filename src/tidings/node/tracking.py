@@ -86,7 +86,7 @@ class Tracking:
 
     def tick(self, now_ms: int) -> None:
         """A few times a second: what is full or due, and questions that nobody answers."""
-        self._emit(self.recorder.tick(now_ms))
+        self._emit(self.recorder.tick(now_ms, full=False))
         self.tracing.tick(now_ms)
 
     def close(self, now_ms: int) -> None:

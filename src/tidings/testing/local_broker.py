@@ -26,6 +26,8 @@ from tidings.model.values import Value
 from tidings.node.settings import Settings
 from tidings.protocols.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
 from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+from tidings.protocols.websocket import WebSocketLayer
 
 SECONDS = 60.0  # a test that waits longer has failed
 T = TypeVar("T")
@@ -83,8 +85,11 @@ async def local_broker(
 class BrokerThread:
     """`with BrokerThread() as broker:` and connect to `broker.url`. It keeps what it must on a disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None, *, guard: Guard | None = None) -> None:
         self.url = ""
+        self.stomp_port = self.websocket_port = 0
+        self._settings = settings
+        self._guard = guard
         self._folder = tempfile.TemporaryDirectory()
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
@@ -107,7 +112,11 @@ class BrokerThread:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        async with local_broker(SqliteStore(Path(self._folder.name) / "store.db")) as local:
+        store = SqliteStore(Path(self._folder.name) / "store.db")
+        async with local_broker(store, settings=self._settings, guard=self._guard) as local:
+            self.stomp_port = await local.broker.listen(Listener(StompSession, port=0))
+            web = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
+            self.websocket_port = await local.broker.listen(web)
             self.url = local.url
             self._ready.set()
             await self._stop.wait()

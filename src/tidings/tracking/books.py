@@ -35,8 +35,8 @@ class Books(Protocol):
     @property
     def memory_bytes(self) -> int: ...
     def add(self, kind: Kind, peer: str, ids: Ids, now_ms: int) -> None: ...
-    def take(self, now_ms: int) -> list[Entry]:
-        """Entries that are full, or of which T_p has passed."""
+    def take(self, now_ms: int, *, full: bool = True) -> list[Entry]:
+        """Entries of which T_p has passed, and those that are full; `full=False`: these may wait for company."""
 
     def end(self, kind: Kind, peer: str, now_ms: int) -> list[Entry]:
         """The histories of this peer will not grow any more."""
@@ -80,7 +80,7 @@ class PlainBooks:
             if kind is not Kind.ROUTE or origin != self._broker:
                 self._add(Key(kind, origin, peer), array[origins == origin], now_ms)
 
-    def take(self, now_ms: int) -> list[Entry]:
+    def take(self, now_ms: int, *, full: bool = True) -> list[Entry]:
         self._clock(now_ms)
         stored, self._full = self._full, []
         while (due_ms := self.next_ms) is not None and due_ms <= now_ms:
@@ -173,8 +173,8 @@ class KernelBooks:
     def add(self, kind: Kind, peer: str, ids: Ids, now_ms: int) -> None:
         self.tracker.add(kind.value, self._peer(kind, peer), bytes(as_ids(ids)), now_ms)
 
-    def take(self, now_ms: int) -> list[Entry]:
-        return list(map(self._entry, self.tracker.take(now_ms)))
+    def take(self, now_ms: int, *, full: bool = True) -> list[Entry]:
+        return list(map(self._entry, self.tracker.take(now_ms, full=full)))
 
     def end(self, kind: Kind, peer: str, now_ms: int) -> list[Entry]:
         number = self._peer(kind, peer)

@@ -183,10 +183,10 @@ class Recorder:
         stored = map(Store, self._books.end(of, peer, now_ms))
         return [*stored, *self._change(kind, peer, now_ms, attached=False)]
 
-    def tick(self, now_ms: int) -> list[Effect]:
-        """Every now and then: what is full or due."""
+    def tick(self, now_ms: int, *, full: bool = True) -> list[Effect]:
+        """Every now and then: what is due, and what is full. `full=False`: that may wait for company on its way."""
         self._now_ms = now_ms
-        return list(map(Store, self._books.take(now_ms)))
+        return list(map(Store, self._books.take(now_ms, full=full)))
 
     def close(self, now_ms: int) -> list[Effect]:
         """Store everything: the process ends."""
