@@ -485,7 +485,6 @@ private:
     }
 
     static constexpr uint32_t place_mask = (1 << 20) - 1;
-
     std::vector<std::unique_ptr<Connection>> connections_;  // by place
     std::deque<uint32_t> free_connections_;                 // the numbers of those to come
     std::deque<Sink> sinks_;

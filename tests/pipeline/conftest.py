@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidings.pipeline.session import start_session
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 CONF = {
     "spark.sql.shuffle.partitions": "2",

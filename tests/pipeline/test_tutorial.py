@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "stream_to_figure.py"
 

@@ -12,8 +12,7 @@ from proton.utils import BlockingConnection
 from tidings.client import sync
 from tidings.protocols.amqp_address import address_of
 from tidings.testing.amqp_fuzz import fuzz_here, fuzz_sockets
-from tidings.testing.broker import BrokerThread
-from tidings.testing.broker_here import run
+from tidings.testing.local_broker import BrokerThread, run
 from tidings.testing.strategies_model import byte_strings, numbers, texts
 
 SECONDS = 30
