@@ -35,12 +35,15 @@ class ConsumerLink:
         self.number = context.next_number()
         self._context = context
         self._link = link
+        self.session = link.session
         self._transactions = transactions
         self._state = State.ASKED
         self._source: Source | None = None
         self.starved = False  # the client has credit that the broker does not know of
         self._granted = 0  # credit that the broker has of us
         self._draining = False  # the broker was asked to
+        self.waits_to_end = False  # the client has detached it, and waits for the broker's word
+        self.adrift = False  # its session has gone: Proton has freed the link
         self._unsettled: dict[int, Delivery] = {}
         self._sent = 0
 
@@ -100,6 +103,7 @@ class ConsumerLink:
             requests.append((FrameType.UNSUBSCRIBE, {"durable": source.durable, "shared": source.shared}))
         for type, fields in requests[:-1]:
             self._context.peer.ask(type, fields, _ignore)
+        self.waits_to_end = True
         self._context.peer.ask(*requests[-1], lambda answer: self._gone(answer, closed=closed))
 
     def abandon(self) -> None:
@@ -122,7 +126,9 @@ class ConsumerLink:
         return requests
 
     def _gone(self, answer: Fields | RemoteError, *, closed: bool) -> None:
-        link = self._link
+        link, self.waits_to_end = self._link, False
+        if self.adrift:
+            return
         if link.state & Link.LOCAL_UNINIT:
             link.open()
         if isinstance(answer, RemoteError) and answer.code != "E_DURABLE_BUSY":  # others share it: it stays for them
