@@ -27,7 +27,7 @@ from proton import (
 )
 
 from tidings.broker.session import Caller
-from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.errors import CodecError, RemoteProtocolError, TidingsError
 from tidings.model.message_id import MessageIdSource
 from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.amqp_conditions import condition_name, condition_of
@@ -241,6 +241,8 @@ class Engine:
                 continue
             try:
                 handler(self, event)
+            except CodecError as error:
+                raise RemoteProtocolError(error.code, error.reason) from None
             except UnicodeDecodeError:
                 raise RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8") from None
 

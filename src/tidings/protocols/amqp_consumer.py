@@ -14,7 +14,7 @@ from tidings.kernel.codec import decode_message
 from tidings.protocols.amqp_conditions import condition_of
 from tidings.protocols.amqp_context import Context, refuse
 from tidings.protocols.amqp_message import write_message
-from tidings.protocols.amqp_sections import own
+from tidings.protocols.amqp_sections import state_of
 from tidings.protocols.amqp_source import Source, answer_source, read_source
 from tidings.protocols.amqp_transactions import TRANSACTIONAL, Transactions
 from tidings.protocols.frames import ACK_DEAD, ACK_ELSEWHERE, ACK_RELEASE, ACK_RETRY, FrameType
@@ -212,7 +212,7 @@ class ConsumerLink:
         outcome, session = _outcome(delivery), 0
         state: int = delivery.remote_state
         if state == TRANSACTIONAL:
-            data = own(delivery.remote.data or [])
+            data = state_of(delivery)
             session = self._transactions.session_of(data[0] if data else None)
             outcome = _flags(data[1] if len(data) > 1 else None)
             if not session:
