@@ -162,6 +162,9 @@ class LimitsTable:
     journal_bytes_max: int = setting(
         _SETTINGS.journal_bytes_max, "messages on their way to disk before publishers wait", **_BYTES
     )
+    retained_bytes_max: int = setting(
+        _SETTINGS.retained_bytes_max, "messages kept on disk for one retained subscription", **_BYTES
+    )
     credit_default: int = setting(
         _SETTINGS.credit_default, "messages under way to a consumer that names no number", **_COUNT
     )

@@ -30,6 +30,7 @@ from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import Configuration, type_rules
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
+from tidings.broker.joining import joining
 from tidings.broker.links import BrokerLinks
 from tidings.broker.listening import Listener
 from tidings.broker.logs import note
@@ -61,6 +62,7 @@ class Options:
     config: Path | None = None
     data: str | None = None
     port: int | None = None  # of the first listener, and without a file the only one
+    join: str | None = None  # host:port of a broker whose network this one joins; empty: it begins one
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
         if options.config is None:
             others = []  # two brokers on one machine must not need a file
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
+    if options.join is not None:
+        configuration = joining(configuration, options.join, bare=options.config is None)
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
     _check_exposure(configuration, known, str(options.config or "the defaults"))

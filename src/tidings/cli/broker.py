@@ -53,12 +53,18 @@ def broker(
             help="The first listener's port, instead of the configured one; without a file the only one.",
         ),
     ] = None,
+    join: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Join the network that this broker belongs to.")
+    ] = None,
+    found: Annotated[bool, typer.Option("--found", help="Begin a network that others join.")] = False,
 ) -> None:
     """Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.
 
     Example: tidings broker --config broker.toml
     """
-    options = process.Options(config, data, port)
+    if join is not None and found:
+        raise typer.BadParameter("a broker joins a network or begins one", param_hint="--found")
+    options = process.Options(config, data, port, "" if found else join)
     if not check:
         raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
     prepared = process.prepare(options, tuple(SESSIONS))

@@ -31,6 +31,7 @@ class MailboxKind(Enum):
     DURABLE = "durable"
     SHARED = "shared"
     SHARED_DURABLE = "shared-durable"
+    RETAINED = "retained"  # kept to be read again (`retained`)
     PRIVATE = "private"  # client acknowledgement without durability: lives as long as its consumer
     TEMPORARY = "temporary"  # a queue in memory: lives as long as the connection that made it
 
@@ -95,7 +96,7 @@ class Mailbox:
 
     @property
     def durable(self) -> bool:
-        return self.kind in (MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE)
+        return self.kind in (MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE, MailboxKind.RETAINED)
 
     @property
     def unacknowledged(self) -> int:

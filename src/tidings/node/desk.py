@@ -7,6 +7,7 @@ from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
 from tidings.node.journal import Journal
+from tidings.node.once import Once
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice, expires_ms_of
@@ -50,6 +51,7 @@ class Desk:
         self._journal = journal
         self._outbox = outbox
         self._settings = settings
+        self.once = Once()
         self.transacted_bytes = 0  # of messages in open transactions
         self._abroad = abroad  # a message for other brokers: what sends it once it is safe, if that is left to do
 
@@ -316,9 +318,14 @@ class Desk:
 
     def _commit(self, now_ms: int, client: Connection, request: Commit) -> None:
         transaction = self._end_transaction(client, request.session)
+        before = self.once.number(request.key)
         try:
             if transaction.failure is not None:
                 raise transaction.failure
+            if request.key and self.once.done(request.key, request.number):
+                self._roll_back(transaction)
+                self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
+                return
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
             targets = [self._office.mailboxes_for(one, self._plane.match(one)) for one in transaction.messages]
         except TidingsError:
@@ -330,8 +337,11 @@ class Desk:
         ]
         for mailbox, places in transaction.acks:
             self._office.finished_if_written(mailbox, [place.seq for place in places])
+        if request.key:
+            self._journal.message(self.once.begin(request.key, request.number, self._office.take_seq()), 0)
 
         def apply() -> None:
+            self.once.finished(request.key)
             for mailbox, places in transaction.acks:
                 for place in places:
                     mailbox.finish(place.seq)
@@ -340,6 +350,8 @@ class Desk:
             self._outbox.answer(client.number, Done(request.receipt))
 
         def undo(error: TidingsError) -> None:
+            if request.key:
+                self.once.failed(request.key, before)
             self._roll_back(transaction)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 

@@ -124,8 +124,12 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
+    """With a key: only if this number is above the last one committed under that key."""
+
     receipt: int
     session: int
+    key: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,42 @@ class Trace:
     everywhere: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """Keep messages to be read again; 0: whatever their age, as many bytes as the broker allows."""
+
+    receipt: int
+    name: str
+    destination: str
+    selector: str = ""
+    age_ms: int = 0
+    bytes_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRetained:
+    """The next messages after an offset, up to another if that is not 0; `strict`: an error if some are gone."""
+
+    receipt: int
+    name: str
+    after: int = 0
+    up_to: int = 0
+    messages: int = 256
+    bytes_max: int = 1 << 20
+    selector: str = ""
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Retained messages up to an offset are not needed any more; `forget`: none is, and none shall be retained."""
+
+    receipt: int
+    name: str
+    up_to: int = 0
+    forget: bool = False
+
+
 DeskRequest: TypeAlias = (
     Subscribe
     | Unsubscribe
@@ -165,7 +205,7 @@ DeskRequest: TypeAlias = (
     | Rollback
     | Sync
 )
-Request: TypeAlias = DeskRequest | Trace
+Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +214,7 @@ class Done:
 
     receipt: int
     fields: Mapping[str, Value] = field(default_factory=dict)
+    retained: Sequence[tuple[int, bytes]] = ()  # messages with their offsets, of a read
 
 
 @dataclass(frozen=True, slots=True)

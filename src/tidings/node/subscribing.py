@@ -98,6 +98,10 @@ def _accepts(selector: Selector, message: bytes) -> bool:
 
 
 def _check_names(request: Subscribe) -> None:
-    for what, name in (("durable", request.durable), ("shared", request.shared)):
-        if len(name) > NAME_MAX or any(character < " " for character in name):
-            raise UsageError("E_SUBSCRIBE_NAME", f"{what}: at most {NAME_MAX} characters, no control characters")
+    check_name("durable", request.durable)
+    check_name("shared", request.shared)
+
+
+def check_name(what: str, name: str) -> None:
+    if len(name) > NAME_MAX or any(character < " " for character in name):
+        raise UsageError("E_SUBSCRIBE_NAME", f"{what}: at most {NAME_MAX} characters, no control characters")

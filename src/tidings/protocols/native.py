@@ -30,9 +30,12 @@ from tidings.node.requests import (
     Forget,
     Identify,
     MakeTemporary,
+    ReadRetained,
     Refused,
+    Release,
     RemoveTemporary,
     Request,
+    Retain,
     Rollback,
     Subscribe,
     Trace,
@@ -47,10 +50,13 @@ from tidings.protocols.frames import (
     decode_credit,
     decode_fields,
     encode_receipts,
+    encode_retained,
     field,
     unsigned,
 )
 from tidings.tracking.skew import Correction
+
+READ_BYTES, READ_BYTES_MAX = 1 << 20, 8 << 20  # of one answer to READ, unless a single message is larger
 
 
 class State(Enum):
@@ -79,6 +85,9 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.IDENTIFY: State.READY,
         FrameType.TEMPORARY: State.READY,
         FrameType.TRACE: State.READY,
+        FrameType.RETAIN: State.READY,
+        FrameType.READ: State.READY,
+        FrameType.RELEASE: State.READY,
         FrameType.CLOCK: State.READY,
     },
     State.CLOSED: {},
@@ -136,8 +145,9 @@ class NativeSession:
 
     def answer(self, answer: Answer) -> bytes:
         match answer:
-            case Done(receipt, fields):
-                return control(FrameType.OK, {"receipt": receipt, **fields})
+            case Done(receipt, fields, retained):
+                messages = b"".join(encode_retained(receipt, offset, message) for offset, message in retained)
+                return messages + control(FrameType.OK, {"receipt": receipt, **fields})
             case Failed(receipt, error):
                 return self.error(error, receipt)
             case Accepted(receipts):
@@ -186,7 +196,14 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
         case FrameType.BEGIN:
             return Begin(receipt, session)
         case FrameType.COMMIT:
-            return Commit(receipt, session)
+            return Commit(receipt, session, field(fields, "key", str), unsigned(fields, "number", 63))
+        case FrameType.RETAIN:
+            return _retain(fields, receipt)
+        case FrameType.READ:
+            return _read(fields, receipt)
+        case FrameType.RELEASE:
+            up_to, forget = unsigned(fields, "up_to", 63), field(fields, "forget", bool)
+            return Release(receipt, field(fields, "name", str), up_to, forget)
         case FrameType.DRAIN:
             return Drain(receipt, unsigned(fields, "subscription"))
         case FrameType.IDENTIFY:
@@ -196,6 +213,30 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
         case _:
             return Rollback(receipt, session)
+
+
+def _retain(fields: dict[str, Value], receipt: int) -> Retain:
+    return Retain(
+        receipt,
+        field(fields, "name", str),
+        field(fields, "destination", str),
+        field(fields, "selector", str),
+        unsigned(fields, "age_ms", 48),
+        unsigned(fields, "bytes_max", 63),
+    )
+
+
+def _read(fields: dict[str, Value], receipt: int) -> ReadRetained:
+    return ReadRetained(
+        receipt,
+        field(fields, "name", str),
+        unsigned(fields, "after", 63),
+        unsigned(fields, "up_to", 63),
+        unsigned(fields, "messages"),
+        min(unsigned(fields, "bytes_max") or READ_BYTES, READ_BYTES_MAX),
+        field(fields, "selector", str),
+        field(fields, "strict", bool),
+    )
 
 
 def _hello(fields: dict[str, Value]) -> Hello:

@@ -36,6 +36,7 @@ class BrokerThread:
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stop: asyncio.Event | None = None
+        self._broker: Broker | None = None
         self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
 
     @property
@@ -58,6 +59,11 @@ class BrokerThread:
         self._thread.join(10)
         self._folder.cleanup()
 
+    def retrieved(self) -> int:
+        """Retained messages that were sent to readers so far."""
+        assert self._broker is not None
+        return self._broker.node.retaining.retrieved
+
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
@@ -65,7 +71,7 @@ class BrokerThread:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         store = SqliteStore(Path(self._folder.name) / "store.db")
-        broker = Broker(self._settings, store, guard=self._guard, limits=self._limits)
+        self._broker = broker = Broker(self._settings, store, guard=self._guard, limits=self._limits)
         await broker.start([])
         self.stomp_port = await broker.listen(Listener(StompSession, port=0))
         web = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
