@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import proton
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from proton.utils import BlockingConnection
 
@@ -23,10 +23,13 @@ replies = st.none() | st.sampled_from(["queue:r", "topic:a.b"])
 
 
 def typed(properties: Any) -> dict[str, Any]:
-    return {name: (type(value), value) for name, value in properties.items()}
+    owned = {name: bytes(value) if isinstance(value, memoryview) else value for name, value in properties.items()}
+    return {name: (type(value), value) for name, value in owned.items()}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     properties=attributes,
     body=st.binary(max_size=50),
