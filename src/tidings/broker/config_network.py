@@ -33,6 +33,12 @@ class PeerTable:
     address: str = setting("", "host:port to dial; empty: the peer dials, and this table only says what is known of it")
     router: int = setting(0, "its broker.id; 0: whoever answers", minimum=0, maximum=0xFFFF_FFFF)
     certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>")
+    delay_ms: float = setting(
+        0.0,
+        "what is sent there is held back so long: to try out a far network on one machine",
+        minimum=0,
+        maximum=60_000,
+    )
     cost: int = setting(0, "of the link, for routes; 0: its measured latency in 0.1 ms", minimum=0, maximum=COST_MAX)
 
 
@@ -145,6 +151,7 @@ class NetworkTable:
             dial,
             {peer.router: peer.certificate_name for peer in self.peers if peer.certificate_name},
             certificates=bool(self.certificate),
+            delays_ms={peer.router: peer.delay_ms for peer in self.peers if peer.delay_ms},
             insecure=self.insecure,
             address=self.address,
         )

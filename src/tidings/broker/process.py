@@ -39,7 +39,7 @@ from tidings.broker.network_status import network_page
 from tidings.broker.observing import Observer, watch
 from tidings.broker.peers import Peers
 from tidings.broker.server import Broker
-from tidings.broker.session import Layer, Session
+from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tls import server_context
 from tidings.broker.tracking_thread import TrackingOptions
@@ -52,6 +52,7 @@ STORE = "messages.db"
 
 Sessions: TypeAlias = Mapping[str, Callable[[], Session]]  # by the name of the protocol
 Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
+Gateways: TypeAlias = Mapping[str, Callable[[Configuration], Callable[[Caller], Gateway]]]  # those that are translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,11 @@ class Process:
         sessions: Sessions,
         make_observer: Callable[[], Observer] | None = None,
         layers: Layers | None = None,
+        gateways: Gateways | None = None,
     ) -> None:
         self._options = options
         self._layers = layers or {}
+        self._gateways = gateways or {}
         self._make_observer = make_observer
         self._sessions = sessions
         self._prepared = prepare(options, tuple(sessions))
@@ -221,6 +224,8 @@ class Process:
                 table.port,
                 self._prepared.tls if table.tls else None,
                 partial(self._layers[table.protocol], table.origins) if table.protocol in self._layers else None,
+                self._gateways[table.protocol](self.configuration) if table.protocol in self._gateways else None,
+                table.protocol,
             )
             for table in self.configuration.listeners
         ]
@@ -304,12 +309,13 @@ def run(
     sessions: Sessions,
     make_observer: Callable[[], Observer] | None = None,
     layers: Layers | None = None,
+    gateways: Gateways | None = None,
 ) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions, make_observer, layers)
+        process = Process(options, sessions, make_observer, layers, gateways)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()
