@@ -33,14 +33,16 @@ check: setup  ## format, lint, types
 	$(BIN)/mypy
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
-	for name in matching encoded bloom codec selector covering store waiting simulator cover_index tracking forwarding network; do \
+	for name in matching encoded bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
 	  $(BIN)/python -m bench.$$name || exit 1; done
 
 versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)
 	$(BIN)/python -m bench.broker --full --install
 
-fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
+fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSanitizer (SECONDS_EACH=30, STREAMS=20000)
 	scripts/fuzz
+	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1)
+	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets
 
 sim: setup  ## networks of brokers under random faults in the simulator, judged against the truth (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.network 1 $(or $(SEEDS),1000)

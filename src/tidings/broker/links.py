@@ -45,6 +45,7 @@ class LinkSettings:
     certificates: bool = False  # a peer must show the certificate of its name
     delays_ms: Mapping[int, float] = field(default_factory=dict)  # by router number: how long output is held back
     insecure: bool = False  # let everybody in who can reach the port
+    address: str = ""  # host:port where other brokers reach this one, if it is not host and port
 
     def __post_init__(self) -> None:
         if self.secret and len(self.secret) < SECRET_BYTES_MIN:
@@ -87,6 +88,7 @@ class BrokerLinks:
                 self._accept, self.settings.host, self.settings.port, ssl=self.settings.tls_accept
             )
             self.port = self._server.sockets[0].getsockname()[1]
+            self.network.address = self.settings.address or f"{self.settings.host}:{self.port}"
         self._started = True
         self.network.start(self.now())
         self._broker.settle()
