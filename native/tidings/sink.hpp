@@ -1,5 +1,6 @@
 // Where a match leads: to a connection's output (direct), to Python (mailbox), or to another broker (link).
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -21,7 +22,10 @@ struct Sink {
     struct Waiting {
         std::string frame;
         int64_t expires_ms;
-        std::array<uint8_t, 16> id{};  // of the message, where deliveries are recorded
+        std::array<uint8_t, 16> id{};  // of the message; nothing for links
+        Waiting(std::string bytes, int64_t expires, const uint8_t* message_id = nullptr) : frame(std::move(bytes)), expires_ms(expires) {
+            if (message_id) std::copy_n(message_id, id.size(), id.begin());
+        }
         size_t bytes() const { return frame.size() + waiting_bytes; }
     };
 
