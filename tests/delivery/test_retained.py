@@ -10,8 +10,8 @@ from tidings.delivery.retained import PIECES, Retained, Retention
 from tidings.errors import UsageError
 
 
-def kept(**limits: int) -> Retained:
-    return Retained(1, "retained:x", Depot(1 << 20), Retention(**limits))
+def kept(*, bytes_max: int, age_ms: int = 0) -> Retained:
+    return Retained(1, "retained:x", Depot(1 << 20), Retention(age_ms, bytes_max))
 
 
 def test_size_and_age_are_held_to_within_a_piece() -> None:
