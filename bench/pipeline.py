@@ -25,6 +25,7 @@ from tidings.pipeline.places import Place
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.session import start_session
 
+WARM = 200_000  # ids that are traced before anything is measured
 CONF = {"spark.driver.memory": "1500m", "spark.sql.files.maxPartitionBytes": "16m"}
 
 
@@ -58,7 +59,12 @@ def trace(config: Config, folder: Path, count: int) -> Cost:
 def measure_trace(folder: Path, quick: bool) -> dict[str, object]:
     counts = [10**5, 10**6] if quick else [10**5, 10**6, 10**7]
     messages = 1_840_000 if quick else 18_400_000
-    told = [str(folder), str(messages), *map(str, counts)]  # in a process of its own: its memory is not Spark's
+    told = [
+        str(folder),
+        str(messages),
+        str(WARM),
+        *map(str, counts),
+    ]  # in a process of its own: its memory is not Spark's
     made = subprocess.run([sys.executable, "-m", "bench.pipeline_data", *told], check=True, stdout=subprocess.PIPE)
     filters = int(made.stdout)
     found: dict[str, object] = {"filters": filters}
@@ -66,7 +72,7 @@ def measure_trace(folder: Path, quick: bool) -> dict[str, object]:
     spark = start_session("local[2]", CONF)
     with jobs.opened(config) as run:
         found["ingest"] = shown(cost(filters, lambda: jobs.work(run, "ingest")))
-    cold = trace(config, folder, counts[0])  # workers start and load filters
+    cold = trace(config, folder, WARM)  # workers start and load filters
     costs = [trace(config, folder, count) for count in counts]
     found |= {"first": shown(cold), "traces": [shown(one) for one in costs], "peak_mb": peak_bytes() / 1e6}
     rows = [(f"{one.rows:.0e}", one.cpu_s, one.wall_s, one.per_cpu_s) for one in costs]
@@ -74,7 +80,7 @@ def measure_trace(folder: Path, quick: bool) -> dict[str, object]:
     save("pipeline", {"trace": found})
     spark.stop()
     spark = start_session("local[1]", CONF)
-    trace(config, folder, counts[0])
+    trace(config, folder, WARM)
     one_core = trace(config, folder, counts[1])
     found |= {"one_core": shown(one_core), "speed_up": one_core.wall_s / costs[1].wall_s}
     table(
