@@ -329,11 +329,12 @@ class Desk:
 
     def _commit(self, now_ms: int, client: Connection, request: Commit) -> None:
         transaction = self._end_transaction(client, request.session)
-        before = self.once.number(request.key)
+        key = request.key and f"{client.principal.name}/{request.key}"  # everybody has keys of their own
+        before = self.once.number(key)
         try:
             if transaction.failure is not None:
                 raise transaction.failure
-            if request.key and self.once.done(request.key, request.number):
+            if key and self.once.done(key, request.number):
                 self._roll_back(transaction)
                 self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
                 return
@@ -348,11 +349,11 @@ class Desk:
         ]
         for mailbox, places in transaction.acks:
             self._office.finished_if_written(mailbox, [place.seq for place in places])
-        if request.key:
-            self._journal.message(self.once.begin(request.key, request.number, self._office.take_seq()), 0)
+        if key:
+            self._journal.message(self.once.begin(key, request.number, self._office.take_seq()), 0)
 
         def apply() -> None:
-            self.once.finished(request.key)
+            self.once.finished(key)
             for mailbox, places in transaction.acks:
                 for place in places:
                     mailbox.finish(place.seq)
@@ -361,8 +362,8 @@ class Desk:
             self._outbox.answer(client.number, Done(request.receipt))
 
         def undo(error: TidingsError) -> None:
-            if request.key:
-                self.once.failed(request.key, before)
+            if key:
+                self.once.failed(key, before)
             self._roll_back(transaction)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
