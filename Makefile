@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize crash sim pan docs stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash sim pan hermes docs stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ sim: setup  ## networks of brokers under random faults in the simulator, judged 
 
 pan: setup  ## Pan under joins, leaves and crashes: every key must reach the closest node (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.pan 1 $(or $(SEEDS),1000)
+
+hermes: setup  ## Hermes under random schedules and crashes: every event once to all who want it (SEEDS=500)
+	$(BIN)/python -m tidings.testing.hermes 1 $(or $(SEEDS),500)
 
 sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in the kernel
 	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize

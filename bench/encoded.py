@@ -1,4 +1,4 @@
-"""The encoded matrix against a plain row scan, and the precision of the encodings, on the paper's workload.
+"""The encoded matrix against a plain row scan, on the paper's workload; bench/encoding_study.py has the precision.
 
 python -m bench.encoded [--sizes 1000,10000,100000,1000000]
 
@@ -8,7 +8,6 @@ equality, 10 % <, 10 % >. M = 256, k = 10, batches of 64, all matching vectors r
 """
 
 import argparse
-import random
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,60 +19,16 @@ from tidings import _kernel
 from tidings.kernel.element_matrix import ElementMatrix, pack
 from tidings.kernel.encoder import MessageEncoder
 from tidings.kernel.matrix import EncodedMatrix, Vectors, as_vectors
+from tidings.lab.paper_workload import PaperWorkload
 from tidings.matching.categories import Category
 from tidings.matching.encoding import Encoding, choose
 from tidings.matching.graded import GradedGrade
-from tidings.model.constraint import Constraint, Op
-from tidings.model.predicate import Predicate
+from tidings.model.constraint import Constraint
 from tidings.model.values import Value
 
 BATCH = 64
 ELEMENTS_MAX = 100_000  # conjunctions; Python takes long to encode more
 GOALS = {1_000: 0.7, 10_000: 3.0, 100_000: 20.0, 1_000_000: 180.0}
-
-
-class Paper:
-    """The workload, from a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        terms: set[str] = set()
-        while len(terms) < 200:
-            syllables = self.rng.randrange(2, 6)
-            terms.add("".join(self.rng.choice("bcdfghlmnprstvz") + self.rng.choice("aeiou") for _ in range(syllables)))
-        self.terms = sorted(terms)
-
-    def names(self, count: int) -> list[str]:
-        names: dict[str, None] = {}
-        while len(names) < count:
-            text = self.rng.random() < 0.6
-            names[f"s{self.rng.randrange(12)}" if text else f"i{self.rng.randrange(8)}"] = None
-        return list(names)
-
-    def constraint(self, name: str) -> Constraint:
-        chance = self.rng.random()
-        if name.startswith("i"):
-            op = Op.EQ if chance < 0.8 else Op.LT if chance < 0.9 else Op.GT
-            return Constraint(name, op, self.rng.randrange(101))
-        term = self.rng.choice(self.terms)
-        size = self.rng.randrange(2, 5)
-        start = self.rng.randrange(len(term) - size + 1)
-        if chance < 0.7:
-            return Constraint(name, Op.EQ, term)
-        if chance < 0.8:
-            return Constraint(name, Op.PREFIX, term[:size])
-        if chance < 0.9:
-            return Constraint(name, Op.SUFFIX, term[-size:])
-        return Constraint(name, Op.CONTAINS, term[start : start + size])
-
-    def conjunction(self) -> list[Constraint]:
-        return [self.constraint(name) for name in self.names(self.rng.randrange(1, 6))]
-
-    def message(self) -> dict[str, Value]:
-        return {
-            name: self.rng.choice(self.terms) if name.startswith("s") else self.rng.randrange(101)
-            for name in self.names(10)
-        }
 
 
 def best_us(work: Callable[[], object], per: int, repetitions: int) -> float:
@@ -85,7 +40,7 @@ def best_us(work: Callable[[], object], per: int, repetitions: int) -> float:
     return best / per * 1e6
 
 
-def plain_vectors(paper: Paper, count: int, encoding: Encoding) -> Vectors:
+def plain_vectors(paper: PaperWorkload, count: int, encoding: Encoding) -> Vectors:
     """A vector a conjunction; each constraint's is computed once."""
     known: dict[Constraint, int] = {}
     rows = []
@@ -101,7 +56,7 @@ def plain_vectors(paper: Paper, count: int, encoding: Encoding) -> Vectors:
 
 
 def measure_matrix(size: int, messages: Vectors, encoding: Encoding) -> dict[str, Any]:
-    rows = plain_vectors(Paper(size), size, encoding)
+    rows = plain_vectors(PaperWorkload(size, mixed_names=False), size, encoding)
     matrix = EncodedMatrix(encoding.bits)
     start = time.thread_time()
     for router, some in enumerate(np.array_split(rows, max(1, size // 5))):  # few a router: nearly all stay active
@@ -125,7 +80,7 @@ def measure_matrix(size: int, messages: Vectors, encoding: Encoding) -> dict[str
 
 def measure_elements(size: int, encoding: Encoding, messages: list[dict[str, Value]]) -> dict[str, Any]:
     """The matrix of element sets: conjunctions of one router each twenty, routers reported."""
-    paper, matrix = Paper(size), ElementMatrix()
+    paper, matrix = PaperWorkload(size, mixed_names=False), ElementMatrix()
     known: dict[Category, int] = {}
 
     def element(category: Category) -> int:
@@ -154,32 +109,12 @@ def measure_elements(size: int, encoding: Encoding, messages: list[dict[str, Val
     }
 
 
-def measure_precision(routers: int, conjunctions: int, messages: int) -> list[dict[str, Any]]:
-    paper = Paper(7)
-    predicates = [Predicate([paper.conjunction() for _ in range(conjunctions)]) for _ in range(routers)]
-    sent = [paper.message() for _ in range(messages)]
-    exact = sum(predicate.matches(message) for predicate in predicates for message in sent)
-    rows: list[dict[str, Any]] = [{"encoding": "exact", "share": exact / routers / messages, "ratio": 1.0}]
-    settings = {
-        "plain": Encoding(),
-        "graded, 2 pieces": Encoding(grade=GradedGrade(2)),
-        "graded": Encoding(grade=GradedGrade()),
-    }
-    for name, encoding in settings.items():
-        sets = [encoding.predicate_elements(predicate) for predicate in predicates]
-        carried = [encoding.message_elements(message) for message in sent]
-        found = sum(any(one <= message for one in some) for some in sets for message in carried)
-        row = {"encoding": name, "share": found / routers / messages, "ratio": round(found / exact, 3)}
-        rows.append(row | {"sets": sum(map(len, sets)), "elements_a_message": sum(map(len, carried)) / messages})
-    return rows
-
-
 def measure_encoder() -> dict[str, float]:
     from tidings.kernel.codec import MessageBatch, encode_messages
     from tidings.model.destination import Destination
     from tidings.model.message import Message
 
-    paper = Paper(3)
+    paper = PaperWorkload(3, mixed_names=False)
     sent = [Message(Destination("paper"), paper.message()) for _ in range(1000)]
     batch = MessageBatch.from_messages(encode_messages(sent))
     plain, graded = MessageEncoder(256, 7), MessageEncoder(4096, 7, graded=True)
@@ -207,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1000,10000,100000,1000000")
     sizes = [int(size) for size in parser.parse_args().sizes.split(",")]
-    encoding, paper = Encoding(256, 10), Paper(1)
+    encoding, paper = Encoding(256, 10), PaperWorkload(1, mixed_names=False)
     messages = as_vectors([encoding.message_vector(paper.message()) for _ in range(BATCH)], 256)
     rows = []
     for size in sizes:
@@ -219,12 +154,9 @@ def main() -> None:
             if size <= ELEMENTS_MAX:
                 elements[name].append(measure_elements(size, one, [paper.message() for _ in range(BATCH)]))
                 print(name, elements[name][-1])
-    precision = measure_precision(100, 100, 60)
-    for row in precision:
-        print(row)
     encoder = measure_encoder()
     print(encoder)
-    measured = {"matrix": rows, "elements": elements, "precision": precision, "encoder": encoder}
+    measured = {"matrix": rows, "elements": elements, "encoder": encoder}
     path = save("encoded", {"unit": "µs per message", **measured})
     plot(rows)
     print("written to", path)

@@ -191,7 +191,9 @@ nb::object frame(const PyBatch& batch, Py_ssize_t i) {
 
 nb::dict attributes(const PyBatch& batch, Py_ssize_t i) {
     nb::dict all;
-    for (const Attribute& attribute : batch.message(i).attributes) all[to_str(attribute.name)] = to_python(attribute.value);
+    const MessageView& message = batch.message(i);
+    for (size_t at = 0; at < message.attributes.size(); ++at)
+        if (!message.is_reading(at)) all[to_str(message.attributes[at].name)] = to_python(message.attributes[at].value);
     return all;
 }
 

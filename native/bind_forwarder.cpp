@@ -2,6 +2,8 @@
 #include <malloc.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "python_values.hpp"
@@ -92,7 +94,7 @@ public:
                 return nb::make_tuple(kind, event.connection, event.receipt, bool(event.flags & MessageView::Queue),
                                       to_str(event.bytes));
             case Event::Kind::Error:
-                return nb::make_tuple(kind, event.connection, to_str(event.bytes), to_str(event.reason), event.position);
+                return nb::make_tuple(kind, event.connection, to_str(event.bytes), to_str(event.reason), event.position, event.receipt);
             case Event::Kind::Slow:
                 return nb::make_tuple(kind, event.connection, event.receipt);
             case Event::Kind::Room:
@@ -215,6 +217,44 @@ void bind_output(nb::class_<PyForwarder>& type) {
         .def("check_stalls", [](PyForwarder& self, int64_t now_ms) { self.forwarder.outlets().check_stalls(now_ms); }, nb::arg("now_ms"));
 }
 
+// What a session of STOMP tells the forwarder, which reads and writes the frequent frames by itself.
+void bind_stomp(nb::class_<PyForwarder>& type) {
+    type.def("speak_stomp", [](PyForwarder& self, uint32_t connection) { self.forwarder.speak_stomp(connection); }, nb::arg("connection"))
+        .def("stomp_version", [](PyForwarder& self, uint32_t connection, unsigned version) {
+                 if (version > 2) throw UsageError{"E_NO_STOMP", "versions are 0 to 2"};
+                 self.forwarder.stomp(connection).version = static_cast<StompVersion>(version);
+             }, nb::arg("connection"), nb::arg("version"))
+        .def("stomp_publisher", [](PyForwarder& self, uint32_t connection, uint32_t publisher, uint32_t broker, nb::str temporary) {
+                 StompState& state = self.forwarder.stomp(connection);
+                 state.publisher = publisher;
+                 state.broker = broker;
+                 state.temporary = text_of(temporary);
+             }, nb::arg("connection"), nb::arg("publisher"), nb::arg("broker"), nb::arg("temporary"))
+        .def("stomp_label", [](PyForwarder& self, uint32_t connection, uint32_t subscription, nb::bytes line) {
+                 StompState& state = self.forwarder.stomp(connection);
+                 if (line.size()) state.labels.insert_or_assign(subscription, std::string(view_of(line)));
+                 else state.labels.erase(subscription);
+             }, nb::arg("connection"), nb::arg("subscription"), nb::arg("line"), "The header line that names a subscription; empty: none any more.")
+        .def("stomp_transaction", [](PyForwarder& self, uint32_t connection, nb::str name, uint16_t session) {
+                 auto& known = self.forwarder.stomp(connection).transactions;
+                 std::erase_if(known, [&](const auto& one) { return one.first == text_of(name); });
+                 if (session) known.emplace_back(text_of(name), session);
+             }, nb::arg("connection"), nb::arg("name"), nb::arg("session"), "The session of a transaction; 0: it has ended.")
+        .def("stomp_receipt", [](PyForwarder& self, uint32_t connection, uint32_t receipt) {
+                 const auto name = self.forwarder.stomp(connection).receipts.extract(receipt);
+                 return name.empty() ? nb::object(nb::none()) : nb::object(to_bytes(name.mapped()));
+             }, nb::arg("connection"), nb::arg("receipt"), nb::sig("def stomp_receipt(self, connection: int, receipt: int) -> bytes | None"),
+             "How the client calls a receipt that is answered now.")
+        .def("stomp_types", [](PyForwarder& self, const std::vector<std::tuple<std::string, bool, std::string, unsigned>>& rules) {
+                 std::vector<StompTypes::Rule> made;
+                 for (const auto& [pattern, queue, name, kind] : rules) {
+                     if (kind > 4) throw UsageError{"E_NO_STOMP", "types are 0 to 4"};
+                     made.push_back({pattern, queue, name, static_cast<StompType>(kind)});
+                 }
+                 self.forwarder.stomp_types().set(std::move(made));
+             }, nb::arg("rules"));
+}
+
 void bind_network(nb::class_<PyForwarder>& type) {
     type.def("join",
              [](PyForwarder& self, uint32_t router, bool flooding, bool hands_up, uint32_t broadcast_above, uint8_t hops_max, size_t backlog_bytes_max,
@@ -277,6 +317,7 @@ void bind_forwarder(nb::module_& m) {
         .def("skip", [](PyForwarder& self, uint32_t connection) { self.forwarder.skip(connection); }, nb::arg("connection"))
         .def("set_transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
              nb::arg("connection"), nb::arg("session"), nb::arg("on"))
+        .def("ignore", [](PyForwarder& self, uint32_t connection) { self.forwarder.ignore(connection); }, nb::arg("connection"))
         .def("use_tracker", [](PyForwarder& self, Tracker& tracker) { self.forwarder.outlets().tracker = &tracker; }, nb::arg("tracker"),
              nb::keep_alive<1, 2>(), "What passes from now on is recorded there.")
         .def("set_subscriber",
@@ -306,5 +347,6 @@ void bind_forwarder(nb::module_& m) {
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);
+    bind_stomp(type);
     bind_network(type);
 }

@@ -48,7 +48,7 @@ void add(Tracker& tracker, int kind, uint32_t peer, nb::bytes bytes, int64_t now
 
 void bind_tracker(nb::module_& m) {
     const char* filters = "list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]";
-    const std::string take = std::string("def take(self, now_ms: int) -> ") + filters;
+    const std::string take = std::string("def take(self, now_ms: int, all: bool) -> ") + filters;
     const std::string end = std::string("def end(self, kind: int, peer: int, now_ms: int) -> ") + filters;
     const std::string end_all = std::string("def end_all(self, now_ms: int) -> ") + filters;
     nb::class_<Tracker>(m, "Tracker", "Histories of what passes, filled by the forwarder.")
@@ -60,7 +60,8 @@ void bind_tracker(nb::module_& m) {
              nb::arg("broker"), nb::arg("exact"), nb::arg("bits"), nb::arg("hashes"), nb::arg("capacity"), nb::arg("skew_ms"),
              nb::arg("jitter_ms"), nb::arg("persist_ms"), nb::arg("retain"), nb::arg("forwards"))
         .def("add", &add, nb::arg("kind"), nb::arg("peer"), nb::arg("ids"), nb::arg("now_ms"))
-        .def("take", [](Tracker& self, int64_t now_ms) { return tuples(self.take(now_ms)); }, nb::arg("now_ms"), nb::sig(take.c_str()),
+        .def("take", [](Tracker& self, int64_t now_ms, bool all) { return tuples(self.take(now_ms, all)); }, nb::arg("now_ms"), nb::arg("all"),
+             nb::sig(take.c_str()),
              "Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, bytes, opened, stored.")
         .def("end", [](Tracker& self, int kind, uint32_t peer, int64_t now_ms) { return tuples(self.end(kind_of(kind), peer, now_ms)); },
              nb::arg("kind"), nb::arg("peer"), nb::arg("now_ms"), nb::sig(end.c_str()))
@@ -76,5 +77,7 @@ void bind_tracker(nb::module_& m) {
              },
              nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
              "The filter in memory that matches this time: sequence, count, whether it holds the id.")
+        .def("stragglers", &Tracker::stragglers, nb::arg("origin"), nb::arg("moment_ms"), nb::arg("now_ms"),
+             "Subscribers that were given a message of this origin and time long after it.")
         .def_prop_ro("memory_bytes", &Tracker::memory_bytes);
 }

@@ -57,12 +57,19 @@ inline nb::object to_str(std::string_view text) {
 
 inline nb::object to_bytes(std::string_view bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
+// tidings.model.values.Untyped, kept for good.
+inline nb::handle untyped_type() {
+    static const nb::handle type = nb::object(nb::module_::import_("tidings.model.values").attr("Untyped")).release();
+    return type;
+}
+
 inline nb::object to_python(const Value& value) {
     switch (value.type) {
         case Type::Bool: return nb::bool_(value.i != 0);
         case Type::Int: return nb::steal(PyLong_FromLongLong(value.i));
         case Type::Float: return nb::steal(PyFloat_FromDouble(value.d));
         case Type::String: return to_str(value.s);
+        case Type::Text: return untyped_type()(to_str(value.s));
         default: return to_bytes(value.s);
     }
 }
@@ -85,7 +92,11 @@ inline std::string_view bytes_of(nb::handle object) {
 // The same rules, codes and reasons as tidings.model.values.check.
 inline Value to_value(nb::handle object) {
     PyObject* const o = object.ptr();
-    if (PyUnicode_Check(o)) return Value::string(text_of(object));
+    if (PyUnicode_CheckExact(o)) return Value::string(text_of(object));
+    if (PyUnicode_Check(o)) {
+        const bool untyped = reinterpret_cast<PyObject*>(Py_TYPE(o)) == untyped_type().ptr();
+        return untyped ? Value::text(text_of(object)) : Value::string(text_of(object));
+    }
     if (PyBool_Check(o)) return Value::boolean(o == Py_True);
     if (PyLong_Check(o)) {
         int overflow = 0;

@@ -25,6 +25,7 @@ inline std::string message(bool headers) {
     writer.attribute("c", Value::real(1.5));
     writer.attribute("d", Value::boolean(true));
     writer.attribute("e", Value::bytes("\x01\xFF"));
+    writer.attribute("f", Value::text("-12.5e1"));
     writer.finish("body");
     return out;
 }

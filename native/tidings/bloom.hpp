@@ -57,14 +57,23 @@ public:
         added = saturating_add(added, n);
     }
 
-    // The k positions of one id, for filters of up to 2^32 bits; `set` takes them, in any filter of this shape.
-    static void positions(const uint8_t* id, uint64_t bits, uint32_t hashes, uint32_t* out) {
+    // One bit of a filter: its byte, and which bit of it. A byte and not a word, because then setting it is one instruction.
+    struct Bit {
+        uint32_t byte, mask;
+    };
+
+    // The k bits of one id, for filters of up to 2^32 bits; `set` takes them, in any filter of this shape.
+    static void bits_of(const uint8_t* id, uint64_t bits, uint32_t hashes, Bit* out) {
         Walk walk(id);
-        for (uint32_t j = 0; j < hashes; ++j) out[j] = static_cast<uint32_t>(walk.next(bits));
+        for (uint32_t j = 0; j < hashes; ++j) {
+            const uint64_t p = walk.next(bits);
+            out[j] = {static_cast<uint32_t>(p >> 3), 1u << (p & 7)};
+        }
     }
 
-    void set(const uint32_t* positions) {
-        for (uint32_t j = 0; j < k; ++j) words[positions[j] >> 6] |= 1ull << (positions[j] & 63);
+    void set(const Bit* bits) {
+        auto* const bytes = reinterpret_cast<uint8_t*>(words.data());
+        for (uint32_t j = 0; j < k; ++j) bytes[bits[j].byte] |= static_cast<uint8_t>(bits[j].mask);
         added = saturating_add(added, 1);
     }
 

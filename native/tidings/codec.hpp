@@ -100,6 +100,17 @@ inline void check_destination(std::string_view name, size_t position) {
     if (before == '.') refuse("E_CODEC_DESTINATION", "an empty level", position + name.size());
 }
 
+// When a message ends; 0: never.
+inline int64_t expiration(const MessageView& message) {
+    if (!(message.flags & MessageView::Expires)) return 0;
+    static const uint64_t hash = hash_name("JMSExpiration");
+    return message.find("JMSExpiration", hash)->value.i;
+}
+
+inline bool expired(const MessageView& message, int64_t now_ms) {
+    return message.flags & MessageView::Expires && expiration(message) <= now_ms;
+}
+
 class MessageDecoder {
 public:
     // Appends the attributes to `attributes`; `view.attributes` holds until that vector grows. Throws CodecError with a position
@@ -122,6 +133,7 @@ public:
         if (seen.expiration != ((view.flags & MessageView::Expires) != 0))
             refuse("E_CODEC_FLAGS", "the flags and JMSExpiration disagree", 1);
         view.wire_count = count;
+        view.reading_count = seen.untyped ? add_readings(first, attributes) : 0;
         view.body = reader.rest();
         derive(view, seen.timestamp ? derived & ~DerivedTimestamp : derived, attributes, texts);
         view.attributes = {attributes.data() + first, attributes.size() - first};
@@ -130,7 +142,7 @@ public:
 private:
     struct Seen {
         uint8_t next = 0;  // header fields from this one on may still come
-        bool expiration = false, timestamp = false;
+        bool expiration = false, timestamp = false, untyped = false;
     };
 
     static void read_header(Reader& reader, MessageView& view) {
@@ -161,7 +173,8 @@ private:
                 if ((bloom & bit) && count <= few) check_new(attributes, first);
                 bloom |= bit;
                 if (field == NoHeaderField) {
-                    read_value(reader, added.value);
+                    read_value(reader, added.value, AttributeValue);
+                    seen.untyped |= added.value.type == Type::Text;
                     seen.next = NoHeaderField;
                 } else {
                     added.value = read_header_field(reader, field, start, seen);
@@ -174,6 +187,19 @@ private:
             throw;
         }
         if (count > few) check_distinct(attributes, first);
+    }
+
+    static size_t add_readings(size_t first, std::vector<Attribute>& attributes) {
+        const size_t end = attributes.size();
+        for (size_t i = first; i < end; ++i) {
+            if (attributes[i].value.type != Type::Text) continue;
+            if (const std::optional<Value> read = reading(attributes[i].value.s)) {
+                const std::string_view name = attributes[i].name;
+                const uint64_t name_hash = attributes[i].name_hash;
+                attributes.emplace_back(Attribute{name, *read, name_hash, hash_value(*read, name_hash)});
+            }
+        }
+        return attributes.size() - end;
     }
 
     static HeaderField check_name(std::string_view name, size_t start) {

@@ -2,12 +2,14 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "tidings/output.hpp"
+#include "tidings/stomp_send.hpp"
 
 namespace tidings {
 
@@ -43,6 +45,7 @@ struct Connection {
     std::vector<uint32_t> backlogged;     // sinks of this connection that have a backlog
     std::unordered_set<std::string> allowed;
     std::string last_allowed;             // most publishers send to one destination
+    std::unique_ptr<StompState> stomp;    // if it speaks STOMP
 
     bool reading() const { return open && !broken && !waiting && !held && !choked && pushed_back == 0; }
     bool in_transaction(uint16_t session) const { return std::ranges::find(transacted, session) != transacted.end(); }

@@ -111,6 +111,9 @@ public:
     AttributeRecord& attribute(uint32_t number) { return attributes_[number]; }
     const AttributeRecord& attribute(uint32_t number) const { return attributes_[number]; }
 
+    // Whether there are INs over several kinds of values.
+    bool mixed() const { return mixed_ != 0; }
+
     uint32_t find_attribute(std::string_view name, uint64_t hash) const {
         return names_.find(hash, [&](uint32_t number) { return attributes_[number].name == name; });
     }
@@ -145,6 +148,7 @@ public:
         attribute.listed += made.form == Form::Listed;
         attribute.patterns += made.is_pattern();
         if (made.op == Op::Exists) attribute.presence = number, ++presences_;
+        mixed_ += is_mixed(made);
         index_.insert(hash, number);
         return number;
     }
@@ -158,6 +162,7 @@ public:
         attribute.listed -= gone.form == Form::Listed;
         attribute.patterns -= gone.is_pattern();
         if (gone.op == Op::Exists) attribute.presence = none, --presences_;
+        mixed_ -= is_mixed(gone);
         if (gone.line != none) release_line(gone);
         if (!gone.held && !gone.value.s.empty()) {
             text_bytes_ -= gone.value.s.size();
@@ -209,6 +214,12 @@ public:
     ConstraintTable& operator=(const ConstraintTable&) = delete;
 
 private:
+    static bool is_mixed(const Interned& one) {
+        if (one.op != Op::In) return false;
+        const std::vector<Value>& list = one.held->constraint.list;
+        return !list.empty() && list.front().kind() != list.back().kind();
+    }
+
     static Form form(const Constraint& constraint) {
         if (constraint.negated) return Form::Direct;
         switch (constraint.op) {
@@ -287,7 +298,7 @@ private:
     Pages<AttributeRecord, 5> attributes_;
     HashIndex names_;
     Pages<Line, 5> lines_;
-    size_t text_bytes_ = 0, presences_ = 0;
+    size_t text_bytes_ = 0, mixed_ = 0, presences_ = 0;
 };
 
 }  // namespace tidings

@@ -48,8 +48,8 @@ public:
         equals(value);
         if (grade == Grade::Plain) return;
         if (value.kind() == Kind::Number) number(value.type == Type::Int ? static_cast<double>(value.i) : value.d);
-        if (value.type == Type::String) text(value.s);
-        if (value.type == Type::String && name == "@topic") topic(value.s);
+        if (value.kind() == Kind::String) text(value.s);
+        if (value.kind() == Kind::String && name == "@topic") topic(value.s);
     }
 
 private:
@@ -79,7 +79,7 @@ private:
 
     void equals(const Value& value) {
         const uint8_t kind = static_cast<uint8_t>(value.kind());
-        if (value.type == Type::String || value.type == Type::Bytes) {
+        if (value.kind() == Kind::String || value.type == Type::Bytes) {
             emit_text(Category::Equals, kind, value.s);
             return;
         }
@@ -164,7 +164,7 @@ public:
     template <class Take>
     void elements(const MessageView& message, Take&& take) const {
         AttributeEncoder<std::remove_reference_t<Take>> attribute(key, grade, take);
-        for (const Attribute& one : message.attributes.first(message.wire_count))
+        for (const Attribute& one : message.attributes.first(message.wire_count + message.reading_count))
             if (one.name[0] != 'J' || !unspoken(one.name)) attribute.encode(one.name, one.value);
         attribute.encode(message.flags & MessageView::Queue ? "@queue" : "@topic", Value::string(message.destination));
     }

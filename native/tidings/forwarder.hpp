@@ -21,6 +21,7 @@
 #include "tidings/matcher.hpp"
 #include "tidings/network.hpp"
 #include "tidings/outlets.hpp"
+#include "tidings/stomp_input.hpp"
 
 namespace tidings {
 
@@ -46,6 +47,15 @@ public:
 
     // ---- connections
 
+    // From its first byte on this connection speaks STOMP.
+    void speak_stomp(uint32_t number) { out_.at(number).stomp = std::make_unique<StompState>(); }
+    StompState& stomp(uint32_t number) {
+        Connection& connection = out_.at(number);
+        if (!connection.stomp) throw UsageError{"E_NO_STOMP", "this connection does not speak STOMP"};
+        return *connection.stomp;
+    }
+    StompTypes& stomp_types() { return stomp_.types(); }
+
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
         if (!connection.logged_in) out_.free_login_bytes(connection.tail.size());
@@ -57,6 +67,7 @@ public:
     // The answer to Ask: from now on messages to this destination pass.
     void allow(uint32_t number, std::string_view destination) {
         Connection& connection = out_.at(number);
+        if (connection.stomp) connection.stomp->receipts.erase(std::exchange(connection.stomp->asked, 0));
         if (connection.allowed.size() >= Connection::allowed_max) connection.allowed.clear();
         connection.last_allowed = *connection.allowed.emplace(destination).first;
     }
@@ -65,6 +76,13 @@ public:
         Connection& connection = out_.at(number);
         std::erase(connection.transacted, session);
         if (on) connection.transacted.push_back(session);
+    }
+
+    // Nothing more of it is parsed or kept: it has been told that it is over.
+    void ignore(uint32_t number) {
+        Connection& connection = out_.at(number);
+        connection.broken = true;
+        cut_tail(connection, connection.tail.size());
     }
 
     void hold(uint32_t number) { out_.at(number).held = true; }
@@ -110,6 +128,11 @@ public:
     void skip(uint32_t number) {
         Connection& connection = out_.at(number);
         const std::string_view tail = connection.tail.front();
+        if (connection.stomp) {
+            const size_t bytes = stomp_.first(tail, *connection.stomp, connection.frame_bytes_max);
+            if (bytes == 0) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
+            return cut_tail(connection, bytes);
+        }
         uint32_t size = 0;
         if (tail.size() >= frame_header_bytes) std::memcpy(&size, tail.data(), 4);
         if (tail.size() < frame_header_bytes + size_t{size}) throw UsageError{"E_NO_FRAME", "there is no frame to skip"};
@@ -219,6 +242,7 @@ private:
 
     // Returns how much was consumed; stops early where Python or a slow sink must be waited for.
     size_t parse(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
+        if (connection.stomp) return parse_stomp(number, connection, data, now_ms);
         size_t used = 0;
         while (connection.reading()) {
             const uint8_t derived = matcher_.derived();
@@ -238,10 +262,48 @@ private:
         return used;
     }
 
+    // The same for STOMP: SEND frames, as many as follow each other, become PUBLISH frames; all others are Python's.
+    size_t parse_stomp(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
+        size_t used = 0;
+        StompState& state = *connection.stomp;
+        while (connection.reading()) {
+            const StompInput::Next next =
+                stomp_.gather(data.substr(used), state, connection.frame_bytes_max, connection.logged_in, now_ms);
+            batch_.decode_frames(stomp_.publishes(), {matcher_.derived(), SIZE_MAX, false});
+            size_t done = 0;
+            for (; done < batch_.size() && connection.reading(); ++done) {
+                if (handle(number, connection, batch_[done], now_ms)) continue;
+                state.asked = receipt_of(batch_[done]);
+                break;
+            }
+            used += stomp_.used(done);
+            if (done < batch_.size()) {  // they will be read again
+                state.searched = 0;
+                for (; done < batch_.size(); ++done)
+                    if (const uint32_t receipt = receipt_of(batch_[done]); receipt != state.asked) state.receipts.erase(receipt);
+                break;
+            }
+            if (next == StompInput::Next::Nothing) {
+                used += stomp_.skip_line_ends(state);
+                break;
+            }
+            if (!connection.reading() || next == StompInput::Next::More) continue;
+            if (next == StompInput::Next::Broken) {
+                fail(number, connection, stomp_.error(), stomp_.receipt());
+            } else {
+                connection.waiting = true;
+                out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .bytes = std::string(stomp_.frame().bytes)});
+                used += stomp_.frame().size;
+            }
+        }
+        out_.answer_receipts(connection);
+        return used;
+    }
+
     // False: the entry must be handled again after Python has answered.
     bool handle(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         if (entry.status == Entry::Status::Broken) {
-            fail(number, connection, entry.error);
+            fail(number, connection, entry.error, connection.stomp && entry.prefix.size() == 4 ? receipt_of(entry) : 0);
         } else if (entry.status == Entry::Status::Control) {
             handle_control(number, connection, entry, now_ms);
         } else if (entry.type == frame_forward && connection.neighbour) {
@@ -411,24 +473,14 @@ private:
         if (const uint32_t receipt = receipt_of(entry)) connection.receipts.push_back(receipt);
     }
 
-    static int64_t expiration(const MessageView& message) {
-        if (!(message.flags & MessageView::Expires)) return 0;
-        static const uint64_t hash = hash_name("JMSExpiration");
-        return message.find("JMSExpiration", hash)->value.i;
-    }
-
-    static bool expired(const MessageView& message, int64_t now_ms) {
-        return message.flags & MessageView::Expires && expiration(message) <= now_ms;
-    }
-
     void decode_one(std::string_view message) {
         single_.decode_message(message, {matcher_.derived(), SIZE_MAX, false});
         if (single_[0].status == Entry::Status::Broken) throw single_[0].error;
     }
 
-    void fail(uint32_t number, Connection& connection, const CodecError& error) {
+    void fail(uint32_t number, Connection& connection, const CodecError& error, uint32_t receipt = 0) {
         connection.broken = true;
-        out_.events.add(Event{.kind = Event::Kind::Error, .connection = number, .bytes = error.code, .reason = error.reason,
+        out_.events.add(Event{.kind = Event::Kind::Error, .connection = number, .receipt = receipt, .bytes = error.code, .reason = error.reason,
                         .position = error.position});
     }
 
@@ -440,6 +492,7 @@ private:
     Column<uint32_t> matched_;
     std::vector<uint32_t> mailboxes_;
     std::string scratch_;
+    StompInput stomp_;
 };
 
 }  // namespace tidings

@@ -104,7 +104,9 @@ private:
     void match_one(const MessageView& message, Column<uint32_t>& ids) {
         if (dirty_) lay_out();
         met_.clear();
-        for (const Attribute& attribute : message.attributes) {
+        for (size_t i = 0; i < message.attributes.size(); ++i) {
+            if (message.is_reading(i)) continue;
+            const Attribute& attribute = message.attributes[i];
             const uint32_t number = table_.find_attribute(attribute.name, attribute.name_hash);
             if (number == none) continue;
             met_.push_back(number);
@@ -136,6 +138,7 @@ private:
 
     bool holds(const Step& step) const {
         const Seen& seen = seen_[step.attribute];
+        if (seen.value && seen.value->type == Type::Text) return table_.holds(table_[step.number], seen.value);
         if (step.kind == Kind::Equality) return seen.equality == step.number;
         const Interned& one = table_[step.number];
         if (step.kind == Kind::Other) return table_.holds(one, seen.value);

@@ -148,6 +148,7 @@ private:
                                 [this](const Candidate* first, const Candidate* last) { check(first, last); });
         emit_gathered(gathered_);
         match_bounds();
+        if (message.reading_count && index_.table.mixed()) drop_doubles(start);
         run_programs(message);
         reset(start);
         if (index_.subscribers.has_aliases())
@@ -178,12 +179,10 @@ private:
                 const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);
                 if (number == none) continue;
                 block = index_.blocks.make(number, attribute, key);
-                if (!block) {
-                    meet_unknown(number, attribute, counts);
-                    continue;
-                }
+                if (!block) meet_unknown(number, attribute, counts);
             }
-            meet_block(*block, attribute, counts);
+            if (block) [[likely]] meet_block(*block, attribute, counts);
+            if (message.reading_count && message.is_reading(i)) --counts.attributes;  // the text itself is there already
         }
         counts_ = counts;
         if (index_.table.presences()) meet_presences();
@@ -226,6 +225,13 @@ private:
             const uint32_t presence = index_.table.attribute(met_[i].attribute).presence;
             if (presence != none && index_.table[presence].lists) lists_.push_back(index_.table[presence].lists.get());
         }
+    }
+
+    // An IN over several kinds may be satisfied by a text and by what it reads as.
+    void drop_doubles(size_t start) {
+        uint32_t* const first = out_.data() + start;
+        std::sort(first, out_.data() + count_);
+        count_ = static_cast<size_t>(std::unique(first, out_.data() + count_) - out_.data());
     }
 
     void reset(size_t start) {

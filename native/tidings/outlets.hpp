@@ -13,31 +13,12 @@
 #include "tidings/error.hpp"
 #include "tidings/events.hpp"
 #include "tidings/frames.hpp"
+#include "tidings/options.hpp"
 #include "tidings/sink.hpp"
+#include "tidings/stomp_message.hpp"
 #include "tidings/tracker.hpp"
 
 namespace tidings {
-
-struct ForwarderOptions {
-    size_t output_bytes_max = 1 << 20;      // a connection's output beyond this goes to its sinks' backlogs
-    size_t memory_bytes_max = 256 << 20;    // output, backlogs, input and events together
-    size_t login_frame_bytes_max = 64 << 10;
-    int64_t stall_ms = 1000;
-};
-
-struct ForwarderStats {
-    uint64_t received = 0, received_bytes = 0, delivered = 0, sent_bytes = 0;
-    uint64_t unmatched = 0, expired = 0, dropped_oldest = 0, dropped_newest = 0, dropped_stalled = 0, dropped_link = 0, pushed_back = 0, feeds = 0;
-    // Sums of powers of the replication grade, the sinks a message matched: what the moments of its distribution need.
-    double grades = 0, grade_squares = 0, grade_cubes = 0;
-
-    void count_grade(size_t matched) {
-        const auto grade = static_cast<double>(matched);
-        grades += grade;
-        grade_squares += grade * grade;
-        grade_cubes += grade * grade * grade;
-    }
-};
 
 class Outlets {
 public:
@@ -164,6 +145,8 @@ public:
         uint32_t attempt;
         int64_t expires_ms;
         std::string_view message;
+        uint64_t tag = 0;
+        mutable uint8_t rendered = 0;  // for which versions of STOMP its text is at hand, as bits
     };
 
     void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
@@ -171,15 +154,15 @@ public:
         Connection& connection = *connections_[sink.connection & place_mask];
         if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
-            const size_t bytes = delivery_bytes(one.message);
-            write_delivery(connection.output.grow(bytes), sink.number, one.attempt, 0, one.message);
+            const size_t bytes = prepare(connection, sink.number, one);
+            write(connection.output.grow(bytes), connection, sink.number, one);
             ++sink.delivered;
             ++stats.delivered;
             if (connection.subscriber) tracker->delivered(id_of(one.message), connection.subscriber, now_ms);
             added(connection, bytes);
         } else {
-            std::string frame(delivery_bytes(one.message), '\0');
-            write_delivery(frame.data(), sink.number, one.attempt, 0, one.message);
+            std::string frame(prepare(connection, sink.number, one), '\0');
+            write(frame.data(), connection, sink.number, one);
             Sink::Waiting waiting{std::move(frame), one.expires_ms};
             std::memcpy(waiting.id.data(), id_of(one.message), waiting.id.size());
             wait_in_backlog(sink, connection, one.publisher, std::move(waiting), now_ms);
@@ -208,13 +191,16 @@ public:
 
     void deliver(uint32_t number, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
         Connection& connection = at(number);
-        write_delivery(connection.output.grow(delivery_bytes(message)), subscription, attempt, tag, message);
+        const Publication one{nobody, attempt, 0, message, tag};
+        const size_t bytes = prepare(connection, subscription, one);
+        write(connection.output.grow(bytes), connection, subscription, one);
         ++stats.delivered;
-        added(connection, delivery_bytes(message));
+        added(connection, bytes);
     }
 
     void answer_receipts(Connection& connection) {
         if (connection.receipts.empty()) return;
+        if (connection.stomp) return send(connection.number, stomp_.receipts(*connection.stomp, std::exchange(connection.receipts, {})));
         const auto count = static_cast<uint32_t>(connection.receipts.size());
         const size_t payload = 4 + 4 * size_t{count};
         char* place = connection.output.grow(frame_header_bytes + payload);
@@ -353,6 +339,17 @@ public:
     Tracker* tracker = nullptr;  // what passes is recorded there, if it is set
 
 private:
+    // What a delivery takes in the connection's own language.
+    size_t prepare(const Connection& connection, uint32_t subscription, const Publication& one) {
+        if (!connection.stomp) [[likely]] return delivery_bytes(one.message);
+        return stomp_.prepare(*connection.stomp, subscription, one.attempt, one.tag, one.message, one.rendered);
+    }
+
+    void write(char* place, const Connection& connection, uint32_t subscription, const Publication& one) {
+        if (!connection.stomp) [[likely]] return write_delivery(place, subscription, one.attempt, one.tag, one.message);
+        stomp_.write(place);
+    }
+
     void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting, int64_t now_ms) {
         if (sink.full() && !make_way(sink, publisher)) return;
         if (sink.backlog.empty()) sink.moved_ms = now_ms;
@@ -496,6 +493,7 @@ private:
     size_t held_bytes_ = 0;   // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     size_t login_bytes_ = 0;  // of input from connections that are not logged in
+    StompRenderer stomp_;
 };
 
 }  // namespace tidings

@@ -57,7 +57,7 @@ public:
     void find_satisfied(uint32_t attribute_number, const Value& value, uint64_t hash, std::vector<uint32_t>& found) {
         const AttributeRecord& attribute = table_.attribute(attribute_number);
         const size_t start = found.size();
-        if (value.type == Type::String) {
+        if (value.kind() == Kind::String) {
             if (attribute.lengths) {
                 pieces_.clear();
                 find_at_ends(attribute_number, value.s, 0);

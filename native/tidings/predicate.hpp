@@ -146,7 +146,22 @@ inline Predicate read_predicate(std::string_view blob) {
 
 namespace detail {
 
+inline bool holds_plain(const Constraint& constraint, const Value& value);
+
+// Untyped text: what it reads as for a constraint with a number or boolean, the text itself for all others.
+inline bool holds_untyped(const Constraint& constraint, const Value& value) {
+    if (constraint.op < Op::In && constraint.value.kind() != Kind::String) {
+        const std::optional<Value> read = as_kind(value, constraint.value.kind());
+        return read && holds_plain(constraint, *read);
+    }
+    if (holds_plain(constraint, Value::string(value.s))) return true;
+    if (constraint.op != Op::In) return false;
+    const std::optional<Value> read = reading(value.s);
+    return read && contains_value(constraint.list, *read);
+}
+
 inline bool holds_plain(const Constraint& constraint, const Value& value) {
+    if (value.type == Type::Text) [[unlikely]] return holds_untyped(constraint, value);
     const std::string_view operand = constraint.value.s;
     switch (constraint.op) {
         case Op::Eq: return equal(value, constraint.value);

@@ -32,7 +32,8 @@ struct Slot {
 
     Truth truth() const {
         if (null) return Truth::Unknown;
-        return value.type == Type::Bool && value.i ? Truth::True : Truth::False;
+        const std::optional<Value> known = as_kind(value, Kind::Bool);
+        return known && known->i ? Truth::True : Truth::False;
     }
 };
 
@@ -47,7 +48,16 @@ inline Slot from_double(double x) { return std::isnan(x) ? Slot() : Slot(Value::
 
 inline double as_double(const Value& v) { return v.type == Type::Int ? static_cast<double>(v.i) : v.d; }
 
+// Untyped text that reads as a number is one.
+inline Slot as_number(const Slot& a) {
+    if (a.null || a.value.type != Type::Text) return a;
+    const std::optional<Value> read = as_kind(a.value, Kind::Number);
+    return read ? Slot(*read) : Slot();
+}
+
 inline Slot arithmetic(Code code, const Slot& a, const Slot& b) {
+    if ((!a.null && a.value.type == Type::Text) || (!b.null && b.value.type == Type::Text))
+        return arithmetic(code, as_number(a), as_number(b));
     if (a.null || b.null || a.value.kind() != Kind::Number || b.value.kind() != Kind::Number) return {};
     if (a.value.type == Type::Int && b.value.type == Type::Int) {
         const __int128 x = a.value.i, y = b.value.i;
@@ -67,7 +77,8 @@ inline Slot arithmetic(Code code, const Slot& a, const Slot& b) {
     }
 }
 
-inline Slot negative(const Slot& a) {
+inline Slot negative(const Slot& given) {
+    const Slot a = as_number(given);
     if (a.null || a.value.kind() != Kind::Number) return {};
     if (a.value.type == Type::Int) return from_wide(-static_cast<__int128>(a.value.i));
     return Value::real(-a.value.d);
@@ -75,15 +86,15 @@ inline Slot negative(const Slot& a) {
 
 inline Slot comparison(Code code, const Slot& a, const Slot& b) {
     if (a.null || b.null) return {};
-    if (a.value.kind() != b.value.kind()) return Value::boolean(false);
-    const int order = compare_same_kind(a.value, b.value);
+    const std::optional<int> order = compare(a.value, b.value);
+    if (!order) return Value::boolean(false);
     switch (code) {
-        case Code::Eq: return Value::boolean(order == 0);
-        case Code::Ne: return Value::boolean(order != 0);
-        case Code::Lt: return Value::boolean(order < 0);
-        case Code::Le: return Value::boolean(order <= 0);
-        case Code::Gt: return Value::boolean(order > 0);
-        default: return Value::boolean(order >= 0);
+        case Code::Eq: return Value::boolean(*order == 0);
+        case Code::Ne: return Value::boolean(*order != 0);
+        case Code::Lt: return Value::boolean(*order < 0);
+        case Code::Le: return Value::boolean(*order <= 0);
+        case Code::Gt: return Value::boolean(*order > 0);
+        default: return Value::boolean(*order >= 0);
     }
 }
 
@@ -209,12 +220,15 @@ private:
     }
 
     static Slot member(const std::vector<Value>& list, const Slot& a) {
-        return a.null ? Slot() : Slot(Value::boolean(contains_value(list, a.value)));
+        if (a.null) return {};
+        if (contains_value(list, a.value)) return Value::boolean(true);
+        const std::optional<Value> read = a.value.type == Type::Text ? reading(a.value.s) : std::nullopt;
+        return Value::boolean(read && contains_value(list, *read));
     }
 
     static Slot like(const tidings::Like& pattern, const Slot& a) {
         if (a.null) return {};
-        return Value::boolean(a.value.type == Type::String && pattern.matches(a.value.s));
+        return Value::boolean(a.value.kind() == Kind::String && pattern.matches(a.value.s));
     }
 
     std::vector<Instruction> instructions_;

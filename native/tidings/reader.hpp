@@ -112,14 +112,14 @@ private:
 };
 
 // Sets of type bytes, for places that do not take every value.
-enum Types : uint8_t { AnyValue = 0x3F, IntOnly = 1 << 2, StringOnly = 1 << 4, ListOnly = 1 << 6 };
+enum Types : uint8_t { AnyValue = 0x3F, IntOnly = 1 << 2, StringOnly = 1 << 4, ListOnly = 1 << 6, AttributeValue = 0xBF };
 
 // A type byte out of `allowed`.
 inline uint8_t read_type(Reader& reader, uint8_t allowed) {
     const size_t start = reader.position();
     const uint8_t type = reader.u8();
-    if (type > 6 || !(allowed >> type & 1)) [[unlikely]] {
-        if (type > 6) refuse("E_CODEC_TYPE", "unknown type of value", start);
+    if (type > 7 || !(allowed >> type & 1)) [[unlikely]] {
+        if (type > 7) refuse("E_CODEC_TYPE", "unknown type of value", start);
         refuse("E_CODEC_TYPE", "this type of value has no place here", start);
     }
     return type;
@@ -143,7 +143,7 @@ inline void read_value(Reader& reader, Value& out, uint8_t allowed = AnyValue) {
         case 3: out.d = read_float(reader); break;
         default:
             const size_t size = reader.length();
-            out.s = type == 4 ? reader.text(size) : reader.bytes(size);
+            out.s = type == 5 ? reader.bytes(size) : reader.text(size);
     }
 }
 

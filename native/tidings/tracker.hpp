@@ -4,13 +4,14 @@
 //                                    ├── forwarded ────────── … and neighbour
 //                                    └── delivered ────────── … and subscriber
 //
-// On the way of a message only its id is noted, once, and a reference to it in each history it belongs to. When the arena is full
-// the positions of its ids are computed, once for all histories, and set in one filter after the other: filters take turns in the
-// cache, not messages. A filter that is full, or whose persistence interval has passed, is handed out by `take`.
+// On the way of a message only its id is noted, once, and a mark for each history it belongs to. When the arena is full
+// the bits of its ids are computed, once for all histories, and set in one filter after the other: filters take turns in the cache,
+// not messages. A filter that is full, or whose persistence interval has passed, is handed out by `take`.
 //
 // src/tidings/tracking/books.py says the same in plain Python.
 #pragma once
 #include <array>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -51,6 +52,7 @@ public:
     enum class Kind : uint8_t { Publish, Route, Forward, Deliver };
     static constexpr size_t id_bytes = Bloom::IdBytes;
     static constexpr uint64_t bits_max = 1ull << 32;
+    static constexpr size_t done_max = 1024;  // full filters that may wait for company
 
     struct Found {
         uint64_t sequence, count;
@@ -61,7 +63,7 @@ public:
         if (options.capacity == 0) throw UsageError{"E_TRACKING_CAPACITY", "a filter's capacity is at least 1"};
         if (options.bits > bits_max) throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
         Bloom(options.exact ? 64 : options.bits, options.exact ? 1 : options.hashes);  // throws if it has no such shape
-        positions_.resize(options.exact ? 0 : slots * options.hashes);
+        bits_.resize(options.exact ? 0 : slots * options.hashes);
     }
     Tracker(const Tracker&) = delete;
 
@@ -95,17 +97,19 @@ public:
 
     // ---- what is stored
 
-    // Filters that are full or due.
-    std::vector<TrackedFilter> take(int64_t now_ms) {
+    // Filters that are due; with them, or once there are many, those that are full. `all`: these at once.
+    std::vector<TrackedFilter> take(int64_t now_ms, bool all) {
         flush(now_ms);
+        if (!done_.empty()) all = all || done_.size() >= done_max || now_ms - done_.front().stored_ms >= options_.persist_ms;
         for (History& history : histories_) {
             if (!history.dirty()) continue;
             history.dirty_ms = std::min(history.dirty_ms, now_ms);  // the clock was set back
             if (history.dirty_ms + options_.persist_ms > now_ms) continue;
             if (options_.retain && !options_.exact) store_copy(history, now_ms);
             else store(history, now_ms);
+            all = true;
         }
-        return std::exchange(done_, {});
+        return all ? std::exchange(done_, {}) : std::vector<TrackedFilter>{};
     }
 
     // This subscriber or neighbour has gone: its histories end. Returns all that waits to be stored.
@@ -127,16 +131,27 @@ public:
     std::optional<Found> find(Kind kind, uint32_t origin, uint32_t peer, const uint8_t* id, int64_t moment_ms, int64_t now_ms) {
         flush(now_ms);
         const Point* const point = at(kind, peer);
-        const History* const history = point == nullptr ? nullptr : point->find(origin);
-        if (history == nullptr || !history->holds(moment_ms)) return {};
+        if (point == nullptr || !point->histories.contains(origin)) return {};
+        const History* const history = &histories_[point->histories.at(origin)];
+        if (!history->holds(moment_ms)) return {};
         uint8_t held = 0;
         if (history->filter) history->filter->contains(id, 1, &held);
         for (size_t i = 0; i < history->ids.size() && !held; i += id_bytes) held = std::memcmp(&history->ids[i], id, id_bytes) == 0;
         return Found{history->sequence, history->count, held != 0};
     }
 
+    // Subscribers whose filter in memory has a message of this origin and time as a straggler.
+    std::vector<uint32_t> stragglers(uint32_t origin, int64_t moment_ms, int64_t now_ms) {
+        flush(now_ms);
+        std::vector<uint32_t> found;
+        for (const History& history : histories_)
+            if (history.used && history.kind == Kind::Deliver && history.origin == origin && history.singles.contains(moment_ms))
+                found.push_back(history.peer);
+        return found;
+    }
+
     size_t memory_bytes() const {
-        size_t bytes = sizeof *this + positions_.size() * 4;
+        size_t bytes = sizeof *this + bits_.size() * sizeof(Bloom::Bit) + marks_.size() * sizeof(Marks);
         for (const History& history : histories_)
             bytes += sizeof history + history.ids.capacity() + (history.filter ? history.filter->memory_bytes() : 0);
         for (const TrackedFilter& filter : done_) bytes += filter.data.size();
@@ -145,6 +160,7 @@ public:
 
 private:
     static constexpr size_t slots = 256;
+    static constexpr uint32_t none = UINT32_MAX;
 
     struct History {
         Kind kind = Kind::Publish;
@@ -155,7 +171,6 @@ private:
         std::set<int64_t> singles;
         std::unique_ptr<Bloom> filter;
         std::string ids;
-        std::vector<uint16_t> refs;  // to the arena
 
         bool dirty() const { return used && count > stored_count; }
         bool holds(int64_t moment) const {
@@ -163,29 +178,23 @@ private:
         }
     };
 
+    // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched for every delivery.
+    struct Marks {
+        std::array<uint64_t, slots / 64> words{};
+        bool any = false;
+    };
+
     // Where messages pass: a history for each origin, few of them, and mostly the same as for the last message.
     struct Point {
-        std::vector<std::pair<uint32_t, uint32_t>> histories;  // origin, index
-        std::unordered_map<uint32_t, uint32_t> many;           // the same, once there are more than a few
-        Tracker* owner = nullptr;
-        size_t last = 0;
+        uint32_t last_origin = 0, last = none;
+        std::unordered_map<uint32_t, uint32_t> histories;  // by origin
 
-        History& of(Tracker& tracker, Kind kind, uint32_t origin, uint32_t peer) {
-            owner = &tracker;
-            if (last < histories.size() && histories[last].first == origin) [[likely]] return tracker.histories_[histories[last].second];
-            if (const auto found = many.find(origin); found != many.end()) {
-                last = found->second;
-            } else {
-                last = histories.size();
-                many.emplace(origin, static_cast<uint32_t>(last));
-                histories.emplace_back(origin, tracker.open(kind, origin, peer));
-            }
-            return tracker.histories_[histories[last].second];
-        }
-
-        const History* find(uint32_t origin) const {
-            const auto found = many.find(origin);
-            return found == many.end() ? nullptr : &owner->histories_[histories[found->second].second];
+        uint32_t of(Tracker& tracker, Kind kind, uint32_t origin, uint32_t peer) {
+            if (last_origin == origin && last != none) [[likely]] return last;
+            const auto [found, fresh] = histories.try_emplace(origin, 0);
+            if (fresh) found->second = tracker.open(kind, origin, peer);
+            last_origin = origin;
+            return last = found->second;
         }
     };
 
@@ -206,6 +215,7 @@ private:
         uint32_t index = static_cast<uint32_t>(histories_.size());
         if (free_.empty()) {
             histories_.emplace_back();
+            marks_.emplace_back();
         } else {
             index = free_.back();
             free_.pop_back();
@@ -247,10 +257,13 @@ private:
         return used_++;
     }
 
-    void note(History& history, uint32_t slot) {
-        if (history.refs.empty()) dirty_.push_back(static_cast<uint32_t>(&history - histories_.data()));
-        else if (history.refs.back() == slot) return;  // two subscriptions of one subscriber
-        history.refs.push_back(static_cast<uint16_t>(slot));
+    void note(uint32_t index, uint32_t slot) {
+        Marks& marks = marks_[index];
+        if (!marks.any) {
+            marks.any = true;
+            dirty_.push_back(index);
+        }
+        marks.words[slot / 64] |= 1ull << (slot % 64);  // two subscriptions of one subscriber are one delivery
     }
 
     void flush(int64_t now_ms) {
@@ -258,26 +271,31 @@ private:
         now_ms_ = std::max(now_ms_, now_ms);
         if (!options_.exact)
             for (uint32_t slot = 0; slot < used_; ++slot)
-                Bloom::positions(ids_[slot].data(), options_.bits, options_.hashes, &positions_[slot * options_.hashes]);
-        for (const uint32_t index : dirty_) add(histories_[index]);
+                Bloom::bits_of(ids_[slot].data(), options_.bits, options_.hashes, &bits_[slot * options_.hashes]);
+        for (const uint32_t index : dirty_) add(histories_[index], marks_[index]);
         dirty_.clear();
         used_ = 0;
     }
 
-    void add(History& history) {
+    void add(History& history, Marks& marks) {
         if (!history.dirty()) history.dirty_ms = began_ms_;
-        for (const uint16_t slot : history.refs) {
-            if (history.count == 0) begin_filter(history);
-            if (options_.exact) history.ids.append(reinterpret_cast<const char*>(ids_[slot].data()), id_bytes);
-            else history.filter->set(&positions_[slot * options_.hashes]);
-            ++history.count;
-            stretch(history, times_[slot]);
-            if (history.count >= options_.capacity) {
-                store(history, now_ms_);
-                history.dirty_ms = began_ms_;
-            }
+        for (size_t word = 0; word < marks.words.size(); ++word) {
+            for (uint64_t left = std::exchange(marks.words[word], 0); left; left &= left - 1)
+                add_one(history, static_cast<uint32_t>(64 * word + static_cast<size_t>(std::countr_zero(left))));
         }
-        history.refs.clear();
+        marks.any = false;
+    }
+
+    void add_one(History& history, uint32_t slot) {
+        if (history.count == 0) begin_filter(history);
+        if (options_.exact) history.ids.append(reinterpret_cast<const char*>(ids_[slot].data()), id_bytes);
+        else history.filter->set(&bits_[slot * options_.hashes]);
+        ++history.count;
+        stretch(history, times_[slot]);
+        if (history.count >= options_.capacity) {
+            store(history, now_ms_);
+            history.dirty_ms = began_ms_;
+        }
     }
 
     void begin_filter(History& history) {
@@ -334,6 +352,7 @@ private:
 
     const TrackerOptions options_;
     std::vector<History> histories_;
+    std::vector<Marks> marks_;  // of each history
     std::vector<uint32_t> free_, dirty_;
     Point publish_, route_;
     std::vector<Point> subscribers_;
@@ -345,7 +364,7 @@ private:
     std::array<std::array<uint8_t, id_bytes>, slots> ids_{};
     std::array<uint32_t, slots> origins_{};
     std::array<int64_t, slots> times_{};
-    std::vector<uint32_t> positions_;
+    std::vector<Bloom::Bit> bits_;  // of the ids in the arena
 };
 
 }  // namespace tidings

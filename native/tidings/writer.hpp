@@ -41,7 +41,7 @@ public:
                 u8(3);
                 return fixed(v.d);
             default:
-                u8(v.type == Type::String ? 4 : 5);
+                u8(static_cast<uint8_t>(v.type));
                 varint(v.s.size());
                 bytes(v.s);
         }

@@ -120,6 +120,8 @@ class Forwarder:
 
     def set_transacted(self, connection: int, session: int, on: bool) -> None: ...
 
+    def ignore(self, connection: int) -> None: ...
+
     def use_tracker(self, tracker: Tracker) -> None:
         """What passes from now on is recorded there."""
 
@@ -198,6 +200,23 @@ class Forwarder:
     def take_resumable(self) -> list[int]: ...
 
     def check_stalls(self, now_ms: int) -> None: ...
+
+    def speak_stomp(self, connection: int) -> None: ...
+
+    def stomp_version(self, connection: int, version: int) -> None: ...
+
+    def stomp_publisher(self, connection: int, publisher: int, broker: int, temporary: str) -> None: ...
+
+    def stomp_label(self, connection: int, subscription: int, line: bytes) -> None:
+        """The header line that names a subscription; empty: none any more."""
+
+    def stomp_transaction(self, connection: int, name: str, session: int) -> None:
+        """The session of a transaction; 0: it has ended."""
+
+    def stomp_receipt(self, connection: int, receipt: int) -> bytes | None:
+        """How the client calls a receipt that is answered now."""
+
+    def stomp_types(self, rules: Sequence[tuple[str, bool, str, int]]) -> None: ...
 
     def join(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
 
@@ -357,7 +376,7 @@ class Tracker:
 
     def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
 
-    def take(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]:
+    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]:
         """
         Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, bytes, opened, stored.
         """
@@ -369,6 +388,11 @@ class Tracker:
     def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, bool] | None:
         """
         The filter in memory that matches this time: sequence, count, whether it holds the id.
+        """
+
+    def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
+        """
+        Subscribers that were given a message of this origin and time long after it.
         """
 
     @property

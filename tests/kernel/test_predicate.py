@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tidings.errors import CodecError, UsageError
 from tidings.kernel import codec
 from tidings.model.constraint import Constraint, Op
-from tidings.testing.codec import random_constraint, random_value
+from tidings.model.values import Untyped, reading
+from tidings.testing.codec import random_attribute, random_constraint
 
 words = st.text(st.sampled_from("ab.ä€😀%_\\"), max_size=12)
 patterns = st.text(st.sampled_from("abä€😀%%__\\"), max_size=10)
@@ -24,8 +25,21 @@ def assert_same(constraint: Constraint, value: bool | int | float | str | bytes 
 def test_any_constraint_on_any_value(rng: Random) -> None:
     constraint = random_constraint(rng)
     operands = constraint.value if isinstance(constraint.value, tuple) else (constraint.value,)
-    for value in (None, random_value(rng), random_value(rng), *operands):
+    for value in (None, random_attribute(rng), random_attribute(rng), *operands):
         assert_same(constraint, value)
+    for operand in operands:
+        if operand is not None and not isinstance(operand, bytes):
+            assert_same(constraint, Untyped(operand))
+
+
+@given(st.text("0123456789+-.eEtrufalsinx ", max_size=12) | st.floats().map(str) | st.integers().map(str))
+def test_what_text_reads_as(text: str) -> None:
+    for operand in (0, 1e300, -1e300, True, False):
+        for op in (Op.EQ, Op.LE, Op.GE):
+            assert_same(Constraint("a", op, operand), Untyped(text))
+    read = reading(text)
+    if read is not None:
+        assert codec.holds(Constraint("a", Op.EQ, read), Untyped(text))
 
 
 @given(patterns, words)

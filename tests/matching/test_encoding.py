@@ -15,7 +15,7 @@ from tidings.matching.encoding import Encoding, choose, minimal_sets, uncovered
 from tidings.matching.graded import GradedGrade
 from tidings.model.constraint import TEXT_OPS, Constraint, Op
 from tidings.model.predicate import Conjunction, Predicate
-from tidings.model.values import Kind, Value, equal
+from tidings.model.values import Kind, Untyped, Value, equal
 from tidings.testing.codec import random_message, random_predicate
 
 GRADES: list[Grade] = [PlainGrade(), GradedGrade(), GradedGrade(pieces_max=1), GradedGrade(pieces_max=40)]
@@ -51,7 +51,8 @@ def constraints(draw: st.DrawFn) -> Constraint:
     return Constraint(name, op, operand, negated)
 
 
-attributes = st.dictionaries(st.sampled_from(NAMES), values, max_size=5)
+untyped = st.one_of(texts, numbers.map(str), st.sampled_from(["true", "FALSE", "1e999"])).map(Untyped)
+attributes = st.dictionaries(st.sampled_from(NAMES), values | untyped, max_size=5)
 
 
 def assert_necessary(encoding: Encoding, predicate: Predicate, message: dict[str, Value]) -> None:

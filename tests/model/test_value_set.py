@@ -25,7 +25,7 @@ from tidings.model.value_set import (
     subset,
     union,
 )
-from tidings.model.values import INT_MAX, INT_MIN, Value
+from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 from tidings.testing.strategies_model import boundary_values, exact_constraints, numbers, texts, values
 
 sets = exact_constraints(st.just("x")).map(cuts)
@@ -83,6 +83,8 @@ def test_cuts_are_what_holds(constraint: Constraint) -> None:
     assert all(a < b for a, b in pairwise(found))
     assert len(found) % 2 == 0
     for value in boundary_values(Conjunction([constraint]))[constraint.name]:
+        if type(value) is Untyped:
+            continue  # readings.py
         assert contains(found, MISSING_KEY if value is None else key_of(value)) == constraint.holds(value)
 
 

@@ -5,8 +5,20 @@ import pytest
 from hypothesis import given
 
 from tidings.errors import UsageError
-from tidings.model.values import INT_MAX, INT_MIN, Value, canonical, check, compare, equal, kind, sort_key
-from tidings.testing.strategies_model import values
+from tidings.model.values import (
+    INT_MAX,
+    INT_MIN,
+    Untyped,
+    Value,
+    canonical,
+    check,
+    compare,
+    equal,
+    kind,
+    reading,
+    sort_key,
+)
+from tidings.testing.strategies_model import operands, values
 
 
 class Number(IntEnum):
@@ -40,11 +52,61 @@ def test_order(a: Value, b: Value, order: int | None) -> None:
     assert equal(a, b) == (order == 0)
 
 
-@given(values, values)
+@given(operands, operands)
 def test_strings_order_as_their_utf8_bytes(a: Value, b: Value) -> None:
     if isinstance(a, str) and isinstance(b, str):
         assert compare(a, b) == compare(a.encode(), b.encode())
     assert (sort_key(a) < sort_key(b)) == (kind(a) < kind(b) or compare(a, b) == -1)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "order"),
+    [
+        (Untyped("20"), 20, 0),
+        (Untyped("20"), "20", 0),
+        (Untyped("020"), "20", -1),
+        (Untyped("020"), 20.0, 0),
+        (Untyped("9223372036854775808"), 2.0**63, 0),
+        (Untyped("True"), True, 0),
+        (Untyped("true"), 1, None),
+        (Untyped("abc"), 5, None),
+        (Untyped("5"), b"5", None),
+        (Untyped("10"), Untyped("9"), 1),  # both are numbers
+        (Untyped("10"), Untyped("9a"), -1),
+        (Untyped("10"), "9", -1),  # a string is a string
+    ],
+)
+def test_untyped_text_is_read_as_what_it_is_compared_with(a: Value, b: Value, order: int | None) -> None:
+    assert compare(a, b) == order
+    assert compare(b, a) == (None if order is None else -order)
+    assert equal(a, b) == (order == 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("+7", 7),
+        ("-0", 0),
+        ("5.", 5.0),
+        (".5", 0.5),
+        ("1E3", 1000.0),
+        ("FALSE", False),
+        ("0e999", 0.0),
+        ("1" * 64, float("1" * 64)),
+    ],
+)
+def test_readings(text: str, value: Value) -> None:
+    read = reading(text)
+    assert read is not None
+    assert type(read) is type(value)
+    assert read == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " 1", "1 ", "1_000", "0x1", "1e", ".", "+", "1e999", "1e-999", "nan", "inf", "٣", "yes", "1" * 65, "ſ"]
+)
+def test_what_is_no_number_and_no_boolean(text: str) -> None:
+    assert reading(text) is None
 
 
 @given(values)

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import Problem
-from tidings.broker.config_tables import AccessTable, Configuration, ListenerTable
+from tidings.broker.config_tables import AccessTable, Configuration, ListenerTable, TypesTable
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.message import check_property_name
 from tidings.model.selector import Selector
 from tidings.routing.registry import SCHEMES
 
@@ -26,11 +27,14 @@ class Checker:
             yield Problem(("listeners",), "nobody could connect", "leave it out, or add a [[listeners]] table")
         for number, listener in enumerate(configuration.listeners):
             yield from self._listener(number, listener)
+        for number, types in enumerate(configuration.types):
+            yield from _types(number, types)
         yield from self._tls()
         for number, rule in enumerate(configuration.access):
             yield from _access(number, rule)
         yield from self._delivery()
         yield from self._network()
+        yield from self._tracking()
 
     def _broker(self) -> Iterator[Problem]:
         if not self._configuration.broker.data:
@@ -43,6 +47,10 @@ class Checker:
         if listener.protocol not in self._protocols:
             offered = ", ".join(self._protocols)
             yield Problem((*at, "protocol"), f"{listener.protocol!r} is not spoken here", f"there is: {offered}")
+        if listener.origins and listener.protocol != "websocket":
+            yield Problem(
+                (*at, "origins"), "only web pages have an origin", 'leave it out, or say protocol = "websocket"'
+            )
         if not listener.host:
             yield Problem((*at, "host"), "it is empty", "give an address, 0.0.0.0 for all of this machine")
         if listener.tls and not self._configuration.tls.certificate:
@@ -57,6 +65,18 @@ class Checker:
             yield Problem(("tls", "key"), "a key without a certificate", "set certificate too")
         if tls.require_client and not tls.client_ca:
             yield Problem(("tls", "require_client"), "nothing to check certificates with", "set client_ca too")
+
+    def _tracking(self) -> Iterator[Problem]:
+        table = self._configuration.tracking
+        if table.bits % 64:
+            yield Problem(("tracking", "bits"), f"{table.bits} is not a multiple of 64", "choose one, such as 65536")
+            return
+        if table.skew_between_brokers_ms < table.skew_ms + table.jitter_ms:
+            reason = "less than skew_ms and jitter_ms together: messages would be missed"
+            yield Problem(("tracking", "skew_between_brokers_ms"), reason, "raise it, or lower these")
+        judgement = table.judgement()
+        if judgement is not None and judgement.problem and table.accuracy == "refuse":
+            yield Problem(("tracking",), judgement.problem, "ask tidings plan tracking for what would do")
 
     def _network(self) -> Iterator[Problem]:
         network, broker = self._configuration.network, self._configuration.broker
@@ -102,6 +122,18 @@ class Checker:
                 yield Problem(("delivery", "dead_letters"), "not a queue", "name a queue: queue:dead-letters")
         if not delivery.slow_policies:
             yield Problem(("delivery", "slow_policies"), "nobody could subscribe", "name at least one")
+
+
+def _types(number: int, types: TypesTable) -> Iterator[Problem]:
+    at = ("types", number)
+    try:
+        DestinationPattern.parse(types.destination)
+    except TidingsError as error:
+        yield Problem((*at, "destination"), error.reason, "give a pattern such as orders.> or queue:orders")
+    try:
+        check_property_name(types.name)
+    except TidingsError as error:
+        yield Problem((*at, "name"), error.reason, "name a property")
 
 
 def _access(number: int, rule: AccessTable) -> Iterator[Problem]:

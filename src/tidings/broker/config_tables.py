@@ -1,18 +1,21 @@
 """What may be set: one dataclass for each table of the configuration file, with defaults and meanings."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
+from tidings.broker.config_tracking import TrackingTable
 from tidings.broker.limits import Limits
 from tidings.delivery.mailbox import SlowPolicy
-from tidings.model.destination import Destination
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
-OPERATIONS = ("publish", "subscribe", "browse", "manage")
+TYPES = ("string", "int", "float", "bool")
+OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 _LIMITS, _SETTINGS = Limits(), Settings()
 _BYTES: dict[str, Any] = {"minimum": 1 << 16, "maximum": 1 << 40}
@@ -34,6 +37,26 @@ class ListenerTable:
     host: str = setting("127.0.0.1", "the address to listen on; other machines reach only one that is not loopback")
     port: int = setting(7300, "the port; 0: the system chooses", minimum=0, maximum=65535)
     tls: bool = setting(False, "whether connections are encrypted, with the certificate of [tls]")
+    origins: tuple[str, ...] = setting(
+        tuple, 'websocket: web pages of which origins may connect, as in "https://example.org"; "*": of all'
+    )
+
+
+def default_listeners() -> tuple[ListenerTable, ...]:
+    return (ListenerTable(), ListenerTable("stomp", port=61613))
+
+
+@dataclass(frozen=True, slots=True)
+class TypesTable:
+    destination: str = setting("", "a topic pattern, or queue:… (wildcards too)", reload=True)
+    name: str = setting("", "the property's name", reload=True)
+    type: str = setting("string", "what it is; a message where it is not is refused", choices=TYPES, reload=True)
+
+
+def type_rules(types: Iterable[TypesTable]) -> list[tuple[str, bool, str, int]]:
+    """As the forwarding plane takes them: pattern, whether of queues, property, type."""
+    patterns = [(DestinationPattern.parse(one.destination), one) for one in types]
+    return [(pattern.name, pattern.queue, one.name, TYPES.index(one.type) + 1) for pattern, one in patterns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +185,10 @@ class MetricsTable:
 class Configuration:
     broker: BrokerTable = setting(BrokerTable, "the broker itself")
     listeners: tuple[ListenerTable, ...] = setting(
-        lambda: (ListenerTable(),), "where clients connect; one table for each"
+        default_listeners, "where clients connect; one table for each; without any, native on 7300 and STOMP on 61613"
+    )
+    types: tuple[TypesTable, ...] = setting(
+        tuple, "types of properties that STOMP clients send as text, by destination; the first that fits counts"
     )
     tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")
     users: UsersTable = setting(UsersTable, "who may log in")
@@ -170,6 +196,7 @@ class Configuration:
     network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
     limits: LimitsTable = setting(LimitsTable, "how much of everything")
     delivery: DeliveryTable = setting(DeliveryTable, "what becomes of messages that nobody takes")
+    tracking: TrackingTable = setting(TrackingTable, "what is recorded about where messages went")
     logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")
     metrics: MetricsTable = setting(MetricsTable, "the endpoint for Prometheus and for health checks")
 

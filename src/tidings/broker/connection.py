@@ -18,6 +18,7 @@ OUTPUT = int(Flag.OUTPUT)
 
 
 SMALL_READ_BYTES = 2_048  # so little at a time means that the broker keeps up
+BEAT_EARLY_MS = 500
 CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
 
 
@@ -39,6 +40,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.logged_in = False
         self.opened_ms = self.heard_ms = broker.now_ms()
         self.heartbeat_ms = 0
+        self.beat_ms = 0  # how often the client wants to hear from us; 0: not at all
+        self._spoke = True  # since the last look
+        self._spoke_ms = 0
         self.skew: SkewWatch | None = None  # of a client that gives its messages their times
         self.address = ""
         self.closing = False  # once its output is written
@@ -118,6 +122,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         assert self._transport is not None
         if self._finished:
             return
+        self._spoke = True
         if self._direct is not None and self.writable:  # nothing of ours is queued: no need to go by the event loop
             try:
                 sent = self._direct.send(data)
@@ -165,6 +170,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self.heartbeat_ms or silent_ms <= self.heartbeat_ms:
             return Silence.NONE
         return Silence.LONG if silent_ms <= 2 * self.heartbeat_ms else Silence.TOO_LONG
+
+    def beat_due(self, now_ms: int) -> bool:
+        """Whether it must hear from us now; to be asked more often than it wants to hear."""
+        if self._spoke:
+            self._spoke, self._spoke_ms = False, now_ms
+            return False
+        return self.writable and not self.closing and now_ms - self._spoke_ms >= self.beat_ms - BEAT_EARLY_MS
 
     def begin_closing(self, *, linger: bool) -> None:
         self.closing = True

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tidings.broker.session import Session
+from tidings.broker.session import Layer, Session
 from tidings.errors import UsageError
 
 BACKLOG = 4096
@@ -23,6 +23,7 @@ class Listener:
     host: str = "127.0.0.1"
     port: int = 7300
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    make_layer: Callable[[], Layer] | None = None  # if there are frames around the protocol
 
 
 class Listening:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import uvloop
 
@@ -26,7 +27,7 @@ from tidings.broker.access import Rules
 from tidings.broker.config_changes import changes
 from tidings.broker.config_network import peers_of
 from tidings.broker.config_rules import exposed
-from tidings.broker.config_tables import Configuration
+from tidings.broker.config_tables import Configuration, type_rules
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
 from tidings.broker.links import BrokerLinks
@@ -37,15 +38,19 @@ from tidings.broker.network_status import network_page
 from tidings.broker.observing import Observer, watch
 from tidings.broker.peers import Peers
 from tidings.broker.server import Broker
-from tidings.broker.session import Session
+from tidings.broker.session import Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tls import server_context
+from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.user_guard import UserGuard
 from tidings.errors import ConfigError, TidingsError
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
 STORE = "messages.db"
+
+Sessions: TypeAlias = Mapping[str, Callable[[], Session]]  # by the name of the protocol
+Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Options:
 
     config: Path | None = None
     data: str | None = None
-    port: int | None = None  # of the first listener
+    port: int | None = None  # of the first listener, and without a file the only one
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
         configuration = replace(configuration, broker=replace(configuration.broker, data=options.data))
     if options.port is not None:
         first, *others = configuration.listeners
+        if options.config is None:
+            others = []  # two brokers on one machine must not need a file
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
@@ -109,10 +116,12 @@ class Process:
     def __init__(
         self,
         options: Options,
-        sessions: Mapping[str, Callable[[], Session]],
+        sessions: Sessions,
         make_observer: Callable[[], Observer] | None = None,
+        layers: Layers | None = None,
     ) -> None:
         self._options = options
+        self._layers = layers or {}
         self._make_observer = make_observer
         self._sessions = sessions
         self._prepared = prepare(options, tuple(sessions))
@@ -135,7 +144,9 @@ class Process:
             limits=configuration.limits_of(),
             name=configuration.broker.name,
             peers=self._prepared.peers,
+            tracking=self._tracking(),
         )
+        self._broker.forwarder.stomp_types(type_rules(configuration.types))
         observer = self._make_observer() if self._make_observer and configuration.metrics.capacity else None
         metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)
@@ -177,6 +188,13 @@ class Process:
             raise ConfigError([problem]) from None
         return SqliteStore(data / STORE)
 
+    def _tracking(self) -> TrackingOptions | None:
+        table = self.configuration.tracking
+        judgement = table.judgement()
+        if judgement is not None and judgement.problem:
+            note(log, logging.WARNING, "tracking is less accurate than wanted", reason=judgement.problem)
+        return table.options(Path(self.configuration.broker.data))
+
     def _guard(self) -> Guard:
         prepared = self._prepared
         if prepared.users is None:
@@ -193,7 +211,13 @@ class Process:
 
     def _listeners(self) -> list[Listener]:
         return [
-            Listener(self._sessions[table.protocol], table.host, table.port, self._prepared.tls if table.tls else None)
+            Listener(
+                self._sessions[table.protocol],
+                table.host,
+                table.port,
+                self._prepared.tls if table.tls else None,
+                partial(self._layers[table.protocol], table.origins) if table.protocol in self._layers else None,
+            )
             for table in self.configuration.listeners
         ]
 
@@ -256,6 +280,7 @@ class Process:
                 note(log, logging.WARNING, "a restart is needed for this change", key=changed)
         logs.set_up(configuration.logging.level, as_json=configuration.logging.json)
         self._broker.limits = configuration.limits_of()
+        self._broker.forwarder.stomp_types(type_rules(configuration.types))
         if new.tls is not None:
             await self._broker.renew_tls(new.tls)
         guard, ended = self._broker.guard, 0
@@ -272,14 +297,15 @@ class Process:
 
 def run(
     options: Options,
-    sessions: Mapping[str, Callable[[], Session]],
+    sessions: Sessions,
     make_observer: Callable[[], Observer] | None = None,
+    layers: Layers | None = None,
 ) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions, make_observer)
+        process = Process(options, sessions, make_observer, layers)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()

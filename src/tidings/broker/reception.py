@@ -69,9 +69,10 @@ class Reception:
         connection.logged_in = True
         self._broker.per_user[principal.name] += 1
         connection.user = principal.name
-        connection.heartbeat_ms = min(
-            hello.heartbeat_ms or self._broker.limits.heartbeat_ms, self._broker.limits.heartbeat_ms
-        )
+        longest_ms = self._broker.limits.heartbeat_ms
+        connection.heartbeat_ms, connection.beat_ms = connection.session.heartbeats(hello, longest_ms)
+        if connection.beat_ms:
+            self._broker.beating.add(connection)
         self._broker.node.connected(number, principal, client_id)
         self._broker.forwarder.log_in(number, self._broker.limits.frame_bytes_max, not self._broker.guard.open)
         publisher = self._next_publisher

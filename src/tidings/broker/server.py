@@ -14,8 +14,10 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import assert_never
 
-from tidings.broker.connection import ClientConnection, Silence
+from tidings.broker.connection import ClientConnection
 from tidings.broker.guard import Guard, OpenGuard
+from tidings.broker.layered_connection import make_connection
+from tidings.broker.life import check_silence, give_signs
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
@@ -28,6 +30,7 @@ from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
+from tidings.node import requests
 from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
 from tidings.node.requests import Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
@@ -67,6 +70,7 @@ class Broker:
             stall_ms=self.limits.stall_ms,
         )
         self.buffer = self.forwarder.buffer
+        self.layer_buffer = memoryview(bytearray(len(self.buffer)))  # for what is not yet the forwarder's
         self.naps = Naps(self.forwarder.received)
         self._lone = Lone()
         self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
@@ -82,6 +86,7 @@ class Broker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._per_address: dict[str, int] = {}
         self.per_user: Counter[str] = Counter()
+        self.beating: set[ClientConnection] = set()  # clients that want to hear from us every now and then
         self.reception = Reception(self)
         self._flushing = False
         self._stopping = False
@@ -101,7 +106,7 @@ class Broker:
         self.node.recover(recovered, self.links.now())
         self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
         past, stored_ms = await self.tracking.start(self.node.tracking.recorder, self._resolved)
-        self._carry_out(self.node.start_tracking(self.now_ms(), past, stored_ms))
+        self.node.start_tracking(self.now_ms(), past, stored_ms)
         for listener in listeners:
             await self.listen(listener)
         await self.links.start()
@@ -110,9 +115,7 @@ class Broker:
 
     async def listen(self, listener: Listener) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
-        listening = Listening(
-            listener, lambda: ClientConnection(self, listener.make_session()), self.limits.login_seconds
-        )
+        listening = Listening(listener, lambda: make_connection(self, listener), self.limits.login_seconds)
         await listening.open()
         self._listening.append(listening)
         protocol = listener.make_session().name
@@ -190,6 +193,7 @@ class Broker:
         at_address = self._per_address.get(connection.address, 0)
         full = len(self.connections) >= self.limits.connections_max
         connection.number = self.forwarder.open()
+        connection.session.opened(self.forwarder, connection.number)
         self.connections[connection.number] = connection
         self._per_address[connection.address] = at_address + 1
         if full or at_address >= self.limits.connections_per_address_max or self._stopping:
@@ -207,6 +211,7 @@ class Broker:
             return
         self._handle_events()  # what it published before it left counts
         del self.connections[number]
+        self.beating.discard(connection)
         connection.number = -1
         _one_less(self._per_address, connection.address)
         if connection.logged_in:
@@ -291,7 +296,11 @@ class Broker:
         `linger`: go on reading, and throw away what comes, or the system would answer it with a reset, which overtakes
         our last words.
         """
+        if connection.closing:
+            return
         connection.begin_closing(linger=linger)
+        if linger:
+            self.forwarder.ignore(connection.number)
         self.flush()
         if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
             connection.close()  # it had no output, so the flush did not come by
@@ -343,8 +352,8 @@ class Broker:
             case Kind.ASK:
                 self._ask(connection, *event[2:])
             case Kind.ERROR:
-                _, _, code, reason, position = event
-                self.fail(connection, RemoteProtocolError(code, reason, position=position))
+                _, _, code, reason, position, receipt = event
+                self.fail(connection, RemoteProtocolError(code, reason, position=position), receipt)
             case Kind.SLOW:
                 what = f"subscription {event[2]}" if event[2] else "memory is short, and this connection"
                 self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
@@ -376,12 +385,17 @@ class Broker:
                 self._answer(connection, Failed(receipt, wrong))
             case None:
                 pass
+            case tuple():
+                for request in received:
+                    self._carry_out(self.node.request(self.now_ms(), connection.number, request))
             case request:
                 self._carry_out(self.node.request(self.now_ms(), connection.number, request))
         self._go_on(connection)
 
     def _go_on(self, connection: ClientConnection) -> None:
         """What parsing stopped at is dealt with."""
+        if connection.closing:
+            return
         if not self.forwarder.handled(connection.number, self.now_ms()) & BLOCKED:
             connection.resume_reading()
 
@@ -398,17 +412,22 @@ class Broker:
             self.forwarder.skip(number)
         self._go_on(connection)
 
-    def fail(self, connection: ClientConnection, error: TidingsError) -> None:
+    def fail(self, connection: ClientConnection, error: TidingsError, receipt: int = 0) -> None:
         """The stream is broken: say why, and close."""
         fatal = RemoteProtocolError(error.code, error.reason, position=error.position)
         if not isinstance(error, SecurityError):
             self.protocol_errors[error.code] += 1
             note(log, logging.INFO, "protocol error", address=connection.address, error=error)
-        self.forwarder.send(connection.number, connection.session.error(fatal))
+        self.forwarder.send(connection.number, connection.session.error(fatal, receipt))
         self._close(connection, linger=True)
 
-    def _answer(self, connection: ClientConnection, answer: Failed | Refused) -> None:
-        self.forwarder.send(connection.number, connection.session.answer(answer))
+    def _answer(self, connection: ClientConnection, answer: requests.Answer) -> None:
+        if connection.closing and connection.session.ended:
+            return
+        if data := connection.session.answer(answer):
+            self.forwarder.send(connection.number, data)
+        if connection.session.ended:
+            self._close(connection, linger=True)
 
     # --- effects --------------------------------------------------------------------------------------------------
 
@@ -417,7 +436,7 @@ class Broker:
         for effect in effects:
             match effect:
                 case Reply(number, answer):
-                    self.forwarder.send(number, self.connections[number].session.answer(answer))
+                    self._answer(self.connections[number], answer)
                 case Persist(ticket, records):
                     self.writer.write(ticket, records, quiet=self._lone.quiet(self.naps.reads))
                 case Load(seqs):
@@ -458,26 +477,14 @@ class Broker:
             await asyncio.sleep(0.25)
             now_ms = self.now_ms()
             self.forwarder.check_stalls(now_ms)
+            give_signs(self, now_ms)
             ticks += 1
             self.links.tell_time()
             self._carry_out(self.node.track(now_ms))
             if ticks % 4 == 0:
                 self._carry_out(self.node.tick(now_ms))
-                self._check_silence(now_ms)
+                check_silence(self, now_ms)
             self.after()
-
-    def _check_silence(self, now_ms: int) -> None:
-        for connection in list(self.connections.values()):
-            match connection.silence(now_ms, self.limits):
-                case Silence.NO_LOGIN:
-                    self.fail(connection, SecurityError("E_LOGIN_TIMEOUT", "no log-in in time", fatal=True))
-                case Silence.LONG:
-                    self.forwarder.send(connection.number, connection.session.ping())
-                case Silence.TOO_LONG:
-                    note(log, logging.INFO, "no sign of life", address=connection.address)
-                    connection.abort()
-                case Silence.NONE:
-                    pass
 
 
 def _one_less(counts: dict[str, int], key: str) -> None:

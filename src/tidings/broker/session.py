@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from tidings.errors import TidingsError
+from tidings.kernel.forwarder import Forwarder
 from tidings.model.values import Value
 from tidings.node.requests import Answer, Request
 from tidings.tracking.skew import Correction
@@ -48,13 +49,39 @@ class Invalid:
     error: TidingsError
 
 
-Received: TypeAlias = Hello | Clock | Ping | Bye | Invalid | Request | None
+Received: TypeAlias = Hello | Clock | Ping | Bye | Invalid | Request | tuple[Request, ...] | None
+
+
+class Layer(Protocol):
+    """Frames around a protocol, such as WebSocket's: off what comes, on what goes."""
+
+    ended: bool
+    message_bytes_max: int
+
+    def receive(self, data: bytes) -> bytes:
+        """What is inside; take `to_send` afterwards."""
+
+    def to_send(self) -> bytes: ...
+
+    def wrap(self, data: bytes) -> bytes: ...
+
+    def close(self) -> None: ...
 
 
 class Session(Protocol):
     """One connection's side of a protocol, without I/O."""
 
     name: str
+
+    @property
+    def ended(self) -> bool:
+        """What it has just written is its last word: the connection is to be closed."""
+
+    def opened(self, plane: Forwarder, connection: int) -> None:
+        """The connection is there. A session may tell the forwarding plane how its protocol says things."""
+
+    def heartbeats(self, hello: Hello, longest_ms: int) -> tuple[int, int]:
+        """The longest silence of the client before it is asked for a sign of life, and of the broker; 0: any."""
 
     def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
         """What a control frame asks for. A RemoteProtocolError ends the connection."""

@@ -23,7 +23,7 @@ from tidings.segments.history_store import HistoryStore
 from tidings.segments.retention import Retention
 from tidings.tracking.archive import MemoryArchive
 from tidings.tracking.attachments import Attachment
-from tidings.tracking.history import Entry, Key, newest
+from tidings.tracking.history import Entry, Key, Kind, newest
 from tidings.tracking.record import Answer, Inquiry, Recorder, Settings
 
 log = logging.getLogger("tidings.tracking")
@@ -81,6 +81,11 @@ class Unwritten:
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         own = [entry for entry in self.entries if entry.key == key and entry.matches(moment)]
         return newest([*self._archive.matching(broker, key, moment), *own])
+
+    def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
+        keys = (entry.key for entry in self.entries if moment in entry.singles)
+        own = {key.peer for key in keys if (key.kind, key.origin) == (Kind.DELIVER, origin)}
+        return sorted({*self._archive.stragglers(broker, origin, moment), *own})
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         return self._archive.stored_ms(broker)

@@ -8,8 +8,11 @@ import typer
 from tidings.broker import process
 from tidings.broker.observing import Observer
 from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+from tidings.protocols.websocket import WebSocketLayer
 
-SESSIONS = {"native": NativeSession}
+SESSIONS: process.Sessions = {"native": NativeSession, "stomp": StompSession, "websocket": StompSession}
+LAYERS: process.Layers = {"websocket": WebSocketLayer}
 
 
 def _capacity_monitor() -> Observer:
@@ -27,7 +30,12 @@ def broker(
     check: Annotated[bool, typer.Option("--check", help="Only say whether the configuration is right.")] = False,
     data: Annotated[str | None, typer.Option(help="The data directory, instead of the configured one.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The first listener's port, instead of the configured one.")
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="The first listener's port, instead of the configured one; without a file the only one.",
+        ),
     ] = None,
 ) -> None:
     """Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.
@@ -36,7 +44,7 @@ def broker(
     """
     options = process.Options(config, data, port)
     if not check:
-        raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor))
+        raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS))
     prepared = process.prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol

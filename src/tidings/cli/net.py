@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tidings.cli import experiment_network
 from tidings.errors import TidingsError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
 from tidings.lab.member import Routing
@@ -21,6 +22,7 @@ from tidings.routing.registry import SCHEMES
 FOLDER = Path("out/net")
 Folder = Annotated[Path, typer.Option("--folder", help="Where stores, logs and the rest of the network live.")]
 app = typer.Typer(no_args_is_help=True, help="A whole network of brokers on this machine, from one topology file.")
+app.add_typer(experiment_network.app, name="experiment")
 
 
 class Kind(Enum):

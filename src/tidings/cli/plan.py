@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidings.cli.plan_capacity import capacity
+from tidings.cli.plan_encoding import encoding
 from tidings.errors import UsageError
 from tidings.tracking.history import Mode
 from tidings.tracking.plan import Plan, Wishes, propose
@@ -21,6 +22,7 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "ki": 2**10, "Mi": 2**20, "
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="What settings does a wish need?")
     group.command("capacity")(capacity)
+    group.command("encoding")(encoding)
     group.command("tracking")(tracking)
     app.add_typer(group, name="plan")
 

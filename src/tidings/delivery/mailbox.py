@@ -50,6 +50,8 @@ class Consumer:
     credit: int
     room_bytes: int = 1 << 20  # what its connection can take now; the node keeps it up to date
     accepts: Callable[[bytes], bool] | None = None  # a selector, on queues
+    window: bool = False  # what is acknowledged gives credit back
+    settles: bool = False  # what is given to it is done with: it acknowledges nothing
     active: bool = True  # False: it must first be on disk that somebody may see these messages
     unacknowledged: dict[int, Place] = field(default_factory=dict)  # by tag, in delivery order
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here

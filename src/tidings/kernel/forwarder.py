@@ -24,7 +24,7 @@ class Kind(IntEnum):
     MESSAGE = 2  # connection, frame flags, receipt, expires_ms, message, mailbox sinks
     TRANSACTED = 3  # connection, session, receipt, message: of any session but 0, or one in a transaction
     ASK = 4  # connection, receipt, queue?, destination; parsing waits for `allow` or `skip`, then `handled`
-    ERROR = 5  # connection, code, reason, position; nothing more of this connection is parsed
+    ERROR = 5  # connection, code, reason, position, receipt (STOMP only); nothing more of this connection is parsed
     SLOW = 6  # connection, subscription: its policy is to be disconnected; subscription 0: memory is short
     ROOM = 7  # connection: there is room in its output again
     ARRIVED = 8  # link, expires_ms, message, mailbox sinks: from another broker
@@ -79,6 +79,7 @@ class Forwarder:
         self.log_in = plane.log_in
         self.allow = plane.allow
         self.skip = plane.skip
+        self.ignore = plane.ignore
         self.feed = plane.feed
         self.feed_bytes = plane.feed_bytes
         self.handled = plane.handled
@@ -109,6 +110,13 @@ class Forwarder:
         self.destinations = plane.destinations
         self.relay = plane.relay
         self.network_stats = plane.network_stats
+        self.speak_stomp = plane.speak_stomp
+        self.stomp_version = plane.stomp_version
+        self.stomp_publisher = plane.stomp_publisher
+        self.stomp_label = plane.stomp_label
+        self.stomp_transaction = plane.stomp_transaction
+        self.stomp_receipt = plane.stomp_receipt
+        self.stomp_types = plane.stomp_types
         self.set_subscriber = plane.set_subscriber
         self.watch_clock = plane.watch_clock
         self._plane = plane

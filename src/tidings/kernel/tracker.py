@@ -51,9 +51,10 @@ class Tracker:
     def add(self, kind: str, peer: int, ids: bytes, now_ms: int) -> None:
         self.kernel.add(KINDS.index(kind), peer, ids, now_ms)
 
-    def take(self, now_ms: int) -> list[TrackedFilter]:
-        """Filters that are full, or whose persistence interval has passed."""
-        return [_named(row) for row in self.kernel.take(now_ms)]
+    def take(self, now_ms: int, *, full: bool = True) -> list[TrackedFilter]:
+        """Filters whose persistence interval has passed, and those that are full; `full=False`: these together with
+        others, or once there are many."""
+        return [_named(row) for row in self.kernel.take(now_ms, full)]
 
     def end(self, kind: str, peer: int, now_ms: int) -> list[TrackedFilter]:
         """The histories of this peer end; besides theirs, all filters that are full are returned."""
@@ -67,6 +68,10 @@ class Tracker:
     ) -> tuple[int, int, bool] | None:
         """Of the filter in memory, if it matches this time: its sequence, count, and whether it holds the id."""
         return self.kernel.find(KINDS.index(kind), origin, peer, id, moment_ms, now_ms)
+
+    def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
+        """Subscribers in whose filters in memory this time is that of a straggler."""
+        return self.kernel.stragglers(origin, moment_ms, now_ms)
 
 
 def _named(

@@ -33,6 +33,7 @@ class LocalOptions:
     host: str = "127.0.0.1"
     port: int = 7400  # of the first member's clients; after all of these come those of links, then of statuses
     routing: Routing = field(default_factory=Routing)
+    publishers: tuple[str, ...] | None = None  # under covering: the members whose clients publish; None: all
 
 
 class LocalNetwork:
@@ -58,7 +59,8 @@ class LocalNetwork:
         for name, member in members.items():
             peers = [members[str(edge.b)] for edge in graph.edges() if str(edge.a) == name]
             dials = [(f"{peer.link_host}:{peer.link_port}", peer.router) for peer in peers]
-            member.save(folder, dials, options.routing)
+            silent = options.publishers is not None and name not in options.publishers
+            member.save(folder, dials, options.routing, **({"advertise": []} if silent else {}))
         (folder / PROCESSES).write_text("{}")
         return cls(folder, graph, members)
 

@@ -13,10 +13,13 @@ ip link add t0a netns t-1 type veth peer name t0b netns t-2
 
 import ctypes
 import os
+import socket
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from tidings.errors import TidingsError, UsageError
@@ -95,11 +98,24 @@ class Plan:
 
     def sent_bytes(self) -> dict[tuple[str, str], int]:
         """What each end of each link has sent, headers of all layers included."""
-        found = {}
-        for (one, other), interface in self.interfaces.items():
-            path = f"/sys/class/net/{interface}/statistics/tx_bytes"
-            found[one, other] = int(_run(" ".join(self.inside(one, ["cat", path]))))
-        return found
+        sent = {name: within(self.namespace(name), _sent_bytes) for name in self.nodes}
+        return {(one, other): sent[one][interface] for (one, other), interface in self.interfaces.items()}
+
+    def listens(self, name: str, port: int) -> bool:
+        """Whether somebody answers at this port of a broker's loopback."""
+
+        def knock() -> bool:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                return True
+            return False
+
+        return within(self.namespace(name), knock)
+
+
+def _sent_bytes() -> dict[str, int]:
+    """By interface, in the namespace of this thread."""
+    lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
+    return {name.strip(): int(numbers.split()[8]) for name, _, numbers in (line.partition(":") for line in lines)}
 
 
 def within(namespace: str, work: Callable[[], T]) -> T:

@@ -1,9 +1,8 @@
 """The scale-out with real broker processes, each in a network namespace, over links of 1 MB/s. Needs root.
 
-    python -m tidings.lab.real_network 4 graded 100 5       # brokers, variant, messages a second, seconds
-
-Clients are processes of their own beside their broker. What the links carried is what their interfaces counted, with
-the headers of TCP, IP and Ethernet, advertisements and heartbeats; the least possible is counted as in scale_out.py.
+Clients are processes of their own beside their broker (load.py). What the links carried is what their interfaces
+counted, with the headers of TCP, IP and Ethernet, advertisements and heartbeats; the least possible is counted as in
+scale_out.py. Beside our own variants runs ActiveMQ's network of brokers.
 """
 
 import json
@@ -11,148 +10,221 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from tidings.errors import TidingsError
 from tidings.kernel.codec import MessageBatch, encode_message, encode_messages
+from tidings.lab import activemq_network
 from tidings.lab.load import Load
 from tidings.lab.member import Member, Routing, write_secret
 from tidings.lab.namespaces import Plan
 from tidings.lab.scale_out import BANDWIDTH_BYTES_S, FRAME_BYTES, LATENCY_MS, TOPOLOGIES, Truth, workload
-from tidings.overlay.generate import with_links
+from tidings.overlay.generate import line, with_links
+from tidings.overlay.graph import Graph
 
 ENCODINGS = {"graded": "graded", "plain": "vectors", "flooding": "graded"}
-WAIT_SECONDS = 90.0
+VARIANTS = (*ENCODINGS, "activemq")
+WAIT_SECONDS = 180.0
 PORT, LINK_PORT, HTTP_PORT = 7300, 7301, 8700  # each broker has its own namespace
+GOSSIP_SECONDS = 8.0  # until ActiveMQ's brokers have heard of each other's consumers; they do not say so
+BEGIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """What happened in one second of a run."""
+
+    at: int
+    sent: int
+    expected: int  # deliveries of what was sent
+    delivered: int
+    busiest: float  # share of its bandwidth that the busiest link used
 
 
 @dataclass(frozen=True, slots=True)
 class RealMeasurement:
     brokers: int
     variant: str
-    rate: float
+    rates: tuple[float, float]  # messages a second, all clients together: at first, at last
     sent: int
     expected: int
     delivered: int
     link_bytes: int  # as the interfaces counted
-    frame_bytes: int  # of these, frames with messages
+    frame_bytes: int  # of these, frames with messages; 0 where it is not known
     least_bytes: int
-    busiest: float  # share of its bandwidth that the busiest link used
+    busiest: float  # share of its bandwidth that the busiest link used, over the whole run
+    timeline: list[Second] = field(default_factory=list)
 
 
-def measure(brokers: int, variant: str, rate: float, seconds: float, seed: int = 1) -> RealMeasurement:
-    graph = with_links(TOPOLOGIES[brokers](), LATENCY_MS, BANDWIDTH_BYTES_S)
+def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: float, seed: int = 1) -> RealMeasurement:
+    graph = with_links(topology(brokers), LATENCY_MS, BANDWIDTH_BYTES_S)
     truth = Truth(graph, seed)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         plan = stack.enter_context(Plan.of(graph, "tnet"))
-        members = _members(plan, folder, variant)
-        loads = _loads(truth, folder, rate, seconds, seed)
-        for member in members:
-            _start(stack, plan, member.name, member.command(folder), folder / f"{member.name}.log")
-        _wait(lambda: all(_statuses(plan, members)), "brokers start")
+        fleet = _ActiveMq(stack, plan, folder) if variant == "activemq" else _Tidings(stack, plan, folder, variant)
+        loads = _loads(truth, folder, rates, seconds, seed, "stomp" if variant == "activemq" else "native")
+        fleet.start()
+        running: list[subprocess.Popen[bytes]] = []
         for load in loads:
             command = [sys.executable, "-m", "tidings.lab.load", str(load.save())]
-            _start(stack, plan, load.name, command, folder / f"{load.name}.load.log")
-        _wait(lambda: all(load.path("ready").exists() for load in loads), "clients subscribe")
-        _wait(lambda: _quiet(plan, members), "interests are known everywhere")
-        before, start = plan.sent_bytes(), time.monotonic()
-        (folder / "go").touch()
-        _wait(lambda: all(load.path("result.json").exists() for load in loads), "clients finish")
-        carried = {end: sent - before[end] for end, sent in plan.sent_bytes().items()}
-        took = time.monotonic() - start
-        frames = sum(seen["counts"]["copy_bytes"] for seen in _statuses(plan, members))
+            running.append(_spawn(stack, plan, load.name, command, folder / f"{load.name}.load.log"))
+        _wait(lambda: all(load.path("ready").exists() for load in loads), "clients subscribe", running)
+        fleet.settle()
+        start = time.monotonic() + BEGIN_SECONDS
+        (folder / "go.new").write_text(str(start))
+        carried = [plan.sent_bytes()]
+        (folder / "go.new").rename(folder / "go")
+        while not all(load.path("result.json").exists() for load in loads):
+            if time.monotonic() > start + seconds + WAIT_SECONDS:
+                raise TidingsError("E_EXPERIMENT", "clients do not finish")
+            time.sleep(max(0.0, start + len(carried) - time.monotonic()))
+            carried.append(plan.sent_bytes())
+        frames = fleet.frame_bytes()
         results = {load.name: json.loads(load.path("result.json").read_text()) for load in loads}
-    expected, least = _expected(truth, loads, results, seed)
-    sent = sum(len(one["sent"]) for one in results.values())
-    delivered = sum(one["delivered"] for one in results.values())
-    busiest = max(carried.values()) / (BANDWIDTH_BYTES_S * min(took, seconds))
-    carried_bytes = sum(carried.values())
-    return RealMeasurement(brokers, variant, rate, sent, expected, delivered, carried_bytes, frames, least, busiest)
+    return _judge(truth, (brokers, variant, rates), seed, seconds, results, carried, frames)
 
 
-def _members(plan: Plan, folder: Path, variant: str) -> list[Member]:
-    routing = Routing("flooding" if variant == "flooding" else "bdrp", encoding=ENCODINGS[variant])
-    router = {name: number for number, name in enumerate(plan.nodes, 1)}
-    found = []
-    write_secret(folder, "5e" * 32)
-    for name in plan.nodes:
-        peers = [other for (one, other) in plan.addresses if one == name and router[name] < router[other]]
-        dials = [(f"{plan.address(peer, name)}:{LINK_PORT}", router[peer]) for peer in peers]
-        member = Member(name, router[name], "127.0.0.1", PORT, "0.0.0.0", LINK_PORT, HTTP_PORT)
-        member.save(folder, dials, routing)
-        found.append(member)
-    return found
+def topology(brokers: int) -> Graph:
+    return line(1) if brokers == 1 else TOPOLOGIES[brokers]()
 
 
-def _loads(truth: Truth, folder: Path, rate: float, seconds: float, seed: int) -> list[Load]:
-    by_home: dict[int, list[int]] = {}
-    for client, home in enumerate(truth.homes):
-        by_home.setdefault(home, []).append(client)
-    share = rate / len(by_home)
-    return [
-        Load(f"tidings://127.0.0.1:{PORT}", clients, seed, share, seconds, str(folder), str(home))
-        for home, clients in by_home.items()
-    ]
+# --- brokers ----------------------------------------------------------------------------------------------------------
 
 
-def _statuses(plan: Plan, members: list[Member]) -> list[dict[str, Any]]:
-    """What each member sees; empty for one that does not say."""
-    return [member.status(plan.namespace(member.name)) or {} for member in members]
+class _Tidings:
+    def __init__(self, stack: ExitStack, plan: Plan, folder: Path, variant: str) -> None:
+        self._stack, self._plan, self._folder = stack, plan, folder
+        routing = Routing("flooding" if variant == "flooding" else "bdrp", encoding=ENCODINGS[variant])
+        router = {name: number for number, name in enumerate(plan.nodes, 1)}
+        write_secret(folder, "5e" * 32)
+        self._members = []
+        for name in plan.nodes:
+            dials = [(f"{plan.address(peer, name)}:{LINK_PORT}", router[peer]) for peer in _dialled(plan, name)]
+            member = Member(name, router[name], "127.0.0.1", PORT, "0.0.0.0", LINK_PORT, HTTP_PORT)
+            member.save(folder, dials, routing)
+            self._members.append(member)
+
+    def start(self) -> None:
+        for member in self._members:
+            log = self._folder / f"{member.name}.log"
+            _spawn(self._stack, self._plan, member.name, member.command(self._folder), log)
+        _wait(lambda: all(self._statuses()), "brokers start")
+
+    def settle(self) -> None:
+        """Until everybody has interests of everybody else, and these stay the same for a while."""
+
+        def seen() -> list[dict[str, Any]]:
+            return [one.get("interests", {}) for one in self._statuses()]
+
+        def quiet() -> bool:
+            first = seen()
+            if any(sum(map(bool, one.values())) < len(self._members) - 1 for one in first):
+                return False
+            time.sleep(2.5)
+            return seen() == first
+
+        _wait(quiet, "interests are known everywhere")
+
+    def frame_bytes(self) -> int:
+        return sum(seen["counts"]["copy_bytes"] for seen in self._statuses())
+
+    def _statuses(self) -> list[dict[str, Any]]:
+        """What each member sees; empty for one that does not say."""
+        return [member.status(self._plan.namespace(member.name)) or {} for member in self._members]
 
 
-def _start(stack: ExitStack, plan: Plan, name: str, command: list[str], log_path: Path) -> None:
+class _ActiveMq:
+    def __init__(self, stack: ExitStack, plan: Plan, folder: Path) -> None:
+        self._stack, self._plan, self._folder = stack, plan, folder
+
+    def start(self) -> None:
+        for name in self._plan.nodes:
+            dials = [f"{self._plan.address(peer, name)}:{LINK_PORT}" for peer in _dialled(self._plan, name)]
+            command = activemq_network.command(self._folder, name, PORT, LINK_PORT, dials)
+            _spawn(self._stack, self._plan, name, command, self._folder / f"{name}.log")
+        _wait(lambda: all(self._plan.listens(name, PORT) for name in self._plan.nodes), "brokers start")
+        time.sleep(GOSSIP_SECONDS)
+
+    def settle(self) -> None:
+        time.sleep(GOSSIP_SECONDS)
+
+    def frame_bytes(self) -> int:
+        return 0
+
+
+def _dialled(plan: Plan, name: str) -> list[str]:
+    """The neighbours that this end dials: those that come after it."""
+    order = {node: number for number, node in enumerate(plan.nodes)}
+    return [other for (one, other) in plan.addresses if one == name and order[name] < order[other]]
+
+
+def _spawn(stack: ExitStack, plan: Plan, name: str, command: list[str], log_path: Path) -> "subprocess.Popen[bytes]":
     log = stack.enter_context(log_path.open("wb"))
     process = subprocess.Popen(plan.inside(name, command), stdout=log, stderr=log)
     stack.callback(process.wait, 10)
     stack.callback(process.kill)
+    return process
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def _wait(condition: Callable[[], bool], what: str, running: Iterable["subprocess.Popen[bytes]"] = ()) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
+        if any(process.poll() for process in running):
+            raise TidingsError("E_EXPERIMENT", f"a process failed before {what}")
         if time.monotonic() > deadline:
             raise TidingsError("E_EXPERIMENT", f"waited {WAIT_SECONDS:g} s in vain until {what}")
         time.sleep(0.2)
 
 
-def _quiet(plan: Plan, members: list[Member]) -> bool:
-    """Whether everybody has interests of everybody else, and these stay the same for two seconds."""
-
-    def seen() -> list[dict[str, Any]]:
-        return [one.get("interests", {}) for one in _statuses(plan, members)]
-
-    first = seen()
-    if any(len([rows for rows in one.values() if rows]) < len(members) - 1 for one in first):
-        return False
-    time.sleep(2.5)
-    return seen() == first
+# --- clients and the truth --------------------------------------------------------------------------------------------
 
 
-def _expected(truth: Truth, loads: list[Load], results: dict[str, Any], seed: int) -> tuple[int, int]:
-    expected = least = 0
-    for load in loads:
-        senders = results[load.name]["sent"]
-        messages = workload(seed).messages(0, len(senders))
-        batch = MessageBatch.from_messages(encode_messages(messages))
-        for message, matched in zip(messages, truth.matches(batch), strict=True):
-            expected += len(matched)
-            home = int(load.name)
-            least += truth.least_links(home, truth.brokers_of(matched) - {home}) * (
-                len(encode_message(message)) + FRAME_BYTES
-            )
-    return expected, least
+def _loads(truth: Truth, folder: Path, rates: tuple[float, float], seconds: float, seed: int, wire: str) -> list[Load]:
+    by_home: dict[int, list[int]] = {}
+    for client, home in enumerate(truth.homes):
+        by_home.setdefault(home, []).append(client)
+    first, last = (rate / len(by_home) for rate in rates)
+    return [
+        Load("127.0.0.1", PORT, wire, clients, seed, (first, last), seconds, str(folder), str(home))
+        for home, clients in by_home.items()
+    ]
 
 
-def main(arguments: list[str]) -> None:
-    brokers, variant, rate, seconds = arguments
-    found = measure(int(brokers), variant, float(rate), float(seconds))
-    sys.stdout.write(json.dumps(asdict(found)) + "\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def _judge(
+    truth: Truth,
+    what: tuple[int, str, tuple[float, float]],
+    seed: int,
+    seconds: float,
+    results: dict[str, Any],
+    carried: list[dict[tuple[str, str], int]],
+    frames: int,
+) -> RealMeasurement:
+    sent: Counter[int] = Counter()
+    expected: Counter[int] = Counter()
+    delivered: Counter[int] = Counter()
+    least = 0
+    for name, result in results.items():
+        messages = workload(seed).messages(0, len(result["sent"]))
+        matches = truth.matches(MessageBatch.from_messages(encode_messages(messages))) if messages else []
+        for second, message, matched in zip(result["sent"], messages, matches, strict=True):
+            sent[second] += 1
+            expected[second] += len(matched)
+            links = truth.least_links(int(name), truth.brokers_of(matched) - {int(name)})
+            least += links * (len(encode_message(message)) + FRAME_BYTES)
+        delivered.update({int(second): count for second, count in result["delivered"].items()})
+    used = [
+        max((after[end] - before[end] for end in after), default=0) / BANDWIDTH_BYTES_S
+        for before, after in pairwise(carried)
+    ]
+    timeline = [Second(at, sent[at], expected[at], delivered[at], round(used[at], 4)) for at in range(len(used))]
+    total = {end: carried[-1][end] - carried[0][end] for end in carried[0]}
+    busiest = max(total.values(), default=0) / (BANDWIDTH_BYTES_S * seconds)
+    sums = (sent.total(), expected.total(), delivered.total(), sum(total.values()), frames, least)
+    return RealMeasurement(*what, *sums, busiest, timeline)

@@ -2,20 +2,23 @@
 
 import argparse
 import asyncio
+import json
 import signal
 import sys
 from pathlib import Path
 
 import uvloop
 
+from tidings.broker.config_tracking import TrackingTable
 from tidings.broker.server import Broker, Listener
 from tidings.broker.sqlite_store import SqliteStore
+from tidings.broker.tracking_thread import TrackingOptions
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
 
 
-async def serve(data: Path) -> None:
-    broker = Broker(Settings(), SqliteStore(data / "store.db"))
+async def serve(data: Path, tracking: TrackingOptions | None) -> None:
+    broker = Broker(Settings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
     port = await broker.listen(Listener(NativeSession, port=0))
     sys.stdout.write(f"{port}\n")
@@ -30,4 +33,7 @@ async def serve(data: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="directory of its store")
-    uvloop.run(serve(parser.parse_args().data))
+    parser.add_argument("--tracking", default="", help="a table [tracking] of a configuration, as JSON; empty: none")
+    arguments = parser.parse_args()
+    table = TrackingTable(**json.loads(arguments.tracking)) if arguments.tracking else None
+    uvloop.run(serve(arguments.data, None if table is None else table.options(arguments.data)))

@@ -3,6 +3,7 @@
 Each runs on one core, in a directory of its own that goes when it stops, on loopback only.
 """
 
+import json
 import os
 import shutil
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -113,8 +114,15 @@ class TidingsServer(Server):
     def version(self) -> str:
         return installed_version("tidings")
 
+    def __init__(self, tracking: Mapping[str, object] | None = None) -> None:
+        """`tracking`: keys of [tracking]; None: nothing is recorded."""
+        super().__init__()
+        self._tracking = tracking
+
     def start(self) -> None:
         command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory)]
+        if self._tracking is not None:
+            command += ["--tracking", json.dumps(self._tracking)]
         process = self._spawn(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
 from tidings.model.predicate import Conjunction
-from tidings.model.value_set import Key
+from tidings.model.value_set import FLOORS, Key
 
 K = TypeVar("K")
-Span: TypeAlias = tuple[Key, Key] | None  # None: loose, because text tests say more than the hull does
+Span: TypeAlias = tuple[Key, Key] | None  # None: loose, because text tests or several kinds say more than the hull does
 Box: TypeAlias = Mapping[str, Span]
 
 LEAF_MAX = 24
@@ -33,7 +33,8 @@ ABSENT, LOOSE, BELOW, ABOVE = range(4)
 
 def box_of(conjunction: Conjunction) -> Box:
     """The box of a conjunction that can be satisfied."""
-    return {name: None if one.tests else (one.cuts[0], one.cuts[-1]) for name, one in conjunction.normal.sets.items()}
+    sets = conjunction.normal.sets.items()
+    return {name: None if one.tests or one.readings else (one.cuts[0], one.cuts[-1]) for name, one in sets}
 
 
 class _Leaf(Generic[K]):
@@ -179,8 +180,15 @@ class BoxTree(Generic[K]):
             stack += node.children[:BELOW]
             for slot in (BELOW, ABOVE):
                 bounds = node.bounds[slot]
-                if bounds and bounds[0] < span[1] and bounds[3] > span[0]:
+                if bounds and ((bounds[0] < span[1] and bounds[3] > span[0]) or _of_several_kinds(bounds, span)):
                     stack.append(node.children[slot])
+
+
+def _of_several_kinds(bounds: list[Key], span: tuple[Key, Key]) -> bool:
+    """Whether these spans do not all lie in one kind of value: untyped text may be in two of them all the same."""
+    lows, highs = (bounds[0], bounds[1], span[0]), (bounds[2], bounds[3], span[1])
+    kind = span[0][0]
+    return any(low[0] != kind for low in lows) or any(high > FLOORS[kind + 1] for high in highs)
 
 
 def _best_branch(leaf: _Leaf[K], parent: _Branch[K] | None) -> _Branch[K] | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from tidings.model.constraint import Constraint, Op
-from tidings.model.values import INT_MAX, INT_MIN, Kind, Value, kind
+from tidings.model.values import INT_MAX, INT_MIN, Kind, Value, kind, readings
 
 Category: TypeAlias = tuple[str, bytes]  # the attribute's name, what is said of it
 Alternative: TypeAlias = tuple[Category, ...]  # all of these
@@ -111,7 +111,9 @@ def plainly(constraint: Constraint) -> Demand:
 
 class PlainGrade:
     def carried(self, name: str, value: Value) -> list[Category]:
-        return [] if name in UNSPOKEN else [exists(name, kind(value)), equals(name, value)]
+        if name in UNSPOKEN:
+            return []
+        return [one for read in readings(value) for one in (exists(name, kind(read)), equals(name, read))]
 
     def asked(self, constraints: Sequence[Constraint]) -> list[Demand]:
         return [plainly(constraint) for constraint in constraints]

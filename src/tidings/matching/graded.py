@@ -35,7 +35,7 @@ from tidings.matching.categories import (
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import TOPIC_ATTRIBUTE
 from tidings.model.like import Pattern
-from tidings.model.values import Kind, Value, kind
+from tidings.model.values import Kind, Value, as_kind
 
 CELL, MARK, BEGINS, ENDS, GRAM, LEVELS = range(EQUALS + 1, EQUALS + 7)
 UP, UP_BELOW, DOWN, DOWN_BELOW, POSITIVE, NEGATIVE = range(6)
@@ -80,9 +80,9 @@ class GradedGrade:
             return categories
         if isinstance(value, str):
             categories += _text_carries(name, value.encode())
-        elif kind(value) is Kind.NUMBER:
-            assert isinstance(value, int | float)
-            categories += _number_carries(name, float(value))
+        if (number := as_kind(value, Kind.NUMBER)) is not None:
+            assert isinstance(number, int | float)
+            categories += _number_carries(name, float(number))
         return categories
 
     def asked(self, constraints: Sequence[Constraint]) -> list[Demand]:

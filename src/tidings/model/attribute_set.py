@@ -1,16 +1,20 @@
 """What a conjunction allows one attribute to be: cuts, and tests that the strings among them must pass besides.
 
 Without tests everything here is exact. With tests `includes` may say no and `meets` may say yes where a closer look
-would not; never the other way round.
+would not; never the other way round. Untyped text may be allowed where neither its string nor its number alone is:
+where constraints speak of several kinds, `readings` says what it may be; where of one, that follows from the cuts.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tidings.model.constraint import Constraint
+from tidings.model.constraint import Constraint, Op
+from tidings.model.readings import Part, Readings, part_of, reading_includes, reading_meets
 from tidings.model.text_test import TextTest, contradictory, implies, prefix_excluded, prefix_implies, read
 from tidings.model.value_set import (
+    NOTHING,
+    PRESENT,
     STRINGS,
     Cuts,
     Key,
@@ -23,32 +27,76 @@ from tidings.model.value_set import (
     prefix_end,
     subset,
 )
+from tidings.model.values import Kind
+from tidings.model.values import kind as kind_of
 
 # A hostile conjunction may have thousands of tests on thousands of values. Beyond these bounds nothing more is decided.
 TESTS_MAX = 64
 WORK_MAX = TESTS_MAX**2
+
+_NO_TEXT = Readings((Part(Kind.STRING, NOTHING, False),))
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeSet:
     cuts: Cuts
     tests: tuple[TextTest, ...] = ()
+    kind: Kind | None = None  # the one kind that the constraints speak of, if it is one
+    readings: Readings | None = None  # if there are several
+
+    @property
+    def possible(self) -> bool:
+        return bool(self.cuts) or (self.readings is not None and self.readings.possible)
+
+    @property
+    def text(self) -> Readings:
+        """What untyped text may be."""
+        if self.readings is not None:
+            return self.readings
+        if not intersection(self.cuts, PRESENT):
+            return _NO_TEXT
+        return Readings() if self.kind is None else Readings((part_of(self.kind, self.cuts),), self.tests)
 
     @staticmethod
     def of(constraints: Iterable[Constraint]) -> "AttributeSet":
         """The values for which all these constraints (on one attribute) hold."""
-        pairs = [read(constraint) for constraint in constraints]
+        own = list(constraints)
+        pairs = [read(constraint) for constraint in own]
         cuts = intersection_of([allowed for allowed, _ in pairs])
         tests = [test for _, test in pairs if test is not None]
-        return _settled(cuts, tests) if tests else AttributeSet(cuts)
+        kinds = sorted({kind for constraint in own for kind in constraint.kinds})
+        readings = _readings(own, kinds, tests) if len(kinds) > 1 else None
+        if tests:
+            cuts, tests = _settled(cuts, tests)
+        return AttributeSet(cuts, tuple(tests), kinds[0] if len(kinds) == 1 else None, readings)
 
 
-def _settled(cuts: Cuts, tests: Iterable[TextTest]) -> AttributeSet:
-    """Decide what can be decided: single strings by running the tests, all others if the tests exclude each other."""
+def _readings(constraints: list[Constraint], kinds: list[Kind], tests: list[TextTest]) -> Readings:
+    parts: list[Part] = []
+    mixed = [one for one in constraints if len(one.kinds) > 1]
+    for kind in kinds:
+        alike = [one for one in constraints if one.kinds == {kind}]
+        alike += [_only(one, kind) for one in mixed if one.negated and kind in one.kinds]
+        if alike:
+            parts.append(part_of(kind, intersection_of([read(one)[0] for one in alike])))
+    if any(one.op is Op.MISSING for one in constraints):
+        return _NO_TEXT
     unique = tuple({test.constraint: test for test in tests}.values())
+    return Readings(tuple(parts), unique, frozenset(one for one in mixed if not one.negated))
+
+
+def _only(mixed: Constraint, kind: Kind) -> Constraint:
+    """NOT IN, of its values those of one kind."""
+    assert isinstance(mixed.value, tuple)
+    return replace(mixed, value=tuple(one for one in mixed.value if kind_of(one) is kind))
+
+
+def _settled(cuts: Cuts, tests: Iterable[TextTest]) -> tuple[Cuts, list[TextTest]]:
+    """Decide what can be decided: single strings by running the tests, all others if the tests exclude each other."""
+    unique = list({test.constraint: test for test in tests}.values())
     strings = intervals(intersection(cuts, STRINGS))
     if len(strings) * len(unique) > WORK_MAX or len(unique) ** 2 > WORK_MAX:
-        return AttributeSet(cuts, unique)
+        return cuts, unique
     nothing = contradictory(unique)
     gone: list[Key] = []
     undecided = False
@@ -62,7 +110,7 @@ def _settled(cuts: Cuts, tests: Iterable[TextTest]) -> AttributeSet:
             undecided |= stays
         if not stays:
             gone += (low, high)
-    return AttributeSet(difference(cuts, tuple(gone)), unique if undecided else ())
+    return difference(cuts, tuple(gone)), unique if undecided else []
 
 
 def common_prefix(low: Key, high: Key) -> str:
@@ -78,6 +126,17 @@ def common_prefix(low: Key, high: Key) -> str:
 
 def includes(f: AttributeSet, g: AttributeSet) -> bool:
     """Whether every value of g is surely one of f."""
+    if not _typed_includes(f, g):
+        return False
+    return _speak_alike(f, g) or reading_includes(f.text, g.text)
+
+
+def _speak_alike(f: AttributeSet, g: AttributeSet) -> bool:
+    """Both of one kind, and the same: then untyped text is where values are."""
+    return f.kind is g.kind and f.readings is None and g.readings is None
+
+
+def _typed_includes(f: AttributeSet, g: AttributeSet) -> bool:
     if f.tests and (len(f.tests) > TESTS_MAX or not all(_ensures(g, test) for test in f.tests)):
         return f.cuts == g.cuts and f.tests == g.tests
     if subset(g.cuts, f.cuts):
@@ -97,13 +156,17 @@ def _ensures(g: AttributeSet, test: TextTest) -> bool:
 
 def _excluded(g: AttributeSet, low: Any, high: Any) -> bool:
     """Whether g's tests keep out all of an interval of its cuts."""
-    return not _settled((low, high), g.tests).cuts
+    return not _settled((low, high), g.tests)[0]
 
 
 def meets(f: AttributeSet, g: AttributeSet) -> bool:
     """Whether f and g may have a value in common."""
+    return _typed_meets(f, g) or (not _speak_alike(f, g) and reading_meets(f.text, g.text))
+
+
+def _typed_meets(f: AttributeSet, g: AttributeSet) -> bool:
     if not overlap(f.cuts, g.cuts):
         return False
     if not f.tests and not g.tests:
         return True
-    return bool(_settled(intersection(f.cuts, g.cuts), (*f.tests, *g.tests)).cuts)
+    return bool(_settled(intersection(f.cuts, g.cuts), (*f.tests, *g.tests))[0])

@@ -23,7 +23,7 @@ from tidings.model.destination import Destination, name_fault
 from tidings.model.message import HEADER_TYPES, PRIORITY_MAX, Message, reserved
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import PROGRAM_BYTES_MAX, Conjunction, Predicate
-from tidings.model.reader import INT, STRING, Reader, list_of, value_of, varint
+from tidings.model.reader import ATTRIBUTE, INT, STRING, Reader, list_of, value_of, varint
 from tidings.model.values import Value
 
 MESSAGE_VERSION = 1
@@ -134,7 +134,7 @@ def _read_attributes(reader: Reader, count: int) -> tuple[dict[str, Any], dict[s
             reader.demand(not reserved(name), "NAME", "this name is reserved", at)
             reader.demand(name not in properties, "DUPLICATE", "the name occurs twice", at)
             least = len(_HEADER_NAMES)
-            properties[name] = reader.value()
+            properties[name] = reader.value(ATTRIBUTE)
             continue
         reader.demand(name not in headers, "DUPLICATE", "the name occurs twice", at)
         place = _HEADER_NAMES.index(name)

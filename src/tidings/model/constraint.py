@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from tidings.errors import UsageError
 from tidings.model.like import Pattern, topic_matches
-from tidings.model.values import Value, canonical, check, compare, equal, kind, sort_key
+from tidings.model.values import Kind, Value, canonical, check, compare, equal, kind, sort_key
 
 NAME_BYTES_MAX = 255
 
@@ -80,6 +80,11 @@ class Constraint:
 
     def __lt__(self, other: "Constraint") -> bool:
         return self.key < other.key
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """The kinds of its operands: what untyped text is read as."""
+        return frozenset(Kind(kind) for kind, _ in self.key[3])
 
     def holds(self, value: Value | None) -> bool:
         """Whether the constraint is true of this attribute value (None: the attribute is missing)."""

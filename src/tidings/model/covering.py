@@ -3,7 +3,8 @@
 `covers(f, g)`: every message that matches g matches f. `intersects(f, g)`: some message may match both. Both are
 sound: covers says yes, and intersects says no, only when it is so. They are exact between conjunctions of =, <>, <,
 <=, >, >=, BETWEEN, IN, prefix, their negations, IS [NOT] NULL, and between topic patterns; careful where suffix,
-substring, LIKE or a residual program comes in.
+substring, LIKE or a residual program comes in, and between constraints of different kinds on one attribute, which
+untyped text may satisfy together (readings.py).
 
 Attributes are independent of each other, so a conjunction is a box: a set of values for each attribute, all values
 where it says nothing. Box g lies in box f if it does so in every attribute; they intersect if they do in every
@@ -24,7 +25,9 @@ from typing import TypeAlias
 from tidings.model.attribute_set import AttributeSet, includes, meets
 from tidings.model.constraint import Constraint
 from tidings.model.predicate import Conjunction, Predicate
+from tidings.model.readings import region
 from tidings.model.value_set import ALL, Cuts, subset, union
+from tidings.model.values import Kind
 
 Filter: TypeAlias = Constraint | Conjunction | Predicate
 
@@ -84,14 +87,25 @@ def disjunction_covers(wide: tuple[Conjunction, ...], g: Conjunction) -> bool:
     """Whether one of these conjunctions covers g, or several that stick out in the same single attribute do."""
     if any(conjunction_covers(one, g) for one in wide):
         return True
-    joined: dict[str, Cuts] = {}
+    joined: dict[tuple[str, Kind | None], Cuts] = {}
     for one in wide:
         if len(wide) > 1 and one.normal.satisfiable and (odd := _only_exception(one, g)):
             allowed = one.normal.sets[odd]
-            if not allowed.tests:
-                joined[odd] = union(joined.get(odd, ()), allowed.cuts)
+            if not allowed.tests and allowed.readings is None:
+                key = (odd, allowed.kind)
+                joined[key] = union(joined.get(key, ()), allowed.cuts)
     given = g.normal.sets
-    return any(subset(given.get(name, _ANYTHING).cuts, cuts) for name, cuts in joined.items())
+    return any(subset(_reach(given.get(name, _ANYTHING), kind), cuts) for (name, kind), cuts in joined.items())
+
+
+def _reach(g: AttributeSet, kind: Kind | None) -> Cuts:
+    """What g allows, and what untyped text that it allows may read as in constraints of this kind."""
+    if kind is None or (g.readings is None and g.kind is kind):
+        return g.cuts
+    if not g.cuts:  # only untyped text: whether it has such a reading at all would be another question
+        return ALL
+    own = next((part.allowed for part in g.text.parts if part.kind is kind), region(kind))
+    return union(g.cuts, own)
 
 
 def _only_exception(f: Conjunction, g: Conjunction) -> str | None:

@@ -19,7 +19,7 @@ from enum import StrEnum
 from tidings.errors import UsageError
 from tidings.model.constraint import check_name
 from tidings.model.message import check_property_name
-from tidings.model.values import Value
+from tidings.model.values import Untyped, Value, reading
 
 
 class AttributeType(StrEnum):
@@ -163,7 +163,7 @@ class TypeTree:
             if attribute not in properties:
                 reason = f"attribute {attribute!r} of event type {name!r} is missing"
                 problems.append(EventTypeError("E_EVENT_MISSING", reason))
-            elif not _fits(given := _TYPES.get(type(properties[attribute])), kind):
+            elif not _fits(given := _type_of(properties[attribute], kind), kind):
                 reason = f"attribute {attribute!r} of event type {name!r} is {kind}, not {given or 'a value'}"
                 problems.append(EventTypeError("E_EVENT_WRONG_TYPE", reason))
         for attribute in properties:
@@ -171,6 +171,14 @@ class TypeTree:
                 reason = f"event type {name!r} has no attribute {attribute!r}"
                 problems.append(EventTypeError("E_EVENT_UNKNOWN", reason))
         return problems
+
+
+def _type_of(value: Value, wanted: AttributeType) -> AttributeType | None:
+    """Untyped text has the type that is wanted if it reads as such a value."""
+    if type(value) is Untyped:
+        given = _TYPES.get(type(reading(value)))
+        return given if _fits(given, wanted) else AttributeType.STRING
+    return _TYPES.get(type(value))
 
 
 def _fits(given: AttributeType | None, wanted: AttributeType) -> bool:

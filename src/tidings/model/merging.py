@@ -63,7 +63,7 @@ def _merge_once(rows: list[Conjunction]) -> list[Conjunction]:
                 merged.append(one)
                 continue
             rest = frozenset(item for item in one.normal.sets.items() if item[0] != name)
-            groups.setdefault((rest, own.tests), []).append(one)
+            groups.setdefault((rest, own.tests, own.kind, own.readings), []).append(one)
         for group in groups.values():
             merged += _merge_group(name, group)
         if len(merged) < len(rows):
@@ -73,7 +73,7 @@ def _merge_once(rows: list[Conjunction]) -> list[Conjunction]:
 
 def _merge_group(name: str, group: list[Conjunction]) -> list[Conjunction]:
     """Unite conjunctions that differ in this attribute only: single values first, then neighbours."""
-    if len(group) < 2:
+    if len(group) < 2 or group[0].normal.sets[name].readings is not None:
         return group
     rest = [one for one in group[0] if one.name != name]
     tests = [test.constraint for test in group[0].normal.sets[name].tests]

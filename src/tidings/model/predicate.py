@@ -56,7 +56,7 @@ class Conjunction(tuple[Constraint, ...]):
             for bit, name in ((1, TOPIC_ATTRIBUTE), (2, QUEUE_ATTRIBUTE))
             if name in sets and MISSING_KEY not in sets[name].cuts
         )
-        return Normal(sets, place != 3 and all(one.cuts for one in sets.values()), place % 3)
+        return Normal(sets, place != 3 and all(one.possible for one in sets.values()), place % 3)
 
     def matches(self, attributes: Attributes) -> bool:
         get = attributes.get

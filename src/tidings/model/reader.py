@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from tidings.errors import CodecError
-from tidings.model.values import Value, canonical, sort_key
+from tidings.model.values import Untyped, Value, canonical, sort_key
 
-FALSE, TRUE, INT, FLOAT, STRING, BYTES, LIST = range(7)
+FALSE, TRUE, INT, FLOAT, STRING, BYTES, LIST, TEXT = range(8)
 VARINT_BYTES_MAX = 10
 _DOUBLE = struct.Struct("<d")
 _SCALARS = (FALSE, TRUE, INT, FLOAT, STRING, BYTES)
+ATTRIBUTE = (*_SCALARS, TEXT)
 
 
 def varint(number: int) -> bytes:
@@ -38,7 +39,7 @@ def value_of(value: Value) -> bytes:
             return bytes((FLOAT,)) + _DOUBLE.pack(value)
         case str():
             text = value.encode()
-            return bytes((STRING,)) + varint(len(text)) + text
+            return bytes((TEXT if type(value) is Untyped else STRING,)) + varint(len(text)) + text
         case bytes():
             return bytes((BYTES,)) + varint(len(value)) + value
 
@@ -108,7 +109,7 @@ class Reader:
         return item
 
     def value(self, types: tuple[int, ...] | None = None, operand: bool = False) -> Value:
-        """A value of one of these types (None: any but a list); an operand must be in its one spelling."""
+        """A value of one of these types (None: neither list nor untyped); an operand must be in its one spelling."""
         at = self.position
         type_byte = self.take(1, "a value")[0]
         self.demand(type_byte in (types or _SCALARS), "TYPE", "unknown or unwanted type", at)
@@ -122,6 +123,8 @@ class Reader:
                 return self._float(operand)
             case 4:
                 return self.text(self.varint(), "a string")
+            case 7:
+                return Untyped(self.text(self.varint(), "a text"))
             case _:
                 return self.take(self.varint(), "bytes")
 

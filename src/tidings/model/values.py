@@ -5,11 +5,17 @@ selector; numbers compare by their exact mathematical value, so 1 = 1.0 while 2*
 Strings compare by code point, which is also the order of their UTF-8 bytes. NaN is not a value: messages refuse
 it, arithmetic that would produce it yields NULL.
 
+Text that came without a type (a STOMP header) is `Untyped`: a string to all who read it, but compared with a number or
+a boolean it is the one it reads as (docs/adr/0010).
+
 >>> equal(1, 1.0), equal(True, 1), compare("a", "b"), compare("a", 1)
 (True, False, -1, None)
+>>> equal(Untyped("20"), "20"), equal(Untyped("20"), 20.0), equal("20", 20), compare(Untyped("x"), 20)
+(True, True, False, None)
 """
 
 import math
+import re
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -18,6 +24,14 @@ from tidings.errors import UsageError
 Value: TypeAlias = bool | int | float | str | bytes
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?", re.ASCII)
+NUMBER_CHARACTERS_MAX = 64  # longer text is no number
+
+
+class Untyped(str):
+    """Text whose sender could not say what it is."""
+
+    __slots__ = ()
 
 
 class Kind(IntEnum):
@@ -34,6 +48,7 @@ _KINDS: dict[type, Kind] = {
     int: Kind.NUMBER,
     float: Kind.NUMBER,
     str: Kind.STRING,
+    Untyped: Kind.STRING,
     bytes: Kind.BYTES,
 }
 
@@ -42,15 +57,59 @@ def kind(value: Value) -> Kind:
     return _KINDS[type(value)]
 
 
+def reading(text: str) -> bool | int | float | None:
+    """The number or boolean that a text reads as.
+
+    >>> reading("20"), reading("-1.5e3"), reading("TRUE"), reading("1e999"), reading(" 1"), reading("0x10")
+    (20, -1500.0, True, None, None, None)
+    """
+    if len(text) > NUMBER_CHARACTERS_MAX:
+        return None
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return {"true": True, "false": False}.get(text.lower()) if text.isascii() else None
+    if found[1] is None and found[2] is None and found[3] is None and INT_MIN <= int(text) <= INT_MAX:
+        return int(text)
+    number = float(text)
+    lost = number == 0 and any(digit in "123456789" for digit in re.split("[eE]", text)[0])
+    return None if math.isinf(number) or lost else number
+
+
+def readings(value: Value) -> tuple[Value, ...]:
+    """The value; of untyped text also what it reads as."""
+    read = reading(value) if type(value) is Untyped else None
+    return (value,) if read is None else (value, read)
+
+
+def as_kind(value: Value, wanted: Kind) -> Value | None:
+    """The value as one of this kind; None if it is none."""
+    if kind(value) is wanted:
+        return value
+    if type(value) is Untyped and (read := reading(value)) is not None and kind(read) is wanted:
+        return read
+    return None
+
+
+def aligned(a: Value, b: Value) -> tuple[Value, Value] | None:
+    """Both as values of one kind; None if they have none in common. Two untyped texts are numbers if both can be."""
+    if type(a) is Untyped and type(b) is Untyped:
+        x, y = as_kind(a, Kind.NUMBER), as_kind(b, Kind.NUMBER)
+        return (a, b) if x is None or y is None else (x, y)
+    if kind(a) is kind(b):
+        return a, b
+    x, y = as_kind(a, kind(b)), as_kind(b, kind(a))
+    return (x, b) if x is not None else None if y is None else (a, y)
+
+
 def compare(a: Value, b: Value) -> int | None:
     """-1, 0 or 1; None when the kinds differ."""
-    if kind(a) != kind(b):
-        return None
-    return (a > b) - (a < b)  # type: ignore[operator]
+    pair = aligned(a, b)
+    return None if pair is None else (pair[0] > pair[1]) - (pair[0] < pair[1])  # type: ignore[operator]
 
 
 def equal(a: Value, b: Value) -> bool:
-    return kind(a) == kind(b) and a == b
+    pair = aligned(a, b)
+    return pair is not None and pair[0] == pair[1]
 
 
 def sort_key(value: Value) -> tuple[Kind, Value]:
@@ -59,14 +118,16 @@ def sort_key(value: Value) -> tuple[Kind, Value]:
 
 
 def canonical(value: Value) -> Value:
-    """One spelling per value: a float that a 64-bit int expresses exactly becomes that int."""
+    """One spelling per operand: a float that a 64-bit int expresses exactly becomes that int, untyped text a string."""
+    if type(value) is Untyped:
+        return str(value)
     if type(value) is float and value.is_integer() and INT_MIN <= value <= INT_MAX:
         return int(value)
     return value
 
 
 def check(value: object) -> Value:
-    """The value, as one of the five plain types, if it may stand in a message; otherwise an error that says why not."""
+    """The value, of a plain type or untyped, if it may stand in a message; otherwise an error that says why not."""
     match value:
         case bool():
             return value
@@ -85,6 +146,6 @@ def check(value: object) -> Value:
                 value.encode()
             except UnicodeEncodeError as error:
                 raise UsageError("E_VALUE_TEXT", "text holds a lone surrogate", position=error.start) from None
-            return str.__str__(value)
+            return value if type(value) is Untyped else str.__str__(value)
         case _:
             raise UsageError("E_VALUE_TYPE", f"{type(value).__name__} is not bool, int, float, str or bytes")

@@ -11,6 +11,7 @@ from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice, expires_ms_of
 from tidings.node.requests import (
     Ack,
+    AckMode,
     Begin,
     Commit,
     Credit,
@@ -20,6 +21,7 @@ from tidings.node.requests import (
     Forget,
     Rollback,
     Subscribe,
+    Sync,
     Unsubscribe,
     Verdict,
 )
@@ -67,6 +69,8 @@ class Desk:
             case Rollback():
                 self._roll_back(self._end_transaction(client, request.session))
                 self._outbox.answer(client.number, Done(request.receipt))
+            case Sync():
+                self._done_when_written(client, request.receipt)
             case _:
                 assert_never(request)
 
@@ -77,6 +81,10 @@ class Desk:
             self._roll_back(transaction)
         for subscription in client.subscriptions.values():
             self._end(subscription)
+        for name in client.temporary:
+            mailbox = self._office.by_name.get(name)
+            if mailbox is not None and not mailbox.consumers:
+                self._office.remove(mailbox)
 
     def _end(self, subscription: Subscription) -> None:
         match subscription:
@@ -101,7 +109,7 @@ class Desk:
                 client.number,
                 request.subscription,
                 wanted.predicate,
-                credit=request.credit,
+                credit=0 if request.window else request.credit,
                 policy=request.policy.value,
                 backlog_bytes_max=self._settings.sink_bytes_max,
                 no_local=request.no_local,
@@ -117,7 +125,16 @@ class Desk:
         new = wanted.name not in self._office.by_name
         mailbox = self._mailbox(client, request, wanted, kind)
         credit = min(request.credit or self._settings.credit_default, self._settings.credit_max)
-        consumer = Consumer(client.number, request.subscription, credit, accepts=wanted.accepts)
+        consumer = Consumer(
+            client.number,
+            request.subscription,
+            credit,
+            accepts=wanted.accepts,
+            window=request.window,
+            settles=request.window and request.ack is not AckMode.CLIENT,
+        )
+        if request.temporary and kind is MailboxKind.QUEUE:
+            client.temporary.add(wanted.name)
         subscription = MailboxSubscription(mailbox, consumer)
         mailbox.policy = request.policy
         mailbox.taken_ms = now_ms
@@ -177,6 +194,7 @@ class Desk:
     def _ack(self, now_ms: int, client: Connection, request: Ack) -> None:
         mailbox, consumer, tags = self._resolve(client, request)
         mailbox.taken_ms = now_ms
+        held = len(consumer.unacknowledged)
         match request.verdict:
             case Verdict.DONE if request.session:
                 transaction = client.transaction(request.session)
@@ -187,6 +205,8 @@ class Desk:
                 self._office.returned(mailbox, mailbox.refuse(consumer, tags))
             case Verdict.DEAD:
                 self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
+        if consumer.window:
+            consumer.credit += held - len(consumer.unacknowledged)
         self._office.touch(mailbox)
         if request.receipt:
             self._done_when_written(client, request.receipt)

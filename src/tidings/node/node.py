@@ -86,10 +86,9 @@ class Node:
 
     def start_tracking(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
-    ) -> list[Effect]:
+    ) -> None:
         """After `recover`: what earlier processes have recorded (`Recorder.start`)."""
         self.tracking.start(now_ms, past, stored_ms or {})
-        return self.turn(now_ms)
 
     def track(self, now_ms: int) -> list[Effect]:
         """A few times a second: store what was recorded, look after traces."""
@@ -282,6 +281,11 @@ class Node:
             self._outbox.add(Load(missing))
 
     def _dispatch_mailbox(self, now_ms: int, mailbox: Mailbox) -> None:
+        while self._give_out(now_ms, mailbox):
+            mailbox.taken_ms = now_ms
+
+    def _give_out(self, now_ms: int, mailbox: Mailbox) -> bool:
+        """One round; True if there may be more to give because consumers were done with this at once."""
         if mailbox.backlog:
             for consumer in mailbox.consumers:
                 consumer.room_bytes = self._plane.room(consumer.connection)
@@ -293,11 +297,18 @@ class Node:
             run[0].append(attempt)
             run[1].append(tag)
             run[2].append(message)
-        for consumer, run in runs.items():
-            self._plane.deliver(consumer.connection, consumer.subscription, *run)
-            self.tracking.delivered(now_ms, mailbox, run[2])
+        settled = False
+        for consumer, (attempts, tags, messages) in runs.items():
+            if consumer.settles:
+                settled = True
+                self.post_office.finished(mailbox, mailbox.acknowledge(consumer, tags))
+                consumer.credit += len(tags)
+                tags = [0] * len(tags)
+            self._plane.deliver(consumer.connection, consumer.subscription, attempts, tags, messages)
+            self.tracking.delivered(now_ms, mailbox, messages)
         if mailbox.expired:
             self.post_office.late(mailbox, mailbox.expired)
+        return settled and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:
         if self._brakes.holding(CROWD):

@@ -30,6 +30,8 @@ class Subscribe:
     policy: SlowPolicy = SlowPolicy.PUSH_BACK
     no_local: bool = False
     session: int = 0
+    window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
+    temporary: bool = False  # of a queue: it goes with the connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,13 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
+class Sync:
+    """Answer once all that was asked for before is on disk where it must be."""
+
+    receipt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """Where did this message go? `everywhere`: ask brokers beside its route too."""
 
@@ -105,7 +114,7 @@ class Trace:
     everywhere: bool = False
 
 
-DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback
+DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Sync
 Request: TypeAlias = DeskRequest | Trace
 
 

@@ -49,10 +49,10 @@ class Tracing:
         self,
         broker: int,
         post: Post | None,
-        inquire: Callable[[int, MessageId], None],
+        inquire: Callable[[int, int, MessageId], None],
         reply: Callable[[int, Done | Failed], None],
     ) -> None:
-        """`inquire(number, message)` asks this broker's own records; the answer comes to `resolved`."""
+        """`inquire(now_ms, number, message)` asks this broker's own records; the answer comes to `resolved`."""
         self._broker, self._post, self._inquire, self._reply = broker, post, inquire, reply
         self._searches: dict[int, _Search] = {}
         self._asked: dict[int, tuple[int, int]] = {}  # inquiry -> another broker and its number for the question
@@ -93,7 +93,7 @@ class Tracing:
         if isinstance(letter, Question):
             inquiry = self._number()
             self._asked[inquiry] = source, letter.number
-            self._inquire(inquiry, letter.message)
+            self._inquire(now_ms, inquiry, letter.message)
         elif letter.answer.broker == source:
             self._answered(now_ms, letter.number, letter.answer)
 
@@ -115,7 +115,7 @@ class Tracing:
                 inquiry = self._number()
                 self._own[inquiry] = number
                 search.waiting[broker] = now_ms + 30_000, 2  # a busy disk, not a lost letter
-                self._inquire(inquiry, search.path.message)
+                self._inquire(now_ms, inquiry, search.path.message)
             elif not self._question(now_ms, number, search, broker, 1):
                 questions += search.path.failed(broker, "no route")
         if search.path.done and self._searches.pop(number, None) is not None:

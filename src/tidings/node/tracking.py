@@ -86,7 +86,7 @@ class Tracking:
 
     def tick(self, now_ms: int) -> None:
         """A few times a second: what is full or due, and questions that nobody answers."""
-        self._emit(self.recorder.tick(now_ms))
+        self._emit(self.recorder.tick(now_ms, full=False))
         self.tracing.tick(now_ms)
 
     def close(self, now_ms: int) -> None:
@@ -95,7 +95,8 @@ class Tracking:
     def resolved(self, now_ms: int, number: int, answer: Answer) -> None:
         self.tracing.resolved(now_ms, number, answer)
 
-    def _inquire(self, number: int, message: MessageId) -> None:
+    def _inquire(self, now_ms: int, number: int, message: MessageId) -> None:
+        self._emit(self.recorder.tick(now_ms))  # what is full is on its way to the archive before the question is
         self._outbox.add(Inquire(number, self.recorder.ask(message)))
 
     def _subscribed(self, now_ms: int, connection: int, client: Connection | None, added: bool) -> list[Effect]:

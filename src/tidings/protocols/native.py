@@ -12,6 +12,7 @@ from typing import assert_never
 from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.kernel.forwarder import Forwarder
 from tidings.model.codec import encode_frame
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
@@ -82,6 +83,16 @@ class NativeSession:
 
     def __init__(self) -> None:
         self.state = State.GREETING
+
+    @property
+    def ended(self) -> bool:
+        return False  # its errors are fatal or not, and say so
+
+    def opened(self, plane: Forwarder, connection: int) -> None:
+        """The forwarding plane speaks native frames unless told otherwise."""
+
+    def heartbeats(self, hello: Hello, longest_ms: int) -> tuple[int, int]:
+        return min(hello.heartbeat_ms or longest_ms, longest_ms), 0
 
     def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
         """What a control frame asks for; an error that is fatal ends the connection."""

@@ -40,6 +40,7 @@ class Bdrp:
         self._tables = tables
         self._alarm = Alarm(TIMER)
         self._local = LocalInterests(encoding)
+        self._also: set[bytes] = set()  # what is advertised beside
         self._advertised: set[bytes] | None = None
         self._publish_at: float | None = None
         self._predicates: dict[Router, set[bytes]] = {}
@@ -61,6 +62,13 @@ class Bdrp:
 
     def subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         self._local.add(predicate)
+        return self._later(now)
+
+    def also(self, now: float, rows: set[bytes]) -> list[Effect]:
+        """Advertise these beside the local interests: what others want that are reached through this router."""
+        if rows == self._also:
+            return []
+        self._also = rows
         return self._later(now)
 
     def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
@@ -119,6 +127,8 @@ class Bdrp:
     def _publish(self, now: float) -> list[Effect]:
         self._publish_at = None
         rows, before = self._local.rows(), self._advertised
+        if self._also:
+            rows = self.encoding.minimal(rows | self._also)
         if rows == before:
             return []
         self._advertised = rows

@@ -54,20 +54,20 @@ class InterestEncoding:
 
     def rows(self, predicate: Predicate) -> set[bytes]:
         if self.vectors:
-            return self._from_vectors(self.encoding.predicate_vectors(predicate))
-        return self._from_sets(self.encoding.predicate_elements(predicate))
+            return self.from_vectors(self.encoding.predicate_vectors(predicate))
+        return self.from_sets(self.encoding.predicate_elements(predicate))
 
     def minimal(self, rows: set[bytes]) -> set[bytes]:
         """Without those that another makes needless."""
         if self.vectors:
-            return self._from_vectors(minimal_vectors({int.from_bytes(row, "little") for row in rows}))
-        return self._from_sets(minimal_sets({frozenset(elements(row)) for row in rows}))
+            return self.from_vectors(minimal_vectors({int.from_bytes(row, "little") for row in rows}))
+        return self.from_sets(minimal_sets({frozenset(elements(row)) for row in rows}))
 
-    def _from_vectors(self, vectors: Iterable[int]) -> set[bytes]:
+    def from_vectors(self, vectors: Iterable[int]) -> set[bytes]:
         return {vector.to_bytes(self.row_bytes, "little") for vector in vectors}
 
     @staticmethod
-    def _from_sets(sets: Iterable[frozenset[int]]) -> set[bytes]:
+    def from_sets(sets: Iterable[frozenset[int]]) -> set[bytes]:
         return {b"".join(one.to_bytes(ELEMENT_BYTES, "little") for one in sorted(each)) for each in sets}
 
 

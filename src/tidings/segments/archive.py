@@ -14,7 +14,7 @@ from tidings.segments.reader import Segment, open_segment, segments
 from tidings.segments.retention import since_ms
 from tidings.segments.tracking import row_entry
 from tidings.segments.writer import FILTERS_PER_GROUP
-from tidings.tracking.history import Entry, Key, newest
+from tidings.tracking.history import Entry, Key, Kind, newest
 
 GROUPS_MAX = 32  # of rows that were read lately: other subscribers' filters of the same time lie beside this one's
 _ABOUT = [column.name for column in HISTORIES.columns if column.name != "data"]
@@ -74,6 +74,9 @@ class SegmentArchive:
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         return self._catalog.stored_ms(broker)
+
+    def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
+        return self._catalog.stragglers(broker, Kind.DELIVER.value, origin, moment)
 
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         found = []

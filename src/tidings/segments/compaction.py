@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.model.tables import HISTORIES
-from tidings.segments.history_store import lock
+from tidings.segments.history_store import CATALOG, lock
 from tidings.segments.reader import Segment, read_segment, segments
 from tidings.segments.tracking import entry_row, row_entry
 from tidings.segments.writer import SegmentWriter
@@ -36,6 +36,8 @@ def compact_segments(root: Path, capacity: int, *, run_bytes_max: int = RUN_BYTE
     """Of all brokers with histories here, none of which may be running. `capacity`: n, the ids a filter takes."""
     held = lock(root)
     try:
+        for left in root.glob(f"{CATALOG}*"):  # it speaks of segments that are about to go
+            left.unlink()
         done = [_compact(root, run, capacity) for run in _runs(root, run_bytes_max)]
     finally:
         held.close()

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS levels (history INTEGER NOT NULL, level INTEGER NOT N
   WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS singles (history INTEGER NOT NULL, ms INTEGER NOT NULL, incarnation INTEGER NOT NULL,
   sequence INTEGER NOT NULL, PRIMARY KEY (history, ms, incarnation, sequence)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS singles_by_time ON singles (ms);
 CREATE TABLE IF NOT EXISTS stored (broker INTEGER NOT NULL, incarnation INTEGER NOT NULL, ms INTEGER NOT NULL,
   PRIMARY KEY (broker, incarnation)) WITHOUT ROWID;
 """
@@ -39,6 +40,11 @@ _FIND_SINGLE = """
 SELECT s.name, f.row FROM singles one JOIN filters f USING (history, incarnation, sequence)
 JOIN segments s ON s.id = f.segment WHERE one.history = ? AND one.ms = ?
 """
+_FIND_PEERS = """
+SELECT DISTINCT h.peer FROM singles one JOIN histories h ON h.id = one.history
+WHERE one.ms = ? AND h.broker = ? AND h.kind = ? AND h.origin = ? ORDER BY h.peer
+"""
+_FIND_ONE = "SELECT segment, count FROM filters WHERE history = ? AND incarnation = ? AND sequence = ?"
 _UPSERT = """
 INSERT INTO filters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (history, incarnation, sequence) DO UPDATE SET
 count = excluded.count, level = excluded.level, first_ms = excluded.first_ms, last_ms = excluded.last_ms,
@@ -106,6 +112,11 @@ class FilterCatalog:
             found.update(self._database.execute(_FIND_RANGE, about))
         return [Place(*one) for one in sorted(found)]
 
+    def stragglers(self, broker: int, kind: str, origin: int, moment: int) -> list[str]:
+        """Peers of histories in which this time is that of a straggler."""
+        asked = (moment, broker, kind, origin)
+        return [peer for (peer,) in self._database.execute(_FIND_PEERS, asked)]
+
     def add(self, segment: str, rows: Iterable[tuple[int, Entry]]) -> None:
         """A segment and what is in it, row by row, with its broker; the entries' data is not looked at."""
         self._database.execute("BEGIN")
@@ -113,8 +124,7 @@ class FilterCatalog:
             (number,) = self._database.execute(
                 "INSERT INTO segments (name, live) VALUES (?, 0) RETURNING id", (segment,)
             ).fetchone()
-            for row, (broker, entry) in enumerate(rows):
-                self._add(number, row, broker, entry)
+            self._add(number, rows)
         except BaseException:
             self._database.execute("ROLLBACK")
             self._histories = self._known()
@@ -136,29 +146,35 @@ class FilterCatalog:
             run("DELETE FROM segments WHERE id = ?", found)
             run("COMMIT")
 
-    def _add(self, segment: int, row: int, broker: int, entry: Entry) -> None:
-        run, history = self._database.execute, self._history(broker, entry.key)
-        which = (history, entry.incarnation, entry.sequence)
-        run(
-            "INSERT INTO stored VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET ms = max(ms, excluded.ms)",
-            (broker, entry.incarnation, entry.stored_ms),
-        )
-        before = run(
-            "SELECT segment, count FROM filters WHERE history = ? AND incarnation = ? AND sequence = ?", which
-        ).fetchone()
-        if before is not None:
-            if before[1] >= entry.count:
-                return
+    def _add(self, segment: int, rows: Iterable[tuple[int, Entry]]) -> None:
+        run, many = self._database.execute, self._database.executemany
+        stored: dict[tuple[int, int], int] = {}
+        best: dict[tuple[int, int, int], tuple[int, Entry]] = {}  # by history, incarnation, sequence
+        for row, (broker, entry) in enumerate(rows):
+            life = broker, entry.incarnation
+            stored[life] = max(stored.get(life, 0), entry.stored_ms)
+            which = (self._history(broker, entry.key), entry.incarnation, entry.sequence)
+            if which not in best or best[which][1].count < entry.count:
+                best[which] = row, entry
+        for which in list(best):
+            before = run(_FIND_ONE, which).fetchone()
+            if before is None:
+                continue
+            if before[1] >= best[which][1].count:
+                del best[which]
+                continue
             run("UPDATE segments SET live = live - 1 WHERE id = ?", before[:1])
             run("DELETE FROM singles WHERE history = ? AND incarnation = ? AND sequence = ?", which)
-        first_ms, last_ms = entry.span or (None, None)
-        level = None if first_ms is None or last_ms is None else (last_ms - first_ms).bit_length()
-        run(_UPSERT, (*which, entry.count, level, first_ms, last_ms, segment, row))
-        if level is not None:
-            run("INSERT OR IGNORE INTO levels VALUES (?, ?)", (history, level))
-        for ms in entry.singles:
-            run("INSERT OR IGNORE INTO singles VALUES (?, ?, ?, ?)", (history, ms, *which[1:]))
-        run("UPDATE segments SET live = live + 1 WHERE id = ?", (segment,))
+        placed = [(*which, *_place(entry), segment, row) for which, (row, entry) in best.items()]
+        many(_UPSERT, placed)
+        many("INSERT OR IGNORE INTO levels VALUES (?, ?)", {(one[0], one[4]) for one in placed if one[4] is not None})
+        times = ((which[0], ms, *which[1:]) for which, (_, entry) in best.items() for ms in entry.singles)
+        many("INSERT OR IGNORE INTO singles VALUES (?, ?, ?, ?)", times)
+        run("UPDATE segments SET live = live + ? WHERE id = ?", (len(best), segment))
+        many(
+            "INSERT INTO stored VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET ms = max(ms, excluded.ms)",
+            [(*life, ms) for life, ms in stored.items()],
+        )
 
     def _history(self, broker: int, key: Key) -> int:
         about = (broker, key.kind.value, key.origin, key.peer)
@@ -167,3 +183,11 @@ class FilterCatalog:
             insert = "INSERT INTO histories (broker, kind, origin, peer) VALUES (?, ?, ?, ?) RETURNING id"
             number = self._histories[about] = int(self._database.execute(insert, about).fetchone()[0])
         return number
+
+
+def _place(entry: Entry) -> tuple[int, int | None, int | None, int | None]:
+    """Its count, level, first and last time."""
+    if entry.span is None:
+        return entry.count, None, None, None
+    first_ms, last_ms = entry.span
+    return entry.count, (last_ms - first_ms).bit_length(), first_ms, last_ms

@@ -21,6 +21,7 @@ from tidings.segments.writer import SegmentWriter
 from tidings.tracking.attachments import Attachment, relevant
 from tidings.tracking.history import Entry
 
+CATALOG = "catalog.db"
 ATTACHMENT_SEGMENTS_MAX = 64  # beyond so many, a start writes them as one
 
 
@@ -30,7 +31,7 @@ class HistoryStore:
         self._lock = lock(root)
         self._histories = SegmentWriter(root, HISTORIES, f"b{broker}")
         self._attachments = SegmentWriter(root, ATTACHMENTS, f"b{broker}")
-        self.archive = SegmentArchive(root, root / "catalog.db")
+        self.archive = SegmentArchive(root, root / CATALOG)
 
     def close(self) -> None:
         self.archive.close()

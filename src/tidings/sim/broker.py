@@ -17,9 +17,14 @@ from tidings.model.codec import encode_frame
 from tidings.node import effects as nfx
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.node import Node
-from tidings.node.requests import Accepted, Failed, Request
+from tidings.node.requests import Accepted, Done, Failed, Request
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
+from tidings.tracking.archive import MemoryArchive
+from tidings.tracking.attachments import Attachment
+from tidings.tracking.path import Path
+from tidings.tracking.path_json import from_json
+from tidings.tracking.record import Settings as TrackingSettings
 
 PUBLISH, DELIVER = 0x10, 0x11
 TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
@@ -34,6 +39,7 @@ class SimClient:
     deliveries: list[tuple[int, int, bytes]] = field(default_factory=list)  # subscription, attempt, message
     receipts: set[int] = field(default_factory=set)  # of accepted publications
     failures: list[Failed] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)  # of messages that were traced
     tail: bytes = b""
 
     def feed(self, data: bytes) -> None:
@@ -53,6 +59,15 @@ class SimClient:
         self.tail = data[at:]
 
 
+@dataclass(slots=True)
+class Records:
+    """What a broker has recorded of messages, on its disk: it outlives crashes."""
+
+    settings: TrackingSettings | None = None
+    changes: list[Attachment] = field(default_factory=list)
+    archive: MemoryArchive = field(default_factory=MemoryArchive)
+
+
 class Everyone:
     """A principal that may do everything."""
 
@@ -67,11 +82,20 @@ class Everyone:
 
 class SimBroker:
     def __init__(
-        self, network: NetworkSettings, store: Store, incarnation: int, rng: Random, *, write_ms: float = 2.0
+        self,
+        network: NetworkSettings,
+        store: Store,
+        incarnation: int,
+        rng: Random,
+        *,
+        write_ms: float = 2.0,
+        records: Records | None = None,
     ) -> None:
         self.forwarder = Forwarder(read_bytes=4096)
         settings = Settings(broker_id=network.router)
-        self.node = Node(self.forwarder, settings, network, incarnation=incarnation, rng=rng)
+        tracking = None if records is None else records.settings
+        self.node = Node(self.forwarder, settings, network, tracking=tracking, incarnation=incarnation, rng=rng)
+        self._records = records or Records()
         assert self.node.network is not None
         self.network = self.node.network
         self.clients: dict[int, SimClient] = {}
@@ -85,6 +109,8 @@ class SimBroker:
 
     def start(self, now: float) -> list[Any]:
         self.node.recover(self._store.recover(), now)
+        stored_ms = self._records.archive.stored_ms(self.network.settings.router)
+        self.node.start_tracking(int(now), self._records.changes, stored_ms)
         self.network.start(now)
         return [*self._finish(now), fx.SetTimer("tick", now + TICK_MS)]
 
@@ -102,7 +128,8 @@ class SimBroker:
                 self.network.step(now, told)
                 self._close(connection)
             case fx.Timer(name="tick"):
-                return [*self._finish(now, self.node.tick(int(now))), fx.SetTimer("tick", now + TICK_MS)]
+                effects = [*self.node.tick(int(now)), *self.node.track(int(now))]
+                return [*self._finish(now, effects), fx.SetTimer("tick", now + TICK_MS)]
             case fx.Timer(name="write"):
                 return self._write(now)
             case fx.Timer(name="written"):
@@ -113,11 +140,11 @@ class SimBroker:
 
     # --- clients --------------------------------------------------------------------------------------------------
 
-    def connect(self) -> SimClient:
+    def connect(self, client_id: str = "") -> SimClient:
         client = SimClient(self.forwarder.open())
         self.clients[client.number] = client
         self.forwarder.log_in(client.number, 1 << 20, False)
-        self.node.connected(client.number, Everyone())
+        self.node.connected(client.number, Everyone(), client_id)
         return client
 
     def disconnect(self, now: float, client: SimClient) -> list[Any]:
@@ -179,6 +206,14 @@ class SimBroker:
             match effect:
                 case nfx.Reply(connection=number, answer=Accepted(receipts=receipts)):
                     self.clients[number].receipts.update(receipts)
+                case nfx.Reply(connection=number, answer=Done(fields=fields)) if "path" in fields:
+                    self.clients[number].paths.append(from_json(str(fields["path"])))
+                case nfx.Track(changes=changes, entries=entries):
+                    self._records.changes += changes
+                    self._records.archive.store(self.network.settings.router, entries)
+                case nfx.Inquire(number=number, inquiry=inquiry):
+                    answer = self.node.tracking.recorder.resolve(inquiry, self._records.archive)
+                    out += self._carry_out(now, self.node.resolved(int(now), number, answer))
                 case nfx.Reply(connection=number, answer=Failed() as failure):
                     self.clients[number].failures.append(failure)
                 case nfx.Persist():

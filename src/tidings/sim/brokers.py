@@ -23,12 +23,14 @@ from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Subscribe
+from tidings.node.requests import Trace as TraceRequest
 from tidings.overlay.graph import Graph, distances
-from tidings.sim.broker import ID, SimBroker, SimClient
+from tidings.sim.broker import ID, Records, SimBroker, SimClient
 from tidings.sim.calendar import Calendar
 from tidings.sim.driver import Driver, Trace
 from tidings.sim.network import Network
 from tidings.sim.paths import direct
+from tidings.tracking.record import Settings as TrackingSettings
 
 TOPIC = "ticks"
 
@@ -44,6 +46,15 @@ class Subscriber:
     client: SimClient | None = None
     got: Counter[bytes] = field(default_factory=Counter)
     taken: int = 0  # deliveries of the client that were counted already
+
+    @property
+    def client_id(self) -> str:
+        return f"client-{self.number}"
+
+    @property
+    def name(self) -> str:
+        """What tracking calls it."""
+        return f"durable:{self.client_id}:durable {self.number}" if self.durable else self.client_id
 
     def wants(self, attributes: Mapping[str, Value]) -> bool:
         return Selector(self.selector).matches(attributes) is True
@@ -72,19 +83,23 @@ class Brokers:
         seed: int,
         skews_ms: Mapping[int, float] | None = None,
         trace: Trace | None = None,
+        tracking: TrackingSettings | None = None,
     ) -> None:
         self.graph = graph
         self.calendar = Calendar()
         network = Network.of_graph(self.calendar, graph, direct)
         self.driver = Driver(network, trace=trace, encode=lambda data: data, decode=lambda data: data)
         self.stores = {router: MemoryStore() for router in settings}
+        self.records = {router: Records(tracking) for router in settings}
         self.subscribers: list[Subscriber] = []
+        self.gone: list[Subscriber] = []  # who were there before
         self.publications: list[Publication] = []
         self._numbers = 0
         for router, one in settings.items():
 
             def make(incarnation: int, router: int = router, one: NetworkSettings = one) -> SimBroker:
-                return SimBroker(one, self.stores[router], incarnation, Random(f"{seed} {router} {incarnation}"))
+                rng = Random(f"{seed} {router} {incarnation}")
+                return SimBroker(one, self.stores[router], incarnation, rng, records=self.records[router])
 
             self.driver.add(str(router), router, make, (skews_ms or {}).get(router, 0.0))
         for router in settings:
@@ -121,14 +136,20 @@ class Brokers:
         if broker is not None and client is not None and client.number in broker.clients:
             self.collect()
             self.driver.call(str(subscriber.router), lambda machine, now: machine.disconnect(now, client))
+        self.forget(subscriber)
+
+    def forget(self, subscriber: Subscriber) -> None:
+        """Its client has gone away."""
+        self.collect()
         self.subscribers.remove(subscriber)
+        self.gone.append(subscriber)
 
     def _attach(self, broker: SimBroker, subscriber: Subscriber) -> None:
         name = f"durable {subscriber.number}" if subscriber.durable else ""
         request = Subscribe(1, 1, TOPIC, subscriber.selector, durable=name, credit=1_000_000 if name else 0)
 
         def act(machine: SimBroker, now: float) -> list[Any]:
-            subscriber.client = machine.connect()
+            subscriber.client = machine.connect(subscriber.client_id)
             return machine.request(now, subscriber.client, request)
 
         self.driver.call(str(subscriber.router), act)
@@ -140,12 +161,28 @@ class Brokers:
             if subscriber.durable and broker is not None:
                 self._attach(broker, subscriber)
 
-    def publish(self, router: int, attributes: dict[str, Value], *, persistent: bool = False) -> Publication | None:
+    def publish(
+        self, router: int, attributes: dict[str, Value], *, persistent: bool = False, stray_ms: float = 0.0
+    ) -> Publication | None:
+        """A new message; by the publisher's clock it is `stray_ms` later than by the calendar."""
+        number = len(self.publications) + 1
+        id = MessageId(1, router, int(self.calendar.now + stray_ms), number % 65536)
+        message = encode_message(Message(Destination(TOPIC), attributes, id=id, persistent=persistent))
+        return self._publish(router, message, attributes, persistent, number)
+
+    def publish_again(self, one: Publication) -> None:
+        """Its client does not know whether it arrived and sends it once more, over a new connection."""
+        message = Message(
+            Destination(TOPIC), one.attributes, id=MessageId.from_bytes(one.id), persistent=one.persistent
+        )
+        if self._publish(one.router, encode_message(message), one.attributes, one.persistent, one.receipt) is not None:
+            self.publications.pop()
+
+    def _publish(
+        self, router: int, message: bytes, attributes: dict[str, Value], persistent: bool, number: int
+    ) -> Publication | None:
         if self.broker(router) is None:
             return None
-        number = len(self.publications) + 1
-        id = MessageId(1, router, int(self.calendar.now), number % 65536)
-        message = encode_message(Message(Destination(TOPIC), attributes, id=id, persistent=persistent))
         found: list[SimClient] = []
 
         def act(machine: SimBroker, now: float) -> list[Any]:
@@ -157,6 +194,17 @@ class Brokers:
         one = Publication(router, message[ID], attributes, persistent, number, found[0], self.calendar.now)
         self.publications.append(one)
         return one
+
+    def trace(self, router: int, id: bytes) -> SimClient:
+        """Ask a running broker where a message went; the client has the answer some time later."""
+        found: list[SimClient] = []
+
+        def act(machine: SimBroker, now: float) -> list[Any]:
+            found.append(machine.connect())
+            return machine.request(now, found[0], TraceRequest(1, MessageId.from_bytes(id)))
+
+        self.driver.call(str(router), act)
+        return found[0]
 
     def collect(self) -> None:
         """Count what clients were given since the last time."""

@@ -5,17 +5,21 @@ import tempfile
 import threading
 from pathlib import Path
 
+from tidings.broker.guard import Guard
 from tidings.broker.server import Broker, Listener
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+from tidings.protocols.websocket import WebSocketLayer
 
 
 class BrokerThread:
     """`with BrokerThread() as broker:` and connect to `broker.url`."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.port = 0
+    def __init__(self, settings: Settings | None = None, *, guard: Guard | None = None) -> None:
+        self.port = self.stomp_port = self.websocket_port = 0
+        self._guard = guard
         self._settings = settings or Settings()
         self._folder = tempfile.TemporaryDirectory()
         self._ready = threading.Event()
@@ -45,8 +49,11 @@ class BrokerThread:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        broker = Broker(self._settings, SqliteStore(Path(self._folder.name) / "store.db"))
+        broker = Broker(self._settings, SqliteStore(Path(self._folder.name) / "store.db"), guard=self._guard)
         await broker.start([])
+        self.stomp_port = await broker.listen(Listener(StompSession, port=0))
+        web = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
+        self.websocket_port = await broker.listen(web)
         self.port = await broker.listen(Listener(NativeSession, port=0))
         self._ready.set()
         await self._stop.wait()

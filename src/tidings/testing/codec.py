@@ -19,7 +19,7 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
-from tidings.model.values import INT_MAX, INT_MIN, Value
+from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 
 T = TypeVar("T")
 LETTERS = "ab.c%_\\*>ä€😀\x00\x7f"
@@ -81,6 +81,12 @@ def random_value(rng: Random) -> Value:
     return rng.choice(makers)()
 
 
+def random_attribute(rng: Random) -> Value:
+    """A value, or untyped text, mostly of one that it reads as."""
+    value = random_value(rng)
+    return value if rng.random() < 0.7 or isinstance(value, bytes) else Untyped(value)
+
+
 def random_destination(rng: Random) -> Destination:
     name = ".".join(rng.choice(("a", "ticks", "ä", "x y")) for _ in range(rng.randrange(1, 4)))
     return Destination(name, rng.random() < 0.3)
@@ -94,7 +100,7 @@ def random_message(rng: Random) -> Message:
     names = [f"n{i}" for i in range(40)] if many else rng.sample(NAMES, rng.randrange(len(NAMES)))
     return Message(
         random_destination(rng),
-        {name: random_value(rng) for name in names},
+        {name: random_attribute(rng) for name in names},
         rng.randbytes(rng.randrange(4)),
         MessageId.from_bytes(rng.randbytes(16)),
         persistent=rng.random() < 0.5,

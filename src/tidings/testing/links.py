@@ -8,11 +8,13 @@ from tidings.broker.links import LinkSettings
 from tidings.broker.peers import Peers
 from tidings.broker.server import Broker, Listener
 from tidings.broker.sqlite_store import SqliteStore
+from tidings.broker.tracking_thread import TrackingOptions
 from tidings.lab.ports import free_ports as free_ports
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.settings import Settings
 from tidings.overlay.link import LinkOptions
 from tidings.protocols.native import NativeSession
+from tidings.tracking.record import Settings as TrackingSettings
 
 # Quick to notice and to return, for short tests.
 QUICK = LinkOptions(
@@ -25,9 +27,14 @@ class BrokerNetwork:
     """`edges` name routers; the first of each dials the second."""
 
     def __init__(
-        self, folder: Path, edges: list[tuple[int, int]], *, links: Callable[[int, int], LinkSettings] | None = None
+        self,
+        folder: Path,
+        edges: list[tuple[int, int]],
+        *,
+        links: Callable[[int, int], LinkSettings] | None = None,
+        tracking: TrackingSettings | None = None,
     ) -> None:
-        self.folder, self.edges = folder, edges
+        self.folder, self.edges, self._tracking = folder, edges, tracking
         self._links = links or (lambda router, port: LinkSettings(port=port, secret=SECRET))
         self.routers = sorted({router for edge in edges for router in edge})
         self.link_ports = dict(zip(self.routers, free_ports(len(self.routers)), strict=True))
@@ -48,7 +55,10 @@ class BrokerNetwork:
         network = NetworkSettings(router, "test", dials, link=QUICK)
         links = links or self._links(router, self.link_ports[router])
         store = SqliteStore(self.folder / f"{router}.db")
-        broker = Broker(Settings(broker_id=router), store, peers=Peers(network, links))
+        records = None
+        if self._tracking is not None:
+            records = TrackingOptions(self._tracking, self.folder / f"tracking-{router}")
+        broker = Broker(Settings(broker_id=router), store, peers=Peers(network, links), tracking=records)
         await broker.start([])
         self.ports[router] = await broker.listen(Listener(NativeSession, port=self.ports.get(router, 0)))
         self.brokers[router] = broker

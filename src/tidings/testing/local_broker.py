@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tidings.broker.guard import Guard
 from tidings.broker.server import Broker, Limits, Listener
+from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
 from tidings.model.values import Value
 from tidings.node.settings import Settings
@@ -33,9 +35,11 @@ async def local_broker(
     settings: Settings | None = None,
     limits: Limits | None = None,
     port: int = 0,
+    guard: Guard | None = None,
+    tracking: TrackingOptions | None = None,
 ) -> AsyncIterator[tuple[Broker, str]]:
     """The broker and its address."""
-    broker = Broker(settings or Settings(), store or MemoryStore(), limits=limits)
+    broker = Broker(settings or Settings(), store or MemoryStore(), limits=limits, guard=guard, tracking=tracking)
     await broker.start([])
     port = await broker.listen(Listener(NativeSession, port=port))
     try:

@@ -21,7 +21,7 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
-from tidings.model.values import INT_MAX, INT_MIN, Value
+from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 
 NAMES = ("a", "b", "c", "d", "e")
 SMALL = (0, 1, 2, 3, 1.0, 2.5, -1, True, False)
@@ -58,6 +58,9 @@ TEXTS = (
     "aäb",
     "\x00",
     "a\x00",
+    "1",
+    "2.50",
+    "true",
     LONG,
     LONG + "x",
 )
@@ -131,8 +134,14 @@ def random_predicate(rng: Random) -> Predicate:
 
 def random_message(rng: Random) -> Message:
     properties = {name: random_value(rng) for name in rng.sample(NAMES, rng.randrange(len(NAMES) + 1))}
+    properties |= {name: untyped(value) for name, value in properties.items() if rng.random() < 0.2}
     destination = Destination(rng.choice(("a", "a.b", "a.b.c", "b.b.c")), rng.random() < 0.2)
     return Message(destination, properties, priority=rng.randrange(10), persistent=rng.random() < 0.5)
+
+
+def untyped(value: Value) -> Value:
+    """The same as a STOMP header would have it."""
+    return value if isinstance(value, bytes) else Untyped(value)
 
 
 def check_matcher(make: Callable[[], Matcher], rng: Random, rounds: int = 1) -> None:

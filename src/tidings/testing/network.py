@@ -120,12 +120,17 @@ class Run:
             if self.rng.random() < 0.4:
                 self.brokers.subscribe(router, self.rng.choice(SELECTORS), durable=True)
 
-    def publish(self) -> Publication | None:
+    def something(self) -> tuple[dict[str, Value], int, bool]:
+        """To be published: attributes, where, and whether it is persistent."""
         attributes: dict[str, Value] = {"x": self.rng.randint(0, 6), "y": self.rng.randint(0, 1)}
         if self.rng.random() < 0.5:
             attributes["s"] = self.rng.choice(TEXTS)
         router = self.rng.choice(list(self.scenario.settings))
         persistent = self.rng.random() < 0.5 and not self.flooding
+        return attributes, router, persistent
+
+    def publish(self) -> Publication | None:
+        attributes, router, persistent = self.something()
         return self.brokers.publish(router, attributes, persistent=persistent)
 
     def judge(self) -> None:
@@ -168,8 +173,7 @@ class Run:
         for one in [one for one in self.brokers.subscribers if not one.durable]:
             client = one.client
             if client is None or running[one.router].clients.get(client.number) is not client:
-                self.brokers.collect()
-                self.brokers.subscribers.remove(one)
+                self.brokers.forget(one)
                 self.brokers.subscribe(one.router, one.selector)
 
 

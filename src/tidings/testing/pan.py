@@ -44,7 +44,7 @@ def churn(seed: int, keys: int = 40) -> Churn:
         if what == "join":
             _join(network, fresh, rng)
             fresh += 1
-        elif len(network.nodes) > 4:
+        elif sum(node.joined for node in network.nodes.values()) > 4:
             router = rng.choice(list(network.nodes))
             (network.leave if what == "leave" else network.crash)(router)
         else:

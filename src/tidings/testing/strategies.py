@@ -12,7 +12,7 @@ from tidings.model.constraint import Op
 from tidings.model.like import Pattern
 from tidings.model.selector import syntax
 from tidings.model.selector.syntax import Expression, Identifier, Literal, Operator
-from tidings.model.values import INT_MAX, INT_MIN, Value
+from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 
 NAMES = ("a", "b", "c", "price", "größe", "$x_1", "Order", "nullable")
 
@@ -46,7 +46,8 @@ def floats() -> SearchStrategy[float]:
 def values() -> SearchStrategy[Value]:
     """Everything a message can carry."""
     infinities = st.sampled_from((float("inf"), float("-inf")))
-    return st.one_of(st.booleans(), ints(), floats(), infinities, texts(), st.binary(max_size=2))
+    untyped = st.one_of(texts(), st.booleans().map(str), ints().map(str), floats().map(str)).map(Untyped)
+    return st.one_of(st.booleans(), ints(), floats(), infinities, texts(), st.binary(max_size=2), untyped)
 
 
 @cache

@@ -11,7 +11,7 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import Conjunction, Predicate
 from tidings.model.value_set import number_after, number_before
-from tidings.model.values import INT_MAX, INT_MIN, Value
+from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 
 NAMES = ("a", "b", "price", "stock")
 COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)
@@ -47,7 +47,11 @@ numbers = st.one_of(
     st.floats(allow_nan=False),
 )
 byte_strings = st.one_of(st.sampled_from([b"", b"\0", b"a", b"a\0", b"\xff"]), st.binary(max_size=4))
-values: st.SearchStrategy[Value] = st.one_of(numbers, texts, st.booleans(), byte_strings)
+operands: st.SearchStrategy[Value] = st.one_of(numbers, texts, st.booleans(), byte_strings)
+untyped = st.one_of(texts, numbers.map(str), st.sampled_from(["true", "False", "1e999", "007", "-0.0", "5."])).map(
+    Untyped
+)
+values: st.SearchStrategy[Value] = st.one_of(operands, untyped)
 names = st.sampled_from(NAMES)
 
 like_patterns = st.text(alphabet="ab%_\\", max_size=6)
@@ -57,7 +61,9 @@ topic_patterns = st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size
 
 
 @st.composite
-def exact_constraints(draw: st.DrawFn, names: st.SearchStrategy[str] = names) -> Constraint:
+def exact_constraints(
+    draw: st.DrawFn, names: st.SearchStrategy[str] = names, operands: st.SearchStrategy[Value] = operands
+) -> Constraint:
     """Constraints between which covering is exact."""
     op = draw(st.sampled_from([*COMPARISONS, *COMPARISONS, Op.IN, Op.PREFIX, Op.EXISTS, Op.MISSING]))
     operand: Value | tuple[Value, ...] | None
@@ -65,11 +71,11 @@ def exact_constraints(draw: st.DrawFn, names: st.SearchStrategy[str] = names) ->
         case Op.EXISTS | Op.MISSING:
             return Constraint(draw(names), op)
         case Op.IN:
-            operand = tuple(draw(st.lists(values, max_size=4)))
+            operand = tuple(draw(st.lists(operands, max_size=4)))
         case Op.PREFIX:
             operand = draw(texts)
         case _:
-            operand = draw(values)
+            operand = draw(operands)
     return Constraint(draw(names), op, operand, draw(st.sampled_from([False, False, False, True])))
 
 
@@ -81,6 +87,14 @@ def text_constraints(draw: st.DrawFn, names: st.SearchStrategy[str] = names) -> 
     return Constraint(draw(names), op, operand, draw(st.booleans()))
 
 
+# One kind of value for each name: between these covering is exact.
+_OF_ONE_KIND = {"a": numbers, "b": texts, "price": numbers, "stock": byte_strings}
+uniform_constraints = names.flatmap(
+    lambda name: exact_constraints(st.just(name), _OF_ONE_KIND[name]).filter(
+        lambda one: name == "b" or one.op is not Op.PREFIX
+    )
+)
+uniform_conjunctions = st.lists(uniform_constraints, max_size=4).map(Conjunction)
 constraints = st.one_of(exact_constraints(), text_constraints())
 exact_conjunctions = st.lists(exact_constraints(), max_size=4).map(Conjunction)
 conjunctions = st.lists(constraints, max_size=4).map(Conjunction)
@@ -122,15 +136,17 @@ def neighbours(value: Value) -> list[Value]:
     """A value and those next to it: where a wrong bound shows."""
     match value:
         case bool():
-            return [False, True]
+            return [False, True, Untyped("true"), Untyped("false")]
         case str():
             pattern = [value.replace("%", "").replace("_", "a"), value.replace("*", "a").replace(">", "b.c")]
-            return [value, value + "\0", value + "b", value[:-1], "a" + value, *pattern]
+            near_text = [value, value + "\0", value + "b", value[:-1], "a" + value, *pattern]
+            return [*near_text, *map(Untyped, near_text)]
         case bytes():
             return [value, value + b"\0", value[:-1], value + b"b"]
         case _:
             near = (value, number_before(value), number_after(value), value + 1, value - 1, value + 0.5)
-            return [one for one in near if one is not None and (isinstance(one, float) or INT_MIN <= one <= INT_MAX)]
+            fit = [one for one in near if one is not None and (isinstance(one, float) or INT_MIN <= one <= INT_MAX)]
+            return [*fit, *(Untyped(one) for one in fit)]
 
 
 def boundary_values(*filters: Conjunction) -> dict[str, list[Value | None]]:

@@ -7,7 +7,7 @@ broker's reads segments (`tidings.segments.tracking`). Both are held to the same
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from tidings.tracking.history import Entry, Key, Span, newest
+from tidings.tracking.history import Entry, Key, Kind, Span, newest
 from tidings.tracking.time_index import TimeIndex
 
 T = TypeVar("T")
@@ -21,6 +21,9 @@ class Archive(Protocol):
 
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         """M(H, t) of what was stored: each filter once, its last copy."""
+
+    def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
+        """Subscribers of a broker with a stored filter in which a message of this origin and time is a straggler."""
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         """When each incarnation of a broker last stored an entry."""
@@ -77,6 +80,11 @@ class MemoryArchive:
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         return self._stored_ms.get(broker, {})
+
+    def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
+        own = [(of, key) for of, key in self._histories if (of, key.kind, key.origin) == (broker, Kind.DELIVER, origin)]
+        found = ((key.peer, entry) for of, key in own for entry in self._histories[of, key].at(moment))
+        return sorted({peer for peer, entry in found if moment in entry.singles})
 
     def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
         index = self._histories.get((broker, key))

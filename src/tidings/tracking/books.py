@@ -35,14 +35,16 @@ class Books(Protocol):
     @property
     def memory_bytes(self) -> int: ...
     def add(self, kind: Kind, peer: str, ids: Ids, now_ms: int) -> None: ...
-    def take(self, now_ms: int) -> list[Entry]:
-        """Entries that are full, or of which T_p has passed."""
+    def take(self, now_ms: int, *, full: bool = True) -> list[Entry]:
+        """Entries of which T_p has passed, and those that are full; `full=False`: these may wait for company."""
 
     def end(self, kind: Kind, peer: str, now_ms: int) -> list[Entry]:
         """The histories of this peer will not grow any more."""
 
     def end_all(self, now_ms: int) -> list[Entry]: ...
     def find(self, key: Key, message: MessageId, now_ms: int) -> Current | None: ...
+    def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
+        """Subscribers that may have been given it long after its time: it is a straggler in their filters."""
 
 
 class PlainBooks:
@@ -78,7 +80,7 @@ class PlainBooks:
             if kind is not Kind.ROUTE or origin != self._broker:
                 self._add(Key(kind, origin, peer), array[origins == origin], now_ms)
 
-    def take(self, now_ms: int) -> list[Entry]:
+    def take(self, now_ms: int, *, full: bool = True) -> list[Entry]:
         self._clock(now_ms)
         stored, self._full = self._full, []
         while (due_ms := self.next_ms) is not None and due_ms <= now_ms:
@@ -99,6 +101,10 @@ class PlainBooks:
         if history is None or found is None:
             return None
         return Current(history.sequence, bool(found.contains(bytes(message))[0]), found.fpp())
+
+    def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
+        keys = [key for key in self._histories if (key.kind, key.origin) == (Kind.DELIVER, message.broker)]
+        return [key.peer for key in keys if message.ms in self._histories[key].singles]
 
     def _end(self, keys: Iterable[Key], now_ms: int) -> list[Entry]:
         stored, self._full = self._full, []
@@ -167,8 +173,8 @@ class KernelBooks:
     def add(self, kind: Kind, peer: str, ids: Ids, now_ms: int) -> None:
         self.tracker.add(kind.value, self._peer(kind, peer), bytes(as_ids(ids)), now_ms)
 
-    def take(self, now_ms: int) -> list[Entry]:
-        return list(map(self._entry, self.tracker.take(now_ms)))
+    def take(self, now_ms: int, *, full: bool = True) -> list[Entry]:
+        return list(map(self._entry, self.tracker.take(now_ms, full=full)))
 
     def end(self, kind: Kind, peer: str, now_ms: int) -> list[Entry]:
         number = self._peer(kind, peer)
@@ -191,6 +197,9 @@ class KernelBooks:
         sequence, held_ids, held = found
         fpp = 0.0 if self._shape is None else false_positive_probability(*self._shape, held_ids)
         return Current(sequence, held, fpp)
+
+    def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
+        return [self._names[peer] for peer in self.tracker.stragglers(message.broker, message.ms, now_ms)]
 
     def _peer(self, kind: Kind, peer: str) -> int:
         if kind is Kind.DELIVER:

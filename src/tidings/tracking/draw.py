@@ -18,20 +18,33 @@ from tidings.tracking.path import Hop, Path
 
 def to_text(path: Path) -> str:
     """The numbers in brackets: how probably such a statement is made of somebody the message did not reach."""
-    message = path.message
-    lines = [f"message {message} of publisher {message.publisher} at broker {message.broker}, {utc(message.ms)}"]
-    if not path.confirmed:
-        lines.append(f"broker {message.broker} does not confirm that it was published there")
     children: dict[int, list[Hop]] = {}
     for hop in path.hops:
         if hop.sender is not None:
             children.setdefault(hop.sender, []).append(hop)
-    for root in (hop for hop in path.hops if hop.sender is None):
-        lines += _tree(root, children, message.broker)
-    lines += [f"false positive: broker {hop.broker} (no neighbour has it)" for hop in path.false_positives]
-    lines += [f"not asked: broker {broker} ({_printable(reason)})" for broker, reason in path.unasked.items()]
+    roots = [hop for hop in path.hops if hop.sender is None]
+    trees = [line for root in roots for line in _tree(root, children, path.message.broker)]
+    return "\n".join([*heading(path), *trees, *notes(path)])
+
+
+def heading(path: Path) -> list[str]:
+    message = path.message
+    lines = [f"message {message} of publisher {message.publisher} at broker {message.broker}, {utc(message.ms)}"]
+    if not path.confirmed:
+        lines.append(f"broker {message.broker} does not confirm that it was published there")
+    return lines
+
+
+def notes(path: Path) -> list[str]:
+    """What else must be known to judge it."""
+    lines = [f"false positive: broker {hop.broker} (no neighbour has it)" for hop in path.false_positives]
+    lines += [f"not asked: broker {broker} ({printable(reason)})" for broker, reason in path.unasked.items()]
     lines += [f"unknown: broker {broker} (records of that time are lost, at least in part)" for broker in path.unknown]
-    return "\n".join(lines)
+    return lines
+
+
+def hop_line(hop: Hop, origin: int) -> str:
+    return f"broker {hop.broker} ({', '.join(_notes(hop, origin))})"
 
 
 def _tree(root: Hop, children: dict[int, list[Hop]], origin: int) -> list[str]:
@@ -39,11 +52,11 @@ def _tree(root: Hop, children: dict[int, list[Hop]], origin: int) -> list[str]:
     stack: list[tuple[Hop, str, str]] = [(root, "", "")]
     while stack:  # not recursive: a line of a thousand brokers is a tree a thousand deep
         hop, first, rest = stack.pop()
-        lines.append(f"{first}broker {hop.broker} ({', '.join(_notes(hop, origin))})")
+        lines.append(first + hop_line(hop, origin))
         below = children.get(hop.broker, [])
         for number, one in enumerate(hop.subscribers):
             last = number == len(hop.subscribers) - 1 and not below
-            lines.append(f"{rest}{'└' if last else '├'}─▸ {_printable(one.peer)} ({one.probability:.2g})")
+            lines.append(f"{rest}{'└' if last else '├'}─▸ {printable(one.peer)} ({one.probability:.2g})")
         for position, child in enumerate(reversed(below)):
             last = position == 0
             stack.append((child, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   ")))
@@ -92,7 +105,7 @@ def utc(ms: int) -> str:
     return f"{date} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis:03} UTC"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Names come from strangers: none of them may move the cursor."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 

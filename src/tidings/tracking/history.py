@@ -25,7 +25,7 @@ After Jun and Astley, "Low-Overhead Message Tracking for Distributed Messaging",
 (1004, 1004)
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
@@ -130,6 +130,10 @@ class History(Protocol):
 
     @property
     def memory_bytes(self) -> int: ...
+    @property
+    def singles(self) -> Collection[int]:
+        """S of the filter in memory."""
+
     def add(self, ids: Ids, now_ms: int) -> list[Entry]: ...
     def persist(self, now_ms: int) -> list[Entry]:
         """T_p has passed."""
@@ -215,6 +219,10 @@ class BloomHistory:
         return self._filter is not None and self._filter.count > self._stored_count
 
     @property
+    def singles(self) -> Collection[int]:
+        return self._range.singles
+
+    @property
     def memory_bytes(self) -> int:
         return 0 if self._filter is None else self._filter.memory_bytes
 
@@ -274,7 +282,7 @@ def efpp(fpps: Iterable[float]) -> float:
     >>> f"{efpp([3.965e-6] * 2):.2e}"
     '7.93e-06'
     """
-    return float(-np.expm1(sum(np.log1p(-fpp) if fpp < 1 else -np.inf for fpp in fpps)))
+    return float(-np.expm1(sum(np.log1p(-fpp) if fpp < 1 else -np.inf for fpp in fpps))) + 0.0  # not −0
 
 
 def newest(entries: Iterable[Entry]) -> list[Entry]:

@@ -8,7 +8,7 @@ True
 import json
 from typing import Any
 
-from tidings.errors import CodecError
+from tidings.errors import CodecError, UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.path import Hop, Path
 from tidings.tracking.record import Statement
@@ -22,7 +22,7 @@ def from_json(text: str) -> Path:
     try:
         found = json.loads(text)
         return Path(
-            message=MessageId.parse(found["message"]),
+            message=MessageId.parse(str(found["message"])),
             confirmed=bool(found["confirmed"]),
             hops=tuple(map(_hop, found["hops"])),
             false_positives=tuple(map(_hop, found["false_positives"])),
@@ -31,7 +31,7 @@ def from_json(text: str) -> Path:
             asked=int(found["asked"]),
             filters=int(found["filters"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, UsageError) as error:
         raise CodecError("E_TRACE_REPORT", f"not a path: {error!r}") from None
 
 

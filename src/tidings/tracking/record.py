@@ -98,7 +98,7 @@ class Answer:
     broker: int
     verdict: Verdict
     probability: float = 0.0  # of claiming a message that did not pass
-    neighbours: tuple[int, ...] = ()  # at the time of the message
+    neighbours: tuple[int, ...] = ()  # since the time of the message
     forwarded: tuple[int, ...] | None = None  # to these neighbours at most; None: not recorded
     subscribers: tuple[Statement, ...] = ()
     filters: int = 0  # how many were asked
@@ -117,8 +117,8 @@ class Inquiry:
     """A question as far as memory answers it; `Recorder.resolve` asks the archive for the rest, anywhere, any time."""
 
     message: MessageId
-    neighbours: tuple[int, ...]
-    subscribers: tuple[str, ...]
+    neighbours: tuple[int, ...]  # since the time of the message
+    subscribers: tuple[str, ...]  # attached at that time, or given it later as far as memory knows
     current: Mapping[Key, Current]  # filters in memory that match
 
 
@@ -183,10 +183,10 @@ class Recorder:
         stored = map(Store, self._books.end(of, peer, now_ms))
         return [*stored, *self._change(kind, peer, now_ms, attached=False)]
 
-    def tick(self, now_ms: int) -> list[Effect]:
-        """Every now and then: what is full or due."""
+    def tick(self, now_ms: int, *, full: bool = True) -> list[Effect]:
+        """Every now and then: what is due, and what is full. `full=False`: that may wait for company on its way."""
         self._now_ms = now_ms
-        return list(map(Store, self._books.take(now_ms)))
+        return list(map(Store, self._books.take(now_ms, full=full)))
 
     def close(self, now_ms: int) -> list[Effect]:
         """Store everything: the process ends."""
@@ -198,8 +198,11 @@ class Recorder:
 
     def ask(self, message: MessageId) -> Inquiry:
         first, last = self._around(message)
-        neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, last))))
-        subscribers = tuple(self.attachments.between(AttachmentKind.SUBSCRIBER, first, last))
+        # It may have been kept for long, and sent to a neighbour that came later.
+        neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, TIME_MAX_MS))))
+        attached = self.attachments.between(AttachmentKind.SUBSCRIBER, first, last)
+        late = self._books.stragglers(message, self._now_ms)
+        subscribers = tuple(sorted({*attached, *late}))
         keys = [
             self._passing(message),
             *(Key(Kind.FORWARD, message.broker, str(peer)) for peer in neighbours if self._settings.forwards),
@@ -220,10 +223,11 @@ class Recorder:
         if self._settings.forwards:
             asked = [self._find(Key(Kind.FORWARD, message.broker, str(peer)), inquiry, archive) for peer in neighbours]
             filters += sum(finding.filters for finding in asked)
-            if not self._incomplete(message, archive):
+            if not self._incomplete(message, archive) and not self._lost_since(message):
                 forwarded = tuple(peer for peer, finding in zip(neighbours, asked, strict=True) if finding.held)
         subscribers = []
-        for peer in inquiry.subscribers:
+        late = archive.stragglers(self.broker, message.broker, message.ms)
+        for peer in sorted({*inquiry.subscribers, *late}):
             finding = self._find(Key(Kind.DELIVER, message.broker, peer), inquiry, archive)
             filters += finding.filters
             if finding.held:
@@ -264,6 +268,10 @@ class Recorder:
         if began_ms is None or last_ms < began_ms or first_ms < archive.since_ms:
             return True
         return any(start <= last_ms and end >= first_ms for start, end in self._gaps)
+
+    def _lost_since(self, message: MessageId) -> bool:
+        """Whether records of a later time are missing: a message may have been sent on long after it came."""
+        return any(end >= message.ms for _, end in self._gaps)
 
     def _add(self, kind: Kind, peer: str, ids: Ids, now_ms: int) -> list[Effect]:
         self._books.add(kind, peer, ids, now_ms)

@@ -8,7 +8,7 @@ A strategy makes histories; all of them take ids in batches and return what is t
 []
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Protocol
@@ -104,6 +104,10 @@ class LogHistory:
         return bool(self._buffer)
 
     @property
+    def singles(self) -> Collection[int]:
+        return self._range.singles
+
+    @property
     def memory_bytes(self) -> int:
         return len(self._buffer)
 
@@ -155,6 +159,7 @@ class NoHistory:
     """Remembers nothing."""
 
     dirty, memory_bytes, sequence = False, 0, 0
+    singles: Collection[int] = ()
 
     def __init__(self, key: Key) -> None:
         self.key = key

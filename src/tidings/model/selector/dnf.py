@@ -44,7 +44,7 @@ from tidings.model.selector.syntax import (
     static_kind,
     walk,
 )
-from tidings.model.values import Kind, Value
+from tidings.model.values import Kind, Untyped, Value, kind
 
 CONJUNCTIONS_MAX = 64
 """Conjunctions in a predicate, unless the caller says otherwise."""
@@ -241,16 +241,38 @@ def _simplify(conjunction: Constraints) -> Constraints | None:
         if fixed is not None:  # that value decides all the others
             assert fixed.value is not None
             assert not isinstance(fixed.value, tuple)
-            value = fixed.value
-            if not all(one.holds(value) for one in constraints):
+            decided = _decided(fixed, fixed.value, constraints)
+            if decided is None:
                 return None
-            constraints = [fixed]
+            constraints = [fixed, *decided]
         elif len(constraints) > 1:
             if any(one.op is Op.MISSING for one in constraints):
                 return None  # all others need the attribute
             constraints = [one for one in constraints if one.op is not Op.EXISTS]  # the others imply it
         result += constraints
     return tuple(result)
+
+
+def _decided(fixed: Constraint, value: Value, constraints: Sequence[Constraint]) -> list[Constraint] | None:
+    """Those of the constraints that an equality leaves open; None if it contradicts one.
+
+    A string may be untyped text, and untyped text that equals a number may be spelt in many ways.
+    """
+    if isinstance(value, str):
+        typed, untyped = (all(one.holds(v) for one in constraints) for v in (value, Untyped(value)))
+        if not typed and not untyped:
+            return None
+        return [] if typed and untyped else [one for one in constraints if one != fixed]
+    alike = [one for one in constraints if one.op in (Op.EXISTS, Op.MISSING) or one.kinds == {kind(value)}]
+    others = [one for one in constraints if one not in alike]
+    if not all(one.holds(value) for one in alike) or any(_elsewhere(one, kind(value)) for one in others):
+        return None
+    return others
+
+
+def _elsewhere(constraint: Constraint, kind: Kind) -> bool:
+    """Whether it asks for another kind, and neither is text: nothing reads as two of number, boolean and bytes."""
+    return not constraint.negated and not constraint.kinds & {Kind.STRING, kind}
 
 
 def _merge(conjunctions: Sequence[Constraints]) -> tuple[Constraints, bool]:

@@ -24,6 +24,7 @@ from tidings.model.selector.operations import (
     read,
     relate,
     subtract,
+    truth,
 )
 from tidings.model.selector.syntax import (
     And,
@@ -43,7 +44,7 @@ from tidings.model.selector.syntax import (
     Sum,
     bounds,
 )
-from tidings.model.values import Kind, Value, kind
+from tidings.model.values import Kind, Untyped, Value, kind, reading
 
 Evaluator: TypeAlias = Callable[[Properties], Maybe]
 
@@ -58,12 +59,7 @@ ARITHMETIC: dict[Operator, Callable[[Maybe, Maybe], Maybe]] = {
 def evaluator(tree: Expression) -> Callable[[Properties], bool | None]:
     """A function that evaluates the tree as a condition."""
     value = _value(tree)
-
-    def evaluate(properties: Properties) -> bool | None:
-        result = value(properties)
-        return None if result is None else result is True
-
-    return evaluate
+    return lambda properties: truth(value(properties))
 
 
 def constant(node: Expression) -> Maybe:
@@ -121,6 +117,8 @@ def _in(name: str, choices: list[Value]) -> Evaluator:
 
     def evaluate(properties: Properties) -> bool | None:
         value = read(properties, name)
+        if type(value) is Untyped and (read_as := reading(value)) is not None and (kind(read_as), read_as) in found:
+            return True
         return None if value is None else (kind(value), value) in found
 
     return evaluate
@@ -132,17 +130,17 @@ def _like(name: str, matches: Callable[[str], bool], properties: Properties) -> 
 
 
 def _not(operand: Evaluator, properties: Properties) -> bool | None:
-    result = operand(properties)
-    return None if result is None else result is not True
+    result = truth(operand(properties))
+    return None if result is None else not result
 
 
 def _and(terms: list[Evaluator], properties: Properties) -> bool | None:
     result: bool | None = True
     for term in terms:
-        one = term(properties)
+        one = truth(term(properties))
         if one is None:
             result = None
-        elif one is not True:
+        elif not one:
             return False
     return result
 
@@ -150,9 +148,9 @@ def _and(terms: list[Evaluator], properties: Properties) -> bool | None:
 def _or(terms: list[Evaluator], properties: Properties) -> bool | None:
     result: bool | None = False
     for term in terms:
-        one = term(properties)
+        one = truth(term(properties))
         if one is None:
             result = None
-        elif one is True:
+        elif one:
             return True
     return result

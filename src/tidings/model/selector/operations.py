@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from tidings.model.constraint import Op
-from tidings.model.values import INT_MAX, INT_MIN, Value, check, kind
+from tidings.model.values import INT_MAX, INT_MIN, Kind, Untyped, Value, aligned, as_kind, check, reading
 
 Maybe: TypeAlias = Value | None
 Properties: TypeAlias = Mapping[str, Maybe]
@@ -36,7 +36,15 @@ def relate(op: Op, a: Maybe, b: Maybe) -> bool | None:
     """A comparison: unknown for NULL, false for different kinds."""
     if a is None or b is None:
         return None
-    return kind(a) is kind(b) and _RELATIONS[op](a, b)
+    pair = aligned(a, b)
+    return pair is not None and _RELATIONS[op](*pair)
+
+
+def truth(value: Maybe) -> bool | None:
+    """A value as a condition: what is not a boolean is false."""
+    if type(value) is Untyped:
+        return reading(value) is True
+    return None if value is None else value is True
 
 
 _RELATIONS: dict[Op, Callable[[Any, Any], bool]] = {
@@ -53,6 +61,10 @@ def _arithmetic(operation: Callable[[Any, Any], Any]) -> Callable[[Maybe, Maybe]
     """An operation on numbers, made fit for all values and its result for 64 bits."""
 
     def apply(a: Maybe, b: Maybe) -> Maybe:
+        if type(a) is Untyped:
+            a = as_kind(a, Kind.NUMBER)
+        if type(b) is Untyped:
+            b = as_kind(b, Kind.NUMBER)
         if type(a) not in _NUMBERS or type(b) not in _NUMBERS:
             return None
         result = operation(a, b)

@@ -30,6 +30,7 @@ from tidings.model.selector.operations import (
     read,
     relate,
     subtract,
+    truth,
 )
 from tidings.model.selector.syntax import (
     And,
@@ -188,7 +189,7 @@ class Program:
             else:
                 b, a = stack.pop(), stack.pop()
                 stack.append(_BINARY[code](a, b))
-        return _truth(stack.pop())
+        return truth(stack.pop())
 
 
 @lru_cache(maxsize=256)
@@ -231,10 +232,6 @@ def _refused(code: str, reason: str, position: int) -> CodecError:
     return CodecError(code, reason, position=position)
 
 
-def _truth(value: Maybe) -> bool | None:
-    return None if value is None else value is True
-
-
 def _unary(code: Code, operand: Operand, a: Maybe) -> Maybe:
     match code:
         case Code.NEG:
@@ -242,7 +239,7 @@ def _unary(code: Code, operand: Operand, a: Maybe) -> Maybe:
         case Code.ISNULL:
             return a is None
         case Code.NOT:
-            return None if a is None else a is not True
+            return None if (known := truth(a)) is None else not known
         case Code.IN:
             assert isinstance(operand, tuple)
             return None if a is None else any(equal(a, choice) for choice in operand)
@@ -252,12 +249,12 @@ def _unary(code: Code, operand: Operand, a: Maybe) -> Maybe:
 
 
 def _and(a: Maybe, b: Maybe) -> bool | None:
-    truths = _truth(a), _truth(b)
+    truths = truth(a), truth(b)
     return False if False in truths else None if None in truths else True
 
 
 def _or(a: Maybe, b: Maybe) -> bool | None:
-    truths = _truth(a), _truth(b)
+    truths = truth(a), truth(b)
     return True if True in truths else None if None in truths else False
 
 

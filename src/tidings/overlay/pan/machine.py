@@ -161,7 +161,8 @@ class Pan:
                 self._tell(sender, Others(tuple(self._asked(row))))
             case Hello(latency_ms=latency_ms, address=address):
                 contact = sender._replace(address=address or sender.address)
-                self.leaves.offer(contact)
+                if self.leaves.offer(contact):  # let newcomers know of each other at once
+                    self._tell(contact, Beat(tuple(self.leaves), False))
                 self.table.offer(contact, inf if latency_ms is None else latency_ms)
             case Probe(token=token):
                 self._tell(sender, ProbeEcho(token))

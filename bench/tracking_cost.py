@@ -1,0 +1,107 @@
+"""What tracking costs a broker: throughput and CPU time with `bloom` and `async` beside `none`, in one run.
+
+    python -m bench.tracking_cost            all points, three rounds
+    python -m bench.tracking_cost --quick    fewer points, one round
+
+Strategies take turns within each round, so that what disturbs the machine disturbs all. A message is recorded when it
+is accepted and again for each delivery: with r subscribers it is in 1 + r histories.
+"""
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+from typing import Any
+
+from bench.harness import save, table
+from tidings.kernel.codec import encode_message
+from tidings.lab.connections import Load
+from tidings.lab.generator import run
+from tidings.lab.servers import TidingsServer
+from tidings.lab.wires import Native, Plan
+from tidings.model.codec import encode_frame
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.protocols.frames import FrameType
+
+# Blocks are sent again and again, so their ids grow old: they must not count as stragglers.
+OLD = {"skew_ms": 600_000, "skew_between_brokers_ms": 1_000_000}
+STRATEGIES: dict[str, dict[str, object] | None] = {
+    "none": None,
+    "bloom": {"strategy": "bloom", **OLD},
+    "async": {"strategy": "async", **OLD},
+}
+BIG = b"x" * 1000
+POINTS = {
+    "no body, r = 1": Load(Plan("")),
+    "no body, r = 10": Load(Plan(""), matching=10),
+    "no body, r = 40": Load(Plan(""), matching=40),
+    "1000 bytes, r = 1": Load(Plan("", BIG)),
+    "1000 bytes, r = 10": Load(Plan("", BIG), matching=10),
+    "1000 bytes, r = 40": Load(Plan("", BIG), matching=40),
+    "receipts, 10 a send": Load(Plan("", receipts=True), block=10),
+}
+QUICK = ("no body, r = 1", "1000 bytes, r = 1", "receipts, 10 a send")
+
+
+class Now(Native):
+    """Messages with ids of this time, from as many publishers as there are messages in a block."""
+
+    def block(self, plan: Plan, count: int) -> bytes:
+        now_ms = time.time_ns() // 1_000_000
+        message = Message(Destination(plan.topic), dict(plan.properties), plan.body)
+        frames = []
+        for number in range(1, count + 1):
+            one = encode_message(replace(message, id=MessageId(number, 1, now_ms, number)))
+            receipt = (number if plan.receipts else 0).to_bytes(4, "little")
+            frames.append(encode_frame(FrameType.PUBLISH, receipt + one))
+        return b"".join(frames)
+
+
+class Tracked(TidingsServer):
+    wire = Now()
+
+
+def measure(names: list[str], rounds: int) -> dict[str, Any]:
+    results: dict[str, dict[str, list[dict[str, Any]]]] = {name: {one: [] for one in STRATEGIES} for name in names}
+    for round in range(rounds):
+        for number, name in enumerate(names):
+            for strategy, keys in STRATEGIES.items():
+                with Tracked(keys) as server:
+                    load = replace(POINTS[name], plan=replace(POINTS[name].plan, topic=f"bench.{number}"))
+                    found = run(server, load)
+                results[name][strategy].append(found)
+                rate, cpu = found["received_per_s"], found["cpu_us"]
+                print(f"{round + 1}/{rounds} {name:22} {strategy:6} {rate:12,.0f}/s {cpu:8.3f} µs", flush=True)
+    return results
+
+
+def summary(results: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    for name, by_strategy in results.items():
+        cpu = {one: statistics.median(run["cpu_us"] for run in runs) for one, runs in by_strategy.items()}
+        rate = {one: statistics.median(run["received_per_s"] for run in runs) for one, runs in by_strategy.items()}
+        row: dict[str, Any] = {"point": name, "none_per_s": rate["none"], "none_cpu_us": cpu["none"]}
+        for one in ("bloom", "async"):
+            row[f"{one}_cpu"] = cpu[one] / cpu["none"]
+            row[f"{one}_rate"] = rate[one] / rate["none"]
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, default=0)
+    arguments = parser.parse_args()
+    rounds = arguments.rounds or (1 if arguments.quick else 3)
+    results = measure(list(QUICK if arguments.quick else POINTS), rounds)
+    rows = summary(results)
+    columns = tuple(rows[0])
+    table("relative to none: CPU time a message, throughput", columns, [[row[c] for c in columns] for row in rows])
+    print("written to", save("tracking_cost", {"rows": rows, "runs": results}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""`tidings trace`: where did this message go?"""
+
+import json
+from enum import Enum
+from pathlib import Path as FilePath
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from tidings.cli import connecting
+from tidings.client import Client
+from tidings.model.message_id import MessageId
+from tidings.tracking.draw import heading, hop_line, notes, printable, to_dot, to_text
+from tidings.tracking.draw_svg import to_svg
+from tidings.tracking.path import Hop, Path
+from tidings.tracking.path_json import to_dict
+
+
+class Form(Enum):
+    TREE, JSON, DOT, SVG = "tree", "json", "dot", "svg"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(trace)
+
+
+def trace(
+    message: Annotated[str, typer.Argument(help="Its id: 32 hexadecimal digits, with or without ID: before them.")],
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="Ask brokers beside the route too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="For graphviz.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="A picture.")] = False,
+    output: Annotated[FilePath | None, typer.Option(help="Write it to this file.")] = None,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    user: connecting.User = "",
+    password_file: connecting.PasswordFile = None,
+    tls_ca: connecting.TlsCa = None,
+    tls_certificate: connecting.TlsCertificate = None,
+    tls_key: connecting.TlsKey = None,
+) -> None:
+    """Which brokers a message passed and who got it. Ends with status 1 if no broker that was asked has it.
+
+    Numbers in brackets: how probably the statement would be made of somebody the message did not reach.
+
+    Example: tidings trace 0000000700000001019a3f62547b0000 --json
+    """
+    wanted = MessageId.parse(message)
+    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    path = connecting.run(_trace(client, wanted, everywhere))
+    form = Form.JSON if as_json else Form.DOT if dot else Form.SVG if svg else Form.TREE
+    show(path, form, output)
+    raise typer.Exit(0 if any(not hop.opaque and _claims(path, hop) for hop in path.hops) else 1)
+
+
+async def _trace(client: Client, message: MessageId, everywhere: bool) -> Path:
+    async with client:
+        return await client.trace(message, everywhere=everywhere)
+
+
+def _claims(path: Path, hop: Hop) -> bool:
+    """The origin is always listed, whether it has the message or not."""
+    return hop.broker != path.message.broker or path.confirmed
+
+
+def show(path: Path, form: Form, output: FilePath | None = None) -> None:
+    match form:
+        case Form.JSON:
+            text = json.dumps(to_dict(path)) + "\n"
+        case Form.DOT:
+            text = to_dot(path)
+        case Form.SVG:
+            text = to_svg(path)
+        case Form.TREE:
+            text = to_text(path) + "\n"
+    if output is not None:
+        output.write_text(text)
+    elif form is Form.TREE:
+        Console().print(as_tree(path))
+    else:
+        typer.echo(text, nl=False)
+
+
+def as_tree(path: Path) -> Group:
+    """What `to_text` says, for a terminal."""
+    trees: list[RenderableType] = [Text(line) for line in heading(path)]
+    branches: dict[int, Tree] = {}
+    for hop in path.hops:
+        line = Text(hop_line(hop, path.message.broker), style=_style(hop))
+        if hop.sender is None:
+            branches[hop.broker] = Tree(line)
+            trees.append(branches[hop.broker])
+        else:
+            branches[hop.broker] = branches[hop.sender].add(line)
+        for one in hop.subscribers:
+            branches[hop.broker].add(Text(f"▸ {printable(one.peer)} ({one.probability:.2g})", style="green"))
+    return Group(*trees, *(Text(line, style="red") for line in notes(path)))
+
+
+def _style(hop: Hop) -> str:
+    return "dim" if hop.opaque else "yellow" if hop.suspect else "bold"

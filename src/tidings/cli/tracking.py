@@ -1,0 +1,51 @@
+"""`tidings tracking`: what brokers have recorded, on disk."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidings.errors import UsageError
+from tidings.segments.compaction import Compacted, compact_segments
+from tidings.tracking.history import BloomSettings
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="Look after what brokers have recorded.")
+    group.callback()(_group)
+    group.command("compact")(compact)
+    app.add_typer(group, name="tracking")
+
+
+def _group() -> None: ...
+
+
+def compact(
+    folder: Annotated[Path, typer.Argument(help="Where the broker keeps its records: data/tracking.")],
+    capacity: Annotated[int, typer.Option(min=1, help="n, as in [tracking]: ids a filter takes.")] = (
+        BloomSettings().capacity
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Merge partly full filters and small segments; answers stay the same. The broker must not be running.
+
+    Example: tidings tracking compact tidings-data/tracking
+    """
+    if not folder.is_dir():
+        raise UsageError("E_FOLDER", f"{folder} is not a directory")
+    done = compact_segments(folder, capacity)
+    if as_json:
+        typer.echo(json.dumps(asdict(done)))
+    else:
+        Console().print(_table(done))
+
+
+def _table(done: Compacted) -> Table:
+    table = Table("", "before", "after")
+    for what in ("segments", "filters", "bytes"):
+        table.add_row(what, *(f"{getattr(done, f'{what}_{when}'):,}" for when in ("before", "after")))
+    return table

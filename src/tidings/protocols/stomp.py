@@ -1,0 +1,280 @@
+"""The broker's side of STOMP 1.0 to 1.2: one session a connection, no I/O (docs/protocols.md).
+
+    CONNECTING ──CONNECT──► LOGIN ──welcome──► READY ──DISCONNECT──► LEAVING ──receipt──► CLOSED ◄── any ERROR
+
+SEND and MESSAGE frames do not come through here: the forwarding plane reads and writes them by itself. It knows
+subscriptions, transactions and receipts by number; the session tells it what the client calls them.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from itertools import count
+from typing import assert_never
+
+from tidings.broker.session import Bye, Hello, Received
+from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.kernel.forwarder import Forwarder
+from tidings.model.values import Value
+from tidings.node.requests import Accepted, Ack, Answer, Begin, Commit, Done, Failed, Refused, Rollback, Sync, Verdict
+from tidings.node.subscribing import NAME_MAX
+from tidings.protocols.stomp_frames import Frame, Version, decode, encode, escape
+from tidings.protocols.stomp_subscribing import Subscribed, Subscriptions, needed
+
+OWN_RECEIPTS = 1 << 31  # numbers from here on are the session's, those below the forwarding plane's
+SESSIONS_MAX = 0xFFFF
+BEAT_MS = 1_000  # the broker sends a heart-beat this often if a client asks for it, or more seldom
+TEXT_MAX = 1_024  # characters of a receipt's name
+VERSIONS = {str(version): version for version in Version}
+
+
+class State(Enum):
+    CONNECTING = "connecting"
+    LOGIN = "log-in"
+    READY = "ready"
+    LEAVING = "leaving"
+    CLOSED = "closed"
+
+
+class StompSession:
+    name = "stomp"
+
+    def __init__(self) -> None:
+        self.state = State.CONNECTING
+        self.version = Version.V12
+        self._plane: Forwarder | None = None
+        self._connection = -1
+        self._receipts: dict[int, str] = {}  # own numbers, not answered yet
+        self._next_receipt = count(OWN_RECEIPTS)
+        self._frame: Frame | None = None  # the one at hand
+        self._beats = (0, 0)  # what the client offered and asked for
+        self._silence_ms = 0  # how often the broker wants to hear from it
+        self._last_receipt = 0  # of DISCONNECT
+        self._subscriptions = Subscriptions()
+        self._transactions: dict[str, int] = {}
+        self._commands: dict[str, Callable[[Frame], Received]] = {
+            "SUBSCRIBE": self._subscribe,
+            "UNSUBSCRIBE": self._unsubscribe,
+            "ACK": self._ack,
+            "NACK": self._ack,
+            "BEGIN": self._begin,
+            "COMMIT": self._commit,
+            "ABORT": self._abort,
+            "DISCONNECT": self._disconnect,
+        }
+
+    @property
+    def ended(self) -> bool:
+        return self.state is State.CLOSED
+
+    def opened(self, plane: Forwarder, connection: int) -> None:
+        self._plane, self._connection = plane, connection
+        plane.speak_stomp(connection)
+
+    # --- from the client ------------------------------------------------------------------------------------------
+
+    def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
+        """What a frame asks for; whatever is wrong with it ends the connection."""
+        self._frame = None
+        self._frame = frame = decode(payload, self.version)
+        if frame.command in ("CONNECT", "STOMP"):
+            if self.state is not State.CONNECTING:
+                raise RemoteProtocolError("E_STOMP_COMMAND", "connected already")
+            return self._connect(frame)
+        if self.state is not State.READY:
+            raise RemoteProtocolError("E_STOMP_COMMAND", "the first frame is CONNECT or STOMP")
+        if frame.command not in self._commands:
+            raise RemoteProtocolError("E_STOMP_COMMAND", f"there is no command {frame.command[:32]!r}")
+        if frame.body and self.version is not Version.V10:
+            raise RemoteProtocolError("E_STOMP_FRAME", f"{frame.command} has no body")
+        received = self._commands[frame.command](frame)
+        self._frame = None
+        return received
+
+    def _connect(self, frame: Frame) -> Hello:
+        offered = frame.headers.get("accept-version", "1.0").replace(" ", "").split(",")
+        known = [VERSIONS[one] for one in offered if one in VERSIONS]
+        if not known:
+            raise RemoteProtocolError("E_VERSION", f"this broker speaks STOMP {', '.join(VERSIONS)}")
+        self.version = max(known)
+        self._beats = _beats(frame.headers.get("heart-beat", "0,0"))
+        client = frame.headers.get("client-id", "").strip()
+        if len(client) > NAME_MAX or any(character < " " for character in client):
+            reason = f"client-id: at most {NAME_MAX} characters and no control characters"
+            raise RemoteProtocolError("E_STOMP_HEADER", reason)
+        user, password = frame.headers.get("login", ""), frame.headers.get("passcode", "")
+        if self.version is Version.V10:
+            user, password = user.strip(), password.strip()
+        self.state = State.LOGIN
+        assert self._plane is not None
+        self._plane.stomp_version(self._connection, self.version)
+        return Hello(user, password, client, self._beats[0])
+
+    def heartbeats(self, hello: Hello, longest_ms: int) -> tuple[int, int]:
+        """The longest silence of the client, and of the broker; 0: any."""
+        offered, wanted = self._beats
+        self._silence_ms = longest_ms
+        return max(offered, longest_ms) if offered else 0, max(wanted, BEAT_MS) if wanted else 0
+
+    def _subscribe(self, frame: Frame) -> Received:
+        subscribed, request = self._subscriptions.add(frame, self.version, self._receipt(frame))
+        if subscribed.id is not None:
+            assert self._plane is not None
+            line = f"subscription:{escape(subscribed.id, self.version)}\n".encode()
+            self._plane.stomp_label(self._connection, subscribed.number, line)
+        return request
+
+    def _unsubscribe(self, frame: Frame) -> Received:
+        subscribed, requests = self._subscriptions.remove(frame, self.version, self._receipt(frame))
+        if subscribed is not None:
+            assert self._plane is not None
+            self._plane.stomp_label(self._connection, subscribed.number, b"")
+        return requests
+
+    def _ack(self, frame: Frame) -> Ack:
+        if frame.command == "NACK" and self.version is Version.V10:
+            raise RemoteProtocolError("E_STOMP_COMMAND", "STOMP 1.0 has no NACK")
+        text = needed(frame, "id" if self.version is Version.V12 else "message-id")
+        *_, subscription, tag = ("", *text.split("-"))
+        subscribed = self._subscriptions.by_number(subscription)
+        if subscribed is None or not (tag.isascii() and tag.isdigit()) or len(tag) > 19 or not int(tag):
+            raise RemoteProtocolError("E_STOMP_ACK", f"no message {text[:100]!r} waits for an acknowledgement")
+        self._check_owner(frame, subscribed)
+        verdict = Verdict.DONE
+        if frame.command == "NACK":
+            verdict = Verdict.DEAD if frame.headers.get("requeue") == "false" else Verdict.RETRY
+        session = self._session(frame) if "transaction" in frame.headers else 0
+        return Ack(subscribed.number, (int(tag),), subscribed.cumulative, verdict, session, self._receipt(frame))
+
+    def _check_owner(self, frame: Frame, subscribed: Subscribed) -> None:
+        """In 1.1 an acknowledgement names its subscription besides."""
+        if self.version is Version.V11 and needed(frame, "subscription") != subscribed.id:
+            raise RemoteProtocolError("E_STOMP_ACK", "the message was not sent to this subscription")
+
+    def _begin(self, frame: Frame) -> Begin:
+        name = needed(frame, "transaction")
+        if name in self._transactions:
+            raise RemoteProtocolError("E_STOMP_TRANSACTION", f"transaction {name[:100]!r} has begun already")
+        if len(name) > NAME_MAX:
+            raise RemoteProtocolError("E_STOMP_TRANSACTION", f"a transaction's name has at most {NAME_MAX} characters")
+        if len(self._transactions) == SESSIONS_MAX:
+            raise RemoteProtocolError("E_STOMP_TRANSACTION", "too many transactions")
+        taken = set(self._transactions.values())
+        session = next(number for number in count(1) if number not in taken)
+        self._transactions[name] = session
+        assert self._plane is not None
+        self._plane.stomp_transaction(self._connection, name, session)
+        return Begin(self._receipt(frame), session)
+
+    def _commit(self, frame: Frame) -> Commit:
+        return Commit(self._receipt(frame), self._end_transaction(frame))
+
+    def _abort(self, frame: Frame) -> Rollback:
+        return Rollback(self._receipt(frame), self._end_transaction(frame))
+
+    def _session(self, frame: Frame) -> int:
+        name = needed(frame, "transaction")
+        if name not in self._transactions:
+            raise RemoteProtocolError("E_STOMP_TRANSACTION", f"transaction {name[:100]!r} has not begun")
+        return self._transactions[name]
+
+    def _end_transaction(self, frame: Frame) -> int:
+        session = self._session(frame)
+        name = frame.headers["transaction"]
+        del self._transactions[name]
+        assert self._plane is not None
+        self._plane.stomp_transaction(self._connection, name, 0)
+        return session
+
+    def _disconnect(self, frame: Frame) -> Bye | Sync:
+        """With a receipt it waits for all that was sent before."""
+        self.state = State.LEAVING
+        self._last_receipt = self._receipt(frame)
+        return Sync(self._last_receipt) if self._last_receipt else Bye()
+
+    def _receipt(self, frame: Frame) -> int:
+        """A number for the receipt that the frame asks for; 0: it asks for none."""
+        text = frame.headers.get("receipt")
+        if text is None:
+            return 0
+        if len(text) > TEXT_MAX:
+            raise RemoteProtocolError("E_STOMP_HEADER", f"a receipt has at most {TEXT_MAX} characters")
+        number = next(self._next_receipt)
+        self._receipts[number] = text
+        return number
+
+    # --- to the client --------------------------------------------------------------------------------------------
+
+    def welcome(self, fields: dict[str, Value]) -> bytes:
+        self.state = State.READY
+        self._frame = None
+        publisher, broker = fields["publisher"], fields["broker"]
+        assert isinstance(publisher, int)
+        assert isinstance(broker, int)
+        assert self._plane is not None
+        self._subscriptions.temporary = f"tmp.{broker}.{publisher}."
+        self._plane.stomp_publisher(self._connection, publisher, broker, self._subscriptions.temporary)
+        headers = {"version": str(self.version), "session": f"{broker}-{publisher}", "server": str(fields["server"])}
+        if self.version is not Version.V10:
+            headers["heart-beat"] = f"{BEAT_MS},{self._silence_ms}"
+        # CONNECTED knows no escapes, as CONNECT does not: its values have none to need.
+        return encode("CONNECTED", headers, Version.V10)
+
+    def answer(self, answer: Answer) -> bytes:
+        match answer:
+            case Done(receipt, _):
+                if receipt and receipt == self._last_receipt:
+                    self.state = State.CLOSED
+                text = self._receipts.pop(receipt, None)
+                return b"" if text is None else self._receipt_frame(text)
+            case Failed(receipt, error) | Refused(receipt, error):
+                return self.error(error, receipt)
+            case Accepted(receipts):
+                return b"".join(self._receipt_frame(text) for one in receipts if (text := self._text(one)) is not None)
+            case _:
+                assert_never(answer)
+
+    def _receipt_frame(self, text: str) -> bytes:
+        return encode("RECEIPT", {"receipt-id": text}, self.version)
+
+    def _text(self, receipt: int) -> str | None:
+        """What the client calls a receipt, which is answered now."""
+        if receipt >= OWN_RECEIPTS:
+            return self._receipts.pop(receipt, None)
+        assert self._plane is not None
+        name = self._plane.stomp_receipt(self._connection, receipt) if receipt else None
+        return None if name is None else name.decode()
+
+    def error(self, error: TidingsError, receipt: int = 0) -> bytes:
+        """An ERROR is always the last frame."""
+        text = self._text(receipt)
+        if text is None and self._frame is not None:
+            text = self._frame.headers.get("receipt")
+        self.state = State.CLOSED
+        where = "" if error.position is None else f" (at {error.position})"
+        headers = {"message": f"{error.code}: {error.reason}{where}", "code": error.code}
+        if error.code == "E_VERSION":
+            headers["version"] = ",".join(VERSIONS)
+        if text is not None:
+            headers["receipt-id"] = text
+        body = f"{error.code}: {error.reason}{where}\n".encode()
+        if self._frame is not None:
+            body += f"in {self._frame.command[:32]}\n".encode()
+        headers |= {"content-type": "text/plain", "content-length": str(len(body))}
+        return encode("ERROR", headers, self.version, body)
+
+    def ping(self) -> bytes:
+        return b"\n"
+
+    def pong(self) -> bytes:
+        return b"\n"
+
+    def close(self, code: str, reason: str) -> bytes:
+        self._frame = None
+        return self.error(RemoteProtocolError(code, reason))
+
+
+def _beats(text: str) -> tuple[int, int]:
+    parts = text.replace(" ", "").split(",")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
+        raise RemoteProtocolError("E_STOMP_HEADER", "heart-beat is two numbers of milliseconds, as in 0,1000")
+    return int(parts[0]), int(parts[1])

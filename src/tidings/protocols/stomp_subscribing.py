@@ -1,0 +1,133 @@
+"""A STOMP session's subscriptions: from headers to requests, and how its client calls them (docs/protocols.md)."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidings.delivery.mailbox import SlowPolicy
+from tidings.errors import RemoteProtocolError
+from tidings.node.requests import AckMode, Forget, Subscribe, Unsubscribe
+from tidings.protocols.stomp_frames import Frame, Version
+
+# Names that other brokers use for the same are understood too.
+DURABLE = ("durable-subscription-name", "activemq.subscriptionName")
+SHARED = ("shared-subscription-name",)
+NO_LOCAL = ("no-local", "activemq.noLocal")
+PREFETCH = ("prefetch-count", "activemq.prefetchSize")
+POLICY = "slow-policy"
+PREFIXES = {"/topic/": ("topic:", False), "/queue/": ("queue:", False)}
+PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
+ID_MAX = 1_024  # characters
+
+Key: TypeAlias = tuple[str, str]  # ("id", …) or, without one, ("destination", …)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    number: int
+    id: str | None  # 1.0 may do without
+    cumulative: bool
+    durable: str
+
+
+class Subscriptions:
+    def __init__(self) -> None:
+        self.temporary = ""  # what the names of this connection's temporary destinations begin with
+        self._known: dict[Key, Subscribed] = {}
+        self._numbers: dict[str, Subscribed] = {}
+        self._next = 1
+
+    def add(self, frame: Frame, version: Version, receipt: int) -> tuple[Subscribed, Subscribe]:
+        destination = needed(frame, "destination")
+        key = _key(frame, version)
+        if key in self._known:
+            raise RemoteProtocolError(
+                "E_SUBSCRIPTION_EXISTS", f"subscription {key[1][:100]!r} exists on this connection"
+            )
+        mode = frame.headers.get("ack", "auto")
+        if mode not in ("auto", "client", "client-individual"):
+            raise RemoteProtocolError("E_STOMP_HEADER", "ack is auto, client or client-individual")
+        durable, shared = _first(frame, DURABLE), _first(frame, SHARED)
+        id = frame.headers.get("id")
+        subscribed = Subscribed(self._next, id, mode == "client", durable)
+        request = Subscribe(
+            receipt=receipt,
+            subscription=subscribed.number,
+            destination=self.canonical(destination),
+            selector=frame.headers.get("selector", ""),
+            ack=AckMode.AUTO if mode == "auto" else AckMode.CLIENT,
+            durable=durable,
+            shared=shared,
+            credit=_prefetch(frame),
+            policy=_policy(frame),
+            no_local=_first(frame, NO_LOCAL).lower() == "true",
+            window=True,
+            temporary=destination.startswith("/temp-"),
+        )
+        self._next += 1
+        self._known[key] = self._numbers[str(subscribed.number)] = subscribed
+        return subscribed, request
+
+    def remove(
+        self, frame: Frame, version: Version, receipt: int
+    ) -> tuple[Subscribed | None, tuple[Unsubscribe | Forget, ...]]:
+        """End a subscription; with the name of a durable one, delete that, whether it is in use here or not."""
+        durable = _first(frame, DURABLE)
+        key = None if durable and "id" not in frame.headers else _key(frame, version)
+        subscribed = self._known.pop(key, None) if key is not None else None
+        if subscribed is None:
+            if not durable:
+                called = "" if key is None else key[1]
+                raise RemoteProtocolError(
+                    "E_SUBSCRIPTION_UNKNOWN", f"no subscription {called[:100]!r} on this connection"
+                )
+            return None, (Forget(receipt, durable),)
+        del self._numbers[str(subscribed.number)]
+        if durable:
+            return subscribed, (Unsubscribe(0, subscribed.number), Forget(receipt, durable))
+        return subscribed, (Unsubscribe(receipt, subscribed.number),)
+
+    def by_number(self, number: str) -> Subscribed | None:
+        return self._numbers.get(number)
+
+    def canonical(self, destination: str) -> str:
+        """A destination as the node writes it."""
+        for prefix, (kind, temporary) in PREFIXES.items():
+            if destination.startswith(prefix):
+                return kind + (self.temporary if temporary else "") + destination[len(prefix) :]
+        offered = ", ".join(PREFIXES)
+        raise RemoteProtocolError("E_STOMP_DESTINATION", f"a destination begins with one of {offered}")
+
+
+def needed(frame: Frame, name: str) -> str:
+    try:
+        return frame.headers[name]
+    except KeyError:
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{frame.command} without the header {name}") from None
+
+
+def _key(frame: Frame, version: Version) -> Key:
+    if version is Version.V10 and "id" not in frame.headers:
+        return ("destination", needed(frame, "destination"))
+    id = needed(frame, "id")
+    if len(id) > ID_MAX:
+        raise RemoteProtocolError("E_STOMP_HEADER", f"an id has at most {ID_MAX} characters")
+    return ("id", id)
+
+
+def _first(frame: Frame, names: tuple[str, ...]) -> str:
+    return next((frame.headers[name] for name in names if name in frame.headers), "")
+
+
+def _prefetch(frame: Frame) -> int:
+    text = _first(frame, PREFETCH)
+    if text and not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{PREFETCH[0]} is a number of messages")
+    return int(text or 0)
+
+
+def _policy(frame: Frame) -> SlowPolicy:
+    try:
+        return SlowPolicy(frame.headers.get(POLICY, SlowPolicy.PUSH_BACK.value))
+    except ValueError:
+        offered = ", ".join(policy.value for policy in SlowPolicy)
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{POLICY} is one of {offered}") from None

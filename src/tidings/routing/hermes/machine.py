@@ -1,0 +1,397 @@
+"""Hermes at one broker: types, advertisements, subscriptions and events of its clients and its neighbours.
+
+    add_type, remove_type, advertise, unadvertise, subscribe, unsubscribe, publish     what clients ask for
+    hear(now, neighbour, message)      link_down, link_up, reroute       what the overlay brings
+    asked(now, request)                answered(now, token, answer)      requests to rendezvous nodes
+    tick(now)                                                            when the timer "scheme" rings
+
+Figure 2 of the paper (Pietzuch and Bacon, Peer-to-peer overlay broker networks in an event-based middleware, 2003) with
+these differences. A broker tells a neighbour nothing that it heard only from there, and sends no event back where it
+came from. Interests are passed on as filters with a lifetime, not as subscriptions with an identity, so equal ones of
+many clients are one entry. Events go to the rendezvous node only while somebody wants all events of the type.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+
+from tidings.errors import UsageError
+from tidings.model.event_type import EventType, EventTypeError, TypeTree
+from tidings.model.predicate import Predicate
+from tidings.model.selector.program import run
+from tidings.model.values import Value
+from tidings.overlay.effects import Router, SetTimer
+from tidings.routing.covering.tables import batch_of
+from tidings.routing.hermes.custody import Custodian
+from tidings.routing.hermes.flow import ALWAYS, Hop
+from tidings.routing.hermes.messages import (
+    Done,
+    Hand,
+    HermesEffect,
+    HermesMessage,
+    Kind,
+    Publication,
+    Request,
+    Safe,
+    Send,
+    Settled,
+    SubscriptionId,
+    Tell,
+    TypeAnswer,
+    TypeRequest,
+    Untell,
+    Verb,
+)
+from tidings.routing.hermes.options import HermesOptions
+from tidings.routing.hermes.registry import Registry
+from tidings.routing.hermes.trees import NextHop, Tree, Trees
+from tidings.routing.scheme import TIMER
+
+Ways = dict[Hop, tuple[bool, bool]]  # to whom an event goes, and for which subscriptions there: by type, by filter
+
+
+@lru_cache(maxsize=4096)
+def attributes_of(message: bytes) -> dict[str, Value]:
+    return dict(batch_of(message).attributes(0))
+
+
+class Hermes:
+    def __init__(
+        self,
+        router: Router,
+        key_of: Callable[[str], int],
+        next_hop: NextHop,
+        options: HermesOptions | None = None,
+    ) -> None:
+        self.router, self.options = router, options or HermesOptions()
+        self.trees = Trees(router, key_of, next_hop, self.options)
+        self.registry = Registry(self.options)
+        self._key_of, self._next_hop = key_of, next_hop
+        self._custodian = Custodian(self.options.handed_max)
+        self._advertised: Counter[str] = Counter()
+        self._subscriptions: dict[SubscriptionId, tuple[str, Predicate | None]] = {}
+        self._local: dict[tuple[str, Kind], dict[Predicate, dict[SubscriptionId, None]]] = {}
+        self._waiting: dict[int, tuple[TypeRequest, Callable[[float, TypeAnswer], None]]] = {}
+        self._tokens = 0
+        self._out: list[HermesEffect] = []
+        self._refresh_at = self._unsettled_until = 0.0
+
+    # --- clients --------------------------------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[HermesEffect]:
+        self._refresh_at = now + self.options.refresh_ms
+        self._unsettled_until = now + self.options.settle_ms
+        return [SetTimer(TIMER, now + self.options.refresh_ms / 4)]
+
+    def add_type(self, now: float, token: int, event_type: EventType) -> list[HermesEffect]:
+        """Make a type known in the network; its parent must be known."""
+
+        def with_parent(now: float, answer: TypeAnswer) -> None:
+            if answer.code:
+                reason = f"the parent {event_type.parent!r} of event type {event_type.name!r} is not known"
+                unknown = answer.code == "E_TYPE_UNKNOWN"
+                self._finish(token, TypeAnswer((), "E_TYPE_PARENT", reason) if unknown else answer)
+                return
+            chain = (*answer.chain, event_type)
+            try:
+                TypeTree(chain)
+            except EventTypeError as error:
+                self._finish(token, TypeAnswer((), error.code, error.reason))
+                return
+            self._ask(now, TypeRequest(Verb.ADD, event_type.name, chain), lambda now, answer: added(chain, answer))
+
+        def added(chain: tuple[EventType, ...], answer: TypeAnswer) -> None:
+            if not answer.code:
+                self.registry.own(chain)
+            self._finish(token, answer)
+
+        if event_type.parent is None:
+            with_parent(now, TypeAnswer())
+        else:
+            self._with_type(now, event_type.parent, with_parent)
+        return self._done()
+
+    def remove_type(self, now: float, token: int, name: str) -> list[HermesEffect]:
+        def removed(now: float, answer: TypeAnswer) -> None:
+            if not answer.code:
+                self.registry.disown(name)
+            self._finish(token, answer)
+
+        self._ask(now, TypeRequest(Verb.REMOVE, name), removed)
+        return self._done()
+
+    def get_type(self, now: float, token: int, name: str) -> list[HermesEffect]:
+        """Done when the type is known here, in `registry.types`."""
+        self._with_type(now, name, lambda now, answer: self._finish(token, answer))
+        return self._done()
+
+    def advertise(self, now: float, token: int, name: str) -> list[HermesEffect]:
+        def known(now: float, answer: TypeAnswer) -> None:
+            if not answer.code:
+                self._advertised[name] += 1
+                self.registry.use(name)
+                self.trees.add(now, name, Kind.ADVERTISED, None, ALWAYS)
+            self._finish(token, answer)
+
+        self._with_type(now, name, known)
+        return self._done()
+
+    def unadvertise(self, now: float, name: str) -> list[HermesEffect]:
+        if not self._advertised[name]:
+            raise UsageError("E_HERMES_UNADVERTISED", f"no client here advertises event type {name!r}")
+        self._advertised[name] -= 1
+        if not self._advertised[name]:
+            self.trees.remove(now, name, Kind.ADVERTISED, None, ALWAYS)
+        self.registry.unuse(name)
+        return self._done()
+
+    def subscribe(
+        self, now: float, token: int, id: SubscriptionId, name: str, filter: Predicate | None = None
+    ) -> list[HermesEffect]:
+        """All events of a type and its subtypes; with a filter, those that match."""
+        if id in self._subscriptions:
+            raise UsageError("E_HERMES_ID", f"subscription {id} exists already")
+
+        def known(now: float, answer: TypeAnswer) -> None:
+            error = answer if answer.code or filter is None else self.registry.check_filter(name, filter)
+            if not error.code:
+                self._subscriptions[id] = (name, filter)
+                self.registry.use(name)
+                kind, wanted = (Kind.TYPE, ALWAYS) if filter is None else (Kind.FILTER, filter)
+                self._local.setdefault((name, kind), {}).setdefault(wanted, {})[id] = None
+                self.trees.add(now, name, kind, None, wanted)
+            self._finish(token, error)
+
+        self._with_type(now, name, known)
+        return self._done()
+
+    def unsubscribe(self, now: float, id: SubscriptionId) -> list[HermesEffect]:
+        if id not in self._subscriptions:
+            raise UsageError("E_HERMES_ID", f"no client here made subscription {id}")
+        name, filter = self._subscriptions.pop(id)
+        kind, wanted = (Kind.TYPE, ALWAYS) if filter is None else (Kind.FILTER, filter)
+        same = self._local[name, kind]
+        del same[wanted][id]
+        if not same[wanted]:
+            del same[wanted]
+            self.trees.remove(now, name, kind, None, wanted)
+        self.registry.unuse(name)
+        return self._done()
+
+    def publish(self, now: float, name: str, message: bytes, tag: bytes = b"") -> list[HermesEffect]:
+        """An event of an advertised type, checked by the caller; with a tag it is persistent and ends in `Safe`."""
+        if not self._advertised[name]:
+            raise UsageError("E_HERMES_UNADVERTISED", f"no client here advertises event type {name!r}")
+        self._publication(now, None, Publication(name, True, True, False, tag, message))
+        return self._done()
+
+    # --- the overlay ----------------------------------------------------------------------------------------------
+
+    def hear(self, now: float, neighbour: Router, message: HermesMessage) -> list[HermesEffect]:
+        match message:
+            case Publication():
+                self._publication(now, neighbour, message)
+            case Tell(type=name, kind=kind, filter=filter, lifetime_ms=lifetime_ms):
+                until = now + min(lifetime_ms, self.options.lifetime_ms)
+                self.trees.add(now, name, kind, neighbour, filter, until)
+            case Untell(type=name, kind=kind, filter=filter, moved=moved):
+                if moved:
+                    self._unsettle(now)
+                self.trees.moving = moved
+                self.trees.remove(now, name, kind, neighbour, filter)
+                self.trees.moving = False
+            case Settled(type=name, tag=tag):
+                self._custodian.settled(name, tag, neighbour)
+                self._review(now, tag)
+        return self._done()
+
+    def link_down(self, now: float, neighbour: Router) -> list[HermesEffect]:
+        """The neighbour is gone, and what was on its way there."""
+        self._unsettle(now)
+        self.trees.link_lost(now, neighbour)
+        self._custodian.lost(neighbour)
+        self._review(now)
+        return self._done()
+
+    def reroute(self, now: float) -> list[HermesEffect]:
+        """Next hops may have changed."""
+        if self.trees.reroute(now):
+            self._unsettle(now)
+            self._review(now)
+        for request in self.registry.hand_over(lambda name: self._next_hop(self._key_of(name)) is None):
+            self._hand_over(now, request)
+        return self._done()
+
+    def tick(self, now: float) -> list[HermesEffect]:
+        self.trees.expire(now)
+        if self._refresh_at <= now:
+            self._refresh_at = now + self.options.refresh_ms
+            self.trees.refresh(now)
+            for chain, owned in self.registry.kept():
+                self._keep(now, chain, owned)
+        self.registry.expire(now)
+        self._review(now)
+        return [*self._done(), SetTimer(TIMER, now + self.options.refresh_ms / 4)]
+
+    def _unsettle(self, now: float) -> None:
+        self._unsettled_until = max(self._unsettled_until, now + self.options.settle_ms)
+
+    # --- types ----------------------------------------------------------------------------------------------------
+
+    def asked(self, now: float, request: TypeRequest) -> tuple[TypeAnswer, list[HermesEffect]]:
+        """This broker is the rendezvous node of what the request names."""
+        answer = self.registry.asked(now, request)
+        if not answer.code:
+            match request.verb:
+                case Verb.ADD | Verb.KEEP:
+                    parent = request.chain[-1].parent
+                    if parent is not None:
+                        self._ask(now, TypeRequest(Verb.HEIR, parent, request.chain), lambda now, answer: None)
+                case Verb.REMOVE:
+                    parent = answer.chain[-1].parent
+                    if parent is not None:
+                        self._ask(now, TypeRequest(Verb.DISINHERIT, parent, answer.chain), lambda now, answer: None)
+                case Verb.HEIR:
+                    self.trees.heir(now, request.name, request.chain[-1].name)
+                case Verb.DISINHERIT:
+                    self.trees.disinherit(now, request.name, request.chain[-1].name)
+                case Verb.GET:
+                    pass
+        return answer, self._done()
+
+    def answered(self, now: float, token: int, answer: TypeAnswer | None) -> list[HermesEffect]:
+        """The answer to a request; None: there was none."""
+        request, then = self._waiting.pop(token)
+        then(now, answer or TypeAnswer((), "E_TYPE_UNREACHABLE", f"nobody answers for event type {request.name!r}"))
+        return self._done()
+
+    def _ask(self, now: float, request: TypeRequest, then: Callable[[float, TypeAnswer], None]) -> None:
+        self._tokens += 1
+        self._waiting[self._tokens] = (request, then)
+        self._out.append(Request(self._tokens, self._key_of(request.name), request))
+
+    def _with_type(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
+        known = self.registry.chain(name)
+        if known:
+            then(now, TypeAnswer(known))
+            return
+
+        def learned(now: float, answer: TypeAnswer) -> None:
+            if not answer.code:
+                answer = self.registry.learn(now, answer.chain)
+            then(now, answer)
+
+        self._ask(now, TypeRequest(Verb.GET, name), learned)
+
+    def _keep(self, now: float, chain: tuple[EventType, ...], owned: bool) -> None:
+        name = chain[-1].name
+
+        def kept(now: float, answer: TypeAnswer) -> None:
+            if answer.code == "E_TYPE_UNKNOWN":
+                self.registry.disown(name)
+
+        self._ask(now, TypeRequest(Verb.ADD if owned else Verb.KEEP, name, chain), kept)
+
+    def _hand_over(self, now: float, request: TypeRequest) -> None:
+        def handed_over(now: float, answer: TypeAnswer) -> None:
+            if answer.code == "E_TYPE_UNREACHABLE":
+                self.registry.asked(now, request)  # keep it for the next change of the overlay
+
+        self._ask(now, request, handed_over)
+
+    def _finish(self, token: int, answer: TypeAnswer) -> None:
+        self._out.append(Done(token, EventTypeError(answer.code, answer.reason) if answer.code else None))
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def _ways(self, tree: Tree, source: Hop, event: Publication) -> Ways:
+        """Lines 16 to 28 of Figure 2: to whom, and with which flags; never back to where it came from."""
+        typed: set[Hop] = set()
+        if event.by_type:
+            typed = tree.flows[Kind.TYPE].hops()
+            called_for = bool(tree.flows[Kind.FLOW] and tree.flows[Kind.ADVERTISED])
+            if tree.up is not None and (called_for or event.rising):
+                typed.add(tree.up)
+        flow = tree.flows[Kind.FILTER]
+        filtered = flow.wanting(attributes_of(event.message)) if event.by_filter and flow else set()
+        ways = {hop: (hop in typed, hop in filtered) for hop in typed | filtered}
+        if source is not None:
+            ways.pop(source, None)
+        return ways
+
+    def _publication(self, now: float, source: Hop, event: Publication) -> None:
+        if event.tag:
+            if event.rising and source == self.trees.tree(event.type, now).up:
+                self._unsettle(now)  # both think the other nearer to the rendezvous node: one will soon know better
+            if not self._custodian.take(source, event) and isinstance(source, int):
+                self._out.append(Send(source, Settled(event.type, event.tag)))
+            self._review(now, event.tag)
+            return
+        tree = self.trees.tree(event.type, now)
+        ways = self._ways(tree, source, event)
+        for hop, (by_type, by_filter) in ways.items():
+            rising = hop is not None and hop == tree.up
+            self._pass_on(now, hop, Publication(event.type, by_type, by_filter, rising, b"", event.message))
+
+    def _pass_on(self, now: float, hop: Hop, event: Publication) -> None:
+        if hop is None:
+            self._hand(event)
+        elif isinstance(hop, str):  # of a subtype: into the tree of the type that this broker is asked for
+            self._publication(
+                now, event.type, Publication(hop, event.by_type, event.by_filter, False, event.tag, event.message)
+            )
+        else:
+            self._out.append(Send(hop, event))
+
+    def _hand(self, event: Publication) -> None:
+        found: list[SubscriptionId] = []
+        if event.by_type:
+            found += self._local.get((event.type, Kind.TYPE), {}).get(ALWAYS, ())
+        if event.by_filter:
+            attributes = attributes_of(event.message)
+            for filter, ids in self._local.get((event.type, Kind.FILTER), {}).items():
+                if filter.matches(attributes, run):
+                    found += ids
+        if event.tag:
+            found = self._custodian.not_handed(event.tag, found)
+        if found:
+            self._out.append(Hand(tuple(sorted(found)), event.message, event.tag))
+
+    def _review(self, now: float, tag: bytes | None = None) -> None:
+        """Pass on what persistent events are still to be passed on to, and let go of those that all have."""
+        for item in self._custodian.items(tag):
+            if not self._custodian.holds(item):
+                continue  # settled meanwhile, by what became of another
+            tree = self.trees.tree(item.event.type, now)
+            event = item.event
+            ways = self._ways(tree, item.source, event)
+            for hop, (by_type, by_filter) in ways.items():
+                if item.sends(hop, (by_type, by_filter)):
+                    rising = hop is not None and hop == tree.up
+                    copy = Publication(event.type, by_type, by_filter, rising, event.tag, event.message)
+                    self._pass_on(now, hop, copy)
+            settled_at = max(self._unsettled_until, tree.since + self.options.settle_ms)
+            if self._custodian.holds(item) and not item.waiting and now >= settled_at:
+                self._let_go(now, item.event, item.source)
+
+    def _let_go(self, now: float, event: Publication, source: Hop) -> None:
+        self._custodian.drop(event)
+        if source is None:
+            self._out.append(Safe(event.tag))
+        elif isinstance(source, int):
+            self._out.append(Send(source, Settled(event.type, event.tag)))
+        else:
+            self._custodian.settled(source, event.tag, event.type)
+            self._review(now, event.tag)
+
+    def _done(self) -> list[HermesEffect]:
+        out, self._out = [*self._out, *self.trees.take()], []
+        return out
+
+    # --- sizes ----------------------------------------------------------------------------------------------------
+
+    def table_sizes(self) -> tuple[int, int]:
+        """Entries of advRT and subRT after covering."""
+        trees = self.trees.trees.values()
+        advertised = sum(tree.flows[Kind.ADVERTISED].roots() for tree in trees)
+        return advertised, sum(tree.flows[kind].roots() for tree in trees for kind in (Kind.TYPE, Kind.FILTER))

@@ -1,0 +1,141 @@
+"""What Hermes brokers say to each other, and what a broker's machine asks of its driver.
+
+Along the overlay's links travel `Tell` and `Untell`, which change what the neighbour knows of interests in a type, and
+publications. What concerns a type itself goes to its rendezvous node as a request that is answered (`TypeRequest`).
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from tidings.errors import TidingsError
+from tidings.model.event_type import EventType
+from tidings.model.predicate import Predicate
+from tidings.overlay.effects import ControlMessage, Router, SetTimer
+from tidings.routing.effects import Send
+
+__all__ = ["Send"]
+
+
+class Kind(IntEnum):
+    """Of what is told about a type."""
+
+    ADVERTISED = 1  # events come from here; goes towards the rendezvous node
+    TYPE = 2  # all events are wanted; goes towards the rendezvous node
+    FILTER = 3  # events that match are wanted; also goes towards where events come from
+    FLOW = 4  # somebody wants all events: send them to the rendezvous node; goes towards where events come from
+
+
+SUBSCRIPTIONS = (Kind.TYPE, Kind.FILTER)
+
+
+class SubscriptionId(NamedTuple):
+    router: Router
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell(ControlMessage):
+    """This filter is wanted, or advertised, by the sender from now on, for so long unless it is said again."""
+
+    type: str
+    kind: Kind
+    filter: Predicate
+    lifetime_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Untell(ControlMessage):
+    """`moved`: not because nobody wants it, but because ways have changed; it will be told again from elsewhere."""
+
+    type: str
+    kind: Kind
+    filter: Predicate
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Publication(ControlMessage):
+    """An event in the tree of a type: its own, or an ancestor. The flags say which subscriptions it is for."""
+
+    type: str
+    by_type: bool
+    by_filter: bool
+    rising: bool  # towards the rendezvous node, as the sender sees it
+    tag: bytes  # of a persistent event: its id, by which it is acknowledged; otherwise empty
+    message: bytes  # docs/wire.md, "Message"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(ControlMessage):
+    """The persistent event with this tag is safe with everybody beyond the sender in this type's tree."""
+
+    type: str
+    tag: bytes
+
+
+HermesMessage: TypeAlias = Tell | Untell | Publication | Settled
+
+# Requests to a rendezvous node, and the answer.
+
+
+class Verb(IntEnum):
+    ADD = 1  # the chain's last type exists
+    KEEP = 2  # the same, said again by who uses it: it does not bring back a type that was removed
+    GET = 3
+    REMOVE = 4
+    HEIR = 5  # the chain's last type is a subtype of `name`
+    DISINHERIT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRequest(ControlMessage):
+    verb: Verb
+    name: str
+    chain: tuple[EventType, ...] = ()  # the type and its ancestors, the root first
+
+
+@dataclass(frozen=True, slots=True)
+class TypeAnswer(ControlMessage):
+    chain: tuple[EventType, ...] = ()
+    code: str = ""  # of the error; empty: done
+    reason: str = ""
+
+
+# Effects.
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Bring this to the node closest to the key, and its answer to `Hermes.answered`."""
+
+    token: int
+    key: int
+    request: TypeRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Give an event to these subscriptions of clients here."""
+
+    subscriptions: tuple[SubscriptionId, ...]
+    message: bytes
+    tag: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a client asked for under this token is done, or why not."""
+
+    token: int
+    error: TidingsError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """A persistent event published here has reached all who want it."""
+
+    tag: bytes
+
+
+HermesEffect: TypeAlias = Send | Request | Hand | Done | Safe | SetTimer

@@ -1,0 +1,11 @@
+"""Times of Hermes: how long what a broker was told holds, and how often it is said again."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HermesOptions:
+    refresh_ms: float = 10_000
+    lifetime_ms: float = 35_000  # what is not refreshed for so long is forgotten
+    settle_ms: float = 20_000  # after a change of the overlay persistent events are kept and looked at again
+    handed_max: int = 100_000  # persistent events that are remembered, so that none is handed over twice

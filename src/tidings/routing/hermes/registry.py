@@ -1,0 +1,137 @@
+"""The event types a broker knows: as their rendezvous node, as the broker where they were added, or because clients use
+them. Only rendezvous nodes are asked; what they know is soft and is said again by owners and users.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from tidings.model.event_type import EventType, EventTypeError, TypeTree
+from tidings.model.message import reserved
+from tidings.model.predicate import Predicate
+from tidings.routing.hermes.messages import TypeAnswer, TypeRequest, Verb
+from tidings.routing.hermes.options import HermesOptions
+
+Chain = tuple[EventType, ...]  # a type after its ancestors, the root first
+
+
+class Registry:
+    def __init__(self, options: HermesOptions) -> None:
+        self._options = options
+        self._chains: dict[str, Chain] = {}  # of clients here: owned, used or looked up
+        self._owned: set[str] = set()
+        self._used: Counter[str] = Counter()
+        self._fresh_until: dict[str, float] = {}  # of those merely looked up
+        self._kept: dict[str, tuple[Chain, float]] = {}  # as rendezvous node, until when
+        self._heirs: dict[str, dict[str, tuple[Chain, float]]] = {}  # of types kept: subtypes
+        self._removed: dict[str, float] = {}
+
+    # --- for clients here -----------------------------------------------------------------------------------------
+
+    def chain(self, name: str) -> Chain:
+        """Empty if it is not known here."""
+        return self._chains.get(name, ())
+
+    def types(self) -> list[EventType]:
+        """All that are known here, parents first."""
+        found: dict[str, EventType] = {}
+        for chain in [*self._chains.values(), *(chain for chain, _ in self._kept.values())]:
+            found.update((one.name, one) for one in chain)
+        return list(found.values())
+
+    def learn(self, now: float, chain: Chain) -> TypeAnswer:
+        try:
+            TypeTree(chain)
+        except EventTypeError as error:
+            return TypeAnswer((), error.code, error.reason)
+        self._chains[chain[-1].name] = chain
+        self._fresh_until[chain[-1].name] = now + self._options.lifetime_ms
+        return TypeAnswer(chain)
+
+    def own(self, chain: Chain) -> None:
+        self._chains[chain[-1].name] = chain
+        self._owned.add(chain[-1].name)
+
+    def disown(self, name: str) -> None:
+        self._owned.discard(name)
+        self._chains.pop(name, None)
+
+    def use(self, name: str) -> None:
+        self._used[name] += 1
+
+    def unuse(self, name: str) -> None:
+        self._used[name] -= 1
+
+    def check_filter(self, name: str, filter: Predicate) -> TypeAnswer:
+        """A filter asks only for attributes that every event of the type has."""
+        declared = TypeTree(self._chains[name]).attributes(name)
+        for conjunction in filter.conjunctions:
+            for constraint in conjunction:
+                if constraint.name not in declared and not reserved(constraint.name):
+                    reason = f"event type {name!r} has no attribute {constraint.name!r}"
+                    return TypeAnswer((), "E_EVENT_UNKNOWN", reason)
+        return TypeAnswer(self._chains[name])
+
+    def kept(self) -> list[tuple[Chain, bool]]:
+        """What to say again to rendezvous nodes, and whether this broker owns it."""
+        names = [name for name in self._chains if name in self._owned or self._used[name]]
+        return [(self._chains[name], name in self._owned) for name in names]
+
+    def expire(self, now: float) -> None:
+        for name in [name for name, until in self._fresh_until.items() if until <= now]:
+            del self._fresh_until[name]
+            if name not in self._owned and not self._used[name]:
+                self._chains.pop(name, None)
+        self._kept = {name: one for name, one in self._kept.items() if one[1] > now}
+        self._removed = {name: until for name, until in self._removed.items() if until > now}
+        for name, heirs in list(self._heirs.items()):
+            self._heirs[name] = {child: one for child, one in heirs.items() if one[1] > now}
+
+    def hand_over(self, mine: Callable[[str], bool]) -> list[TypeRequest]:
+        """What to tell the brokers that have become rendezvous nodes in this one's place."""
+        gone = [name for name in self._kept.keys() | self._heirs.keys() if not mine(name)]
+        requests = []
+        for name in sorted(gone):
+            if name in self._kept:
+                requests.append(TypeRequest(Verb.ADD, name, self._kept.pop(name)[0]))
+            requests += [TypeRequest(Verb.HEIR, name, chain) for chain, _ in self._heirs.pop(name, {}).values()]
+        return requests
+
+    # --- as rendezvous node ---------------------------------------------------------------------------------------
+
+    def asked(self, now: float, request: TypeRequest) -> TypeAnswer:
+        name, until = request.name, now + self._options.lifetime_ms
+        known, _ = self._kept.get(name, ((), 0.0))
+        match request.verb:
+            case Verb.ADD | Verb.KEEP:
+                if not request.chain or request.chain[-1].name != name:
+                    return TypeAnswer((), "E_TYPE_REQUEST", f"event type {name!r} is not what was sent")
+                if request.verb is Verb.KEEP and name in self._removed:
+                    return _unknown(name)
+                if known and known != request.chain:
+                    return TypeAnswer((), "E_TYPE_REDEFINED", f"event type {name!r} is defined differently already")
+                self._removed.pop(name, None)
+                self._kept[name] = (request.chain, until)
+                return TypeAnswer(request.chain)
+            case Verb.GET:
+                return TypeAnswer(known) if known else _unknown(name)
+            case Verb.REMOVE:
+                if not known:
+                    return _unknown(name)
+                if heirs := self._heirs.get(name):
+                    reason = f"event type {name!r} has subtypes, such as {min(heirs)!r}"
+                    return TypeAnswer((), "E_TYPE_SUBTYPES", reason)
+                del self._kept[name]
+                self._removed[name] = now + 2 * self._options.lifetime_ms
+                return TypeAnswer(known)
+            case Verb.HEIR:
+                self._heirs.setdefault(name, {})[request.chain[-1].name] = (request.chain, until)
+                if not known and len(request.chain) > 1:  # a new rendezvous node learns of the parent from its subtypes
+                    self._kept[name] = (request.chain[:-1], until)
+                return TypeAnswer()
+            case Verb.DISINHERIT:
+                self._heirs.get(name, {}).pop(request.chain[-1].name, None)
+                return TypeAnswer()
+
+
+def _unknown(name: str) -> TypeAnswer:
+    return TypeAnswer((), "E_TYPE_UNKNOWN", f"there is no event type {name!r}")

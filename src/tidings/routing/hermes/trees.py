@@ -1,0 +1,244 @@
+"""How interests in types spread over the overlay: `Tell` and `Untell`, from whom, to whom.
+
+All brokers' next hops towards the key of a type form a tree whose root is the rendezvous node. Advertisements and
+subscriptions go up that tree; filters also go down it to where events are advertised, and so does the word that
+somebody wants all events (`FLOW`). The rendezvous node of a type asks, in the trees of the subtypes it knows of, for
+everything that it is asked for itself: there it is a subscriber under the name of its own type.
+"""
+
+from collections.abc import Callable
+from math import inf
+
+from tidings.model.predicate import Predicate
+from tidings.overlay.effects import Router
+from tidings.routing.effects import Send
+from tidings.routing.hermes.flow import ALWAYS, Flow, Hop, Told
+from tidings.routing.hermes.messages import SUBSCRIPTIONS, HermesMessage, Kind, Tell, Untell
+from tidings.routing.hermes.options import HermesOptions
+
+NextHop = Callable[[int], Router | None]
+
+
+class Tree:
+    """One type's tables at one broker."""
+
+    def __init__(self, name: str, key: int, up: Router | None, since: float) -> None:
+        self.name, self.key, self.up = name, key, up  # up: None at the rendezvous node
+        self.since = since  # when this broker first heard of it
+        self.flows: dict[Kind, Flow] = {kind: Flow() for kind in Kind}
+        self.heirs: dict[str, float] = {}  # at the rendezvous node: subtypes, and until when they are known
+
+    def idle(self) -> bool:
+        return not self.heirs and not any(flow or flow.told for flow in self.flows.values())
+
+    def targets(self, kind: Kind) -> set[Router]:
+        """Whom to tell of filters of this kind."""
+        up = set() if self.up is None or kind is Kind.FLOW else {self.up}
+        if kind in (Kind.ADVERTISED, Kind.TYPE):
+            return up
+        return up | {hop for hop in self.flows[Kind.ADVERTISED].hops() if isinstance(hop, int)}
+
+
+class Trees:
+    def __init__(self, router: Router, key_of: Callable[[str], int], next_hop: NextHop, options: HermesOptions) -> None:
+        self.router, self.options = router, options
+        self.trees: dict[str, Tree] = {}
+        self.out: list[Send] = []
+        self.moving = False  # what is taken back now is taken back because ways have changed
+        self._key_of, self._next_hop = key_of, next_hop
+        self._now = 0.0
+
+    def tree(self, name: str, now: float | None = None) -> Tree:
+        found = self.trees.get(name)
+        if found is None:
+            self._now = self._now if now is None else now
+            key = self._key_of(name)
+            found = self.trees[name] = Tree(name, key, self._next_hop(key), self._now)
+        return found
+
+    # --- what changes ---------------------------------------------------------------------------------------------
+
+    def add(self, now: float, name: str, kind: Kind, hop: Hop, filter: Predicate, until: float = inf) -> None:
+        """This hop wants, or advertises, this filter until then."""
+        self._now = now
+        tree = self.tree(name)
+        flow = tree.flows[kind]
+        if flow.has(hop, filter):
+            flow.add(hop, filter, until)
+            self._prolong(tree, kind, filter)
+            return
+        flow.add(hop, filter, until)
+        for neighbour in flow.told:
+            if neighbour != hop:
+                self._offer(tree, kind, neighbour, filter)
+        self._follow(tree, kind)
+        if kind in SUBSCRIPTIONS and tree.up is None:
+            for heir in tree.heirs:
+                if not self.tree(heir).flows[kind].has(name, filter):
+                    self.add(now, heir, kind, name, filter)
+
+    def remove(self, now: float, name: str, kind: Kind, hop: Hop, filter: Predicate) -> None:
+        self._now = now
+        tree = self.trees.get(name)
+        if tree is None or not tree.flows[kind].has(hop, filter):
+            return
+        flow = tree.flows[kind]
+        flow.remove(hop, filter)
+        for neighbour, told in flow.told.items():
+            if filter in told.until and flow.until_without(filter, neighbour) == -inf:
+                self._withdraw(tree, kind, neighbour, filter)
+        if kind in SUBSCRIPTIONS and filter not in flow.sources:
+            for heir in tree.heirs:
+                self.remove(now, heir, kind, name, filter)
+        self._follow(tree, kind)
+
+    def heir(self, now: float, name: str, child: str) -> None:
+        """At the rendezvous node of `name`: this is a subtype."""
+        tree = self.tree(name, now)
+        tree.heirs[child] = now + self.options.lifetime_ms
+        self._inherit(now, tree, child)
+
+    def disinherit(self, now: float, name: str, child: str) -> None:
+        tree = self.trees.get(name)
+        if tree is not None and tree.heirs.pop(child, None) is not None:
+            self._drop_source(now, child, name)
+
+    def link_lost(self, now: float, neighbour: Router) -> None:
+        """Nothing that was said over this link holds any more."""
+        self.moving = True
+        for tree in list(self.trees.values()):
+            for flow in tree.flows.values():
+                flow.told.pop(neighbour, None)
+            self._drop_source(now, tree.name, neighbour)
+            self._retarget(now, tree)
+        self.moving = False
+
+    def reroute(self, now: float) -> bool:
+        """The overlay has changed; whether any type's way has."""
+        self._now = now
+        moved, self.moving = False, True
+        for tree in list(self.trees.values()):
+            up = self._next_hop(tree.key)
+            if up != tree.up:
+                moved = True
+                tree.up = up
+                self._retarget(now, tree)
+                for child in tree.heirs:
+                    if up is None:
+                        self._inherit(now, tree, child)
+                    else:
+                        self._drop_source(now, child, tree.name)
+                if up is not None:
+                    tree.heirs.clear()
+        self.moving = False
+        return moved
+
+    def refresh(self, now: float) -> None:
+        """Say everything again that holds longer than it was said to."""
+        self._now = now
+        for tree in self.trees.values():
+            for kind, flow in tree.flows.items():
+                for filter in flow.sources:
+                    self._prolong(tree, kind, filter)
+
+    def expire(self, now: float) -> None:
+        for tree in list(self.trees.values()):
+            for kind, flow in tree.flows.items():
+                for hop, filter in flow.expired(now):
+                    self.remove(now, tree.name, kind, hop, filter)
+            for child in [child for child, until in tree.heirs.items() if until <= now]:
+                self.disinherit(now, tree.name, child)
+            if tree.idle() and now >= tree.since + 2 * self.options.settle_ms:
+                del self.trees[tree.name]
+
+    def take(self) -> list[Send]:
+        """What is to be said to neighbours."""
+        out, self.out = self.out, []
+        return out
+
+    # --- telling neighbours ---------------------------------------------------------------------------------------
+
+    def _say(self, neighbour: Router, message: HermesMessage) -> None:
+        self.out.append(Send(neighbour, message))
+
+    def _offer(self, tree: Tree, kind: Kind, neighbour: Router, filter: Predicate) -> None:
+        flow = tree.flows[kind]
+        needed, covered = flow.to_add(neighbour, filter)
+        if needed:
+            self._tell(tree, kind, neighbour, filter)
+            for one in covered:
+                flow.told[neighbour].remove(one)
+                self._say(neighbour, Untell(tree.name, kind, one, self.moving))
+
+    def _tell(self, tree: Tree, kind: Kind, neighbour: Router, filter: Predicate) -> None:
+        flow = tree.flows[kind]
+        until = min(self._now + self.options.lifetime_ms, flow.until_without(filter, neighbour))
+        flow.told[neighbour].add(filter, until)
+        self._say(neighbour, Tell(tree.name, kind, filter, max(0, round(until - self._now))))
+
+    def _withdraw(self, tree: Tree, kind: Kind, neighbour: Router, filter: Predicate) -> None:
+        for one in tree.flows[kind].to_remove(neighbour, filter):  # first what takes its place
+            self._offer(tree, kind, neighbour, one)
+        self._say(neighbour, Untell(tree.name, kind, filter, self.moving))
+
+    def _prolong(self, tree: Tree, kind: Kind, filter: Predicate) -> None:
+        flow = tree.flows[kind]
+        for neighbour, told in flow.told.items():
+            known = told.until.get(filter)
+            if known is None:
+                continue
+            until = min(self._now + self.options.lifetime_ms, flow.until_without(filter, neighbour))
+            if until >= known + self.options.refresh_ms / 2:
+                self._tell(tree, kind, neighbour, filter)
+
+    def _follow(self, tree: Tree, kind: Kind) -> None:
+        """Keep up what depends on this kind of interest."""
+        if kind is Kind.ADVERTISED:
+            self._retarget(self._now, tree)
+        else:
+            if kind is Kind.TYPE:
+                self._call_for_flow(tree)
+            self._retarget_kind(tree, kind)
+
+    def _call_for_flow(self, tree: Tree) -> None:
+        """The rendezvous node asks publishers' brokers to send it events while somebody wants all of them."""
+        wanted = tree.up is None and bool(tree.flows[Kind.TYPE])
+        flow = tree.flows[Kind.FLOW]
+        if wanted != flow.has(None, ALWAYS):
+            if wanted:
+                self.add(self._now, tree.name, Kind.FLOW, None, ALWAYS)
+            else:
+                self.remove(self._now, tree.name, Kind.FLOW, None, ALWAYS)
+
+    def _retarget(self, now: float, tree: Tree) -> None:
+        self._now = now
+        self._call_for_flow(tree)
+        for kind in Kind:
+            self._retarget_kind(tree, kind)
+
+    def _retarget_kind(self, tree: Tree, kind: Kind) -> None:
+        """Tell those who are to be told now, and take back what others were told."""
+        flow, targets = tree.flows[kind], tree.targets(kind)
+        for neighbour in [one for one in flow.told if one not in targets]:
+            for filter in flow.told.pop(neighbour).until:
+                self._say(neighbour, Untell(tree.name, kind, filter, self.moving))
+        for neighbour in targets:
+            if neighbour not in flow.told:
+                flow.told[neighbour] = Told()
+                for filter in list(flow.for_neighbour(neighbour)):
+                    self._offer(tree, kind, neighbour, filter)
+
+    # --- subtypes -------------------------------------------------------------------------------------------------
+
+    def _inherit(self, now: float, tree: Tree, child: str) -> None:
+        if tree.up is None:
+            for kind in SUBSCRIPTIONS:
+                for filter in tree.flows[kind].sources:
+                    if not self.tree(child).flows[kind].has(tree.name, filter):
+                        self.add(now, child, kind, tree.name, filter)
+
+    def _drop_source(self, now: float, name: str, hop: Hop) -> None:
+        for kind in Kind:
+            flow = self.tree(name).flows[kind]
+            for filter in flow.from_hop(hop):
+                self.remove(now, name, kind, hop, filter)

@@ -1,0 +1,154 @@
+"""A thousand routers and more in virtual time: flat B-DRP, or two levels of it (tidings.routing.hierarchy).
+
+The machines are the ones that ship: link-state, flood and B-DRP, joined to a border where there is one. What is left
+out are links and clients: a link is up from the beginning and takes `LATENCY_MS`. Records cross it, but what they
+would weigh as bytes is counted.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from tidings.matching.encoding import Encoding
+from tidings.matching.graded import GradedGrade
+from tidings.model.predicate import Predicate
+from tidings.overlay.graph import Graph
+from tidings.routing.bdrp import Bdrp
+from tidings.routing.codec import encode
+from tidings.routing.effects import Deliver, Effect, Install, Router, Send, SetTimer
+from tidings.routing.hierarchy import Border
+from tidings.routing.interests import InterestEncoding
+from tidings.routing.link_state import LinkState
+from tidings.routing.scheme import TIMER as SCHEME_TIMER
+from tidings.sim.calendar import Calendar
+
+LATENCY_MS = 5.0
+ROWS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Areas are networks of their own: clusters and the backbone, or one for all. Routers may be in two of them."""
+
+    areas: tuple[Graph, ...]
+    backbone: int | None = None  # which area is
+
+    @property
+    def borders(self) -> set[Router]:
+        return set() if self.backbone is None else {int(node) for node in self.areas[self.backbone]}
+
+    @property
+    def routers(self) -> list[Router]:
+        return sorted({int(node) for area in self.areas for node in area})
+
+
+@dataclass(eq=False)
+class Area:
+    """One router's part in one area."""
+
+    router: Router
+    unicast: LinkState
+    scheme: Bdrp = field(init=False)
+    border: Border | None = None
+    dirty: bool = False
+
+    def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
+        self.dirty = True
+
+    def forget(self, router: Router) -> None:
+        self.dirty = True
+
+    def routes(self, next_hops: Mapping[Router, Router]) -> None: ...
+
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self.scheme.predicates.values()))
+
+
+class Hierarchy:
+    def __init__(self, layout: Layout, rows_max: int = ROWS_MAX) -> None:
+        self.layout, self.rows_max = layout, rows_max
+        self.calendar = Calendar()
+        self.encoding = InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)
+        self.messages = self.bytes = 0  # of advertisements and routes, over all links
+        self.places: dict[tuple[int, Router], Area] = {}
+        self._timers: dict[tuple[tuple[int, Router], str], float] = {}
+        for number, graph in enumerate(layout.areas):
+            for node in graph:
+                place = self.places[number, int(node)] = Area(int(node), LinkState(int(node), 1))
+                place.scheme = Bdrp(place.unicast.flood, self.encoding, place)
+        self._join_borders()
+        for key, place in self.places.items():
+            self._do(key, place.unicast.start(0.0))
+            self._do(key, place.scheme.start(0.0))
+        for number, graph in enumerate(layout.areas):
+            for edge in graph.edges():
+                for a, b in ((int(edge.a), int(edge.b)), (int(edge.b), int(edge.a))):
+                    self._do((number, a), self.places[number, a].unicast.link_up(0.0, b, 1))
+
+    def _join_borders(self) -> None:
+        for router in self.layout.borders:
+            assert self.layout.backbone is not None
+            [home] = [number for number, at in self.places if at == router and number != self.layout.backbone]
+            inside, outside = self.places[home, router], self.places[self.layout.backbone, router]
+            inside.border = outside.border = Border(inside.scheme, outside.scheme, self.rows_max)
+
+    def home(self, router: Router) -> int:
+        """The area of a router's clients."""
+        return next(number for number, at in self.places if at == router and number != self.layout.backbone)
+
+    def subscribe(self, router: Router, predicate: Predicate) -> None:
+        key = self.home(router), router
+        self._do(key, self.places[key].scheme.subscribe(self.calendar.now, predicate))
+        self._bridge(key, always=True)
+
+    def unsubscribe(self, router: Router, predicate: Predicate) -> None:
+        key = self.home(router), router
+        self._do(key, self.places[key].scheme.unsubscribe(self.calendar.now, predicate))
+        self._bridge(key, always=True)
+
+    def run(self, ms: float) -> None:
+        self.calendar.run(until=self.calendar.now + ms)
+
+    # --- machines -------------------------------------------------------------------------------------------------
+
+    def _do(self, key: tuple[int, Router], effects: list[Effect]) -> None:
+        now, place = self.calendar.now, self.places[key]
+        for effect in effects:
+            match effect:
+                case Send(neighbour=neighbour, message=message):
+                    self.messages += 1
+                    self.bytes += len(encode(message))  # type: ignore[arg-type]
+                    self.calendar.after(LATENCY_MS, self._arrive, (key[0], neighbour), key[1], message)
+                case SetTimer(name=name, at=at):
+                    self._timers[key, name] = at
+                    self.calendar.at(max(at, now), self._ring, key, name, at)
+                case Install(table=table):
+                    self._do(key, place.scheme.routed(now, table))
+                case Deliver():
+                    self._do(key, place.scheme.learn(now, effect))
+        self._bridge(key)
+
+    def _arrive(self, key: tuple[int, Router], neighbour: Router, message: object) -> None:
+        self._do(key, self.places[key].unicast.receive(self.calendar.now, neighbour, message))  # type: ignore[arg-type]
+
+    def _ring(self, key: tuple[int, Router], name: str, at: float) -> None:
+        place, now = self.places[key], self.calendar.now
+        if self._timers.get((key, name)) != at:
+            return  # it was set anew
+        del self._timers[key, name]
+        self._do(key, place.scheme.tick(now) if name == SCHEME_TIMER else place.unicast.tick(now))
+
+    def _bridge(self, key: tuple[int, Router], *, always: bool = False) -> None:
+        """A border that learned something thinks about it once a moment has passed, not for each piece of news."""
+        place = self.places[key]
+        if place.border is not None and (place.dirty or always):
+            place.dirty = False
+            self.calendar.after(place.scheme.options.coalesce_ms, self._rethink, key)
+
+    def _rethink(self, key: tuple[int, Router]) -> None:
+        place = self.places[key]
+        assert place.border is not None
+        assert self.layout.backbone is not None
+        inside, outside = place.border.changed(self.calendar.now)
+        self._do((self.home(key[1]), key[1]), inside)
+        self._do((self.layout.backbone, key[1]), outside)

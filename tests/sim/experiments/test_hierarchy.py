@@ -1,0 +1,31 @@
+from tidings.model.constraint import Constraint, Op
+from tidings.model.predicate import Predicate
+from tidings.sim.experiments.hierarchy import HierarchyOptions, layout, run
+from tidings.sim.hierarchy import Hierarchy
+
+SMALL = HierarchyOptions(clusters=6, size=6, messages=60, changes=3, rows_max=40)
+
+
+def test_two_levels_keep_and_say_less_and_miss_nobody() -> None:
+    flat, two = run(SMALL, 1), run(SMALL, 2)
+    assert (flat.missed, two.missed) == (0, 0)
+    assert flat.brokers == two.brokers == 36
+    assert two.rows < flat.rows / 2
+    assert two.routes < flat.routes / 3
+    assert two.start_bytes < flat.start_bytes / 2
+    assert two.change_bytes < flat.change_bytes
+    assert flat.copies < 1.1 * flat.least_copies
+    assert two.copies >= flat.copies  # the price of a coarser picture
+
+
+def test_what_is_taken_back_disappears_from_the_other_clusters() -> None:
+    network = Hierarchy(layout(SMALL, 2))
+    wanted = Predicate.of(Constraint("stock", Op.EQ, "XYZ"))
+    far = network.layout.routers[-1]
+    network.subscribe(far, wanted)
+    network.run(3000)
+    near = network.places[network.home(2), 2].scheme
+    assert [len(rows) for rows in near.predicates.values() if rows] == [1]  # by its border
+    network.unsubscribe(far, wanted)
+    network.run(3000)
+    assert not any(near.predicates.values())
