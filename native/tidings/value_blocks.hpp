@@ -56,7 +56,9 @@ struct ValueKey {
     Words name{}, value{};
     uint64_t shape = 0;  // the sizes and the type
 
-    // `inside`: name and value lie in a message's bytes, so that at least 16 bytes (its header) can be read before them.
+    // `inside`: it is one of the wire's. Then name and value lie in the message's bytes, which MessageDecoder takes only with
+    // the whole header before them: 16 bytes before either's end are bytes of the same message, wherever that begins.
+    static_assert(message_header_bytes >= short_bytes);
     static ValueKey of(const Attribute& attribute, bool inside) {
         const Value& value = attribute.value;
         const bool is_text = value.type >= Type::String;
