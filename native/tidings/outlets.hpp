@@ -163,9 +163,7 @@ public:
         } else {
             std::string frame(prepare(connection, sink.label, sink.number, one), '\0');
             write(frame.data(), connection, sink.number, one);
-            Sink::Waiting waiting{std::move(frame), one.expires_ms};
-            std::memcpy(waiting.id.data(), id_of(one.message), waiting.id.size());
-            wait_in_backlog(sink, connection, one.publisher, std::move(waiting), now_ms);
+            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
         }
     }
 
@@ -486,7 +484,6 @@ private:
     }
 
     static constexpr uint32_t place_mask = (1 << 20) - 1;
-
     std::vector<std::unique_ptr<Connection>> connections_;  // by place
     std::deque<uint32_t> free_connections_;                 // the numbers of those to come
     std::deque<Sink> sinks_;

@@ -14,7 +14,7 @@ from websockets.frames import CloseCode
 from websockets.typing import Origin, Subprotocol
 
 from tidings.protocols.websocket import WebSocketLayer
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
