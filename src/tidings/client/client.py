@@ -21,6 +21,7 @@ from typing import Any
 from tidings.client.answers import PASSING_CODES, Receipt, error_of
 from tidings.client.link import Link
 from tidings.client.options import Options
+from tidings.client.retained import Retaining
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
 from tidings.errors import ConnectionLostError, LimitError, SecurityError, TidingsError, UsageError
@@ -59,8 +60,9 @@ class _Request:
     repeatable: bool  # makes sense on another connection too
 
 
-class Client:
+class Client(Retaining):
     def __init__(self, options: Options) -> None:
+        super().__init__()
         self.generation = 0  # counts connections
         self.skew_ms = 0
         self._options = options
@@ -329,15 +331,16 @@ class Client:
     async def begin(self, session: int) -> None:
         await self._control(FrameType.BEGIN, session)
 
-    async def commit(self, session: int) -> None:
-        await self._control(FrameType.COMMIT, session)
+    async def commit(self, session: int, key: str = "", number: int = 0) -> bool:
+        """Whether it happened now: with a key, not if it was committed before under this or a higher number."""
+        return not (await self._control(FrameType.COMMIT, session, key=key, number=number)).get("duplicate")
 
     async def rollback(self, session: int) -> None:
         await self._control(FrameType.ROLLBACK, session)
 
-    async def _control(self, type: FrameType, session: int) -> None:
+    async def _control(self, type: FrameType, session: int, **fields: Value) -> dict[str, Value]:
         # Not repeated after a reconnection: the transaction ended with the connection, and the caller must know.
-        await self._request(lambda receipt: control(type, {"receipt": receipt}, session=session), repeatable=False)
+        return await self._request(lambda n: control(type, {**fields, "receipt": n}, session=session), repeatable=False)
 
     # --- frames ---------------------------------------------------------------------------------------------------
 
@@ -371,6 +374,8 @@ class Client:
                     attempt = int.from_bytes(payload[4:8], "little")
                     tag = int.from_bytes(payload[8:16], "little")
                     subscription.deliver(decode_message(payload[_DELIVERY_BYTES:]), attempt, tag)
+            case FrameType.RETAINED:
+                self._retained_came(frame.payload)
             case FrameType.RECEIPTS:
                 for receipt in decode_receipts(frame.payload):
                     self._confirm(receipt, None)

@@ -18,6 +18,8 @@ from tidings.client.answers import Receipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
+from tidings.client.retained import Page
+from tidings.client.retained import Retained as AsyncRetained
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
 from tidings.model.message_id import MessageId
@@ -102,9 +104,9 @@ class Transaction:
         """As `Client.subscribe`; acknowledgements count only with `commit`."""
         return Subscription(_wait(self._transaction.subscribe(destination, **options)))
 
-    def commit(self) -> None:
-        """All of it happens now, or an error says that nothing did."""
-        _wait(self._transaction.commit())
+    def commit(self, key: str = "", number: int = 0) -> bool:
+        """All of it happens now, or an error says that nothing did; with a key, once (False: it had before)."""
+        return _wait(self._transaction.commit(key, number))
 
     def rollback(self) -> None:
         """Nothing of it happened; acknowledged messages are delivered again."""
@@ -116,6 +118,29 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         _wait(self._transaction.__aexit__(kind, *rest))
+
+
+class Retained:
+    """See `tidings.client.retained.Retained`."""
+
+    def __init__(self, retained: AsyncRetained) -> None:
+        self._retained = retained
+
+    def read(self, after: int = 0, **options: Any) -> Page:
+        """The next messages above an offset."""
+        return _wait(self._retained.read(after, **options))
+
+    def range(self) -> tuple[int, int]:
+        """Offsets up to the first are gone; the second is the last."""
+        return _wait(self._retained.range())
+
+    def release(self, up_to: int) -> None:
+        """Messages up to this offset are not needed any more."""
+        _wait(self._retained.release(up_to))
+
+    def forget(self) -> None:
+        """Retain nothing more, and forget what there is."""
+        _wait(self._retained.forget())
 
 
 class Client:
@@ -142,6 +167,14 @@ class Client:
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """Where a message went."""
         return _wait(self._client.trace(message, everywhere=everywhere))
+
+    def retain(self, name: str, destination: str, **options: Any) -> "Retained":
+        """Have the broker keep what is published there from now on, to be read again from any offset."""
+        return Retained(_wait(self._client.retain(name, destination, **options)))
+
+    def retained(self, name: str) -> "Retained":
+        """One that was made before."""
+        return Retained(self._client.retained(name))
 
     def transaction(self) -> Transaction:
         return Transaction(self._client.transaction())

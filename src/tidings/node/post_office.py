@@ -16,15 +16,16 @@ from typing import assert_never
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
+from tidings.delivery.retained import Retained, Retention
 from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
-from tidings.errors import LimitError, TidingsError
+from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.node.brakes import Brakes
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
 from tidings.node.settings import Settings
-from tidings.node.subscribing import queue_predicate
+from tidings.node.subscribing import is_temporary, queue_predicate
 
 PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags of a message, docs/wire.md
 ID = slice(4, 20)  # where its id stands
@@ -37,6 +38,7 @@ class PostOffice:
         self.depot = Depot(settings.messages_bytes_max)
         self.by_sink: dict[int, Mailbox] = {}
         self.by_name: dict[str, Mailbox] = {}
+        self.retained: dict[int, Retained] = {}  # by number
         self.expired = 0
         self.buried = 0
         self.duplicates = 0
@@ -61,7 +63,7 @@ class PostOffice:
         """Stand where the store says we stood."""
         kinds = {kind.value for kind in MailboxKind}
         for box in [box for box in recovered.mailboxes if box.kind in kinds]:  # others are not the post office's
-            mailbox = self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
+            mailbox = self._recovered(box)
             waiting = recovered.waiting[box.mailbox]
             perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
             mailbox.unsure_seq = recovered.last_seq if perhaps else 0
@@ -74,15 +76,27 @@ class PostOffice:
     def queue(self, destination: Destination) -> Mailbox:
         """The queue of this name, made at first use."""
         name = str(destination)
-        return self.by_name.get(name) or self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
+        if (mailbox := self.by_name.get(name)) is not None:
+            return mailbox
+        if is_temporary(destination):
+            raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary queue {destination.name!r}, or no longer")
+        return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
 
     def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
-        if len(self.by_name) >= self._settings.mailboxes_max:
-            raise LimitError("E_MAILBOXES", f"at most {self._settings.mailboxes_max} queues and kept subscriptions")
+        self._check_room()
         number = self.take_mailbox()
         mailbox = self._open(number, name, kind, predicate)
         if mailbox.durable:
             self._journal.change(MailboxAdded(number, name, kind.value, predicate))
+        return mailbox
+
+    def make_retained(self, name: str, predicate: bytes, retention: Retention) -> Retained:
+        self._check_room()
+        number = self.take_mailbox()
+        mailbox = Retained(number, name, self.depot, retention)
+        self._opened(mailbox, predicate)
+        self.retained[number] = mailbox
+        self._journal.change(MailboxAdded(number, name, mailbox.kind.value, predicate, retention.to_bytes()))
         return mailbox
 
     def take_mailbox(self) -> int:
@@ -98,6 +112,10 @@ class PostOffice:
     def remove(self, mailbox: Mailbox) -> None:
         """The mailbox and what waits in it are gone."""
         mailbox.purge()
+        for consumer in list(mailbox.consumers):  # of a temporary queue: whoever else consumes it gets nothing more
+            mailbox.consumers.remove(consumer)
+            for place in mailbox.reject(consumer, list(consumer.unacknowledged)):
+                mailbox.finish(place.seq)
         sink, _ = self._open_sinks.pop(mailbox)
         self._plane.unsubscribe(sink)
         del self.by_sink[sink]
@@ -105,6 +123,7 @@ class PostOffice:
         self.changes.append((False, mailbox))
         self._touched.pop(mailbox, None)
         self._attended.pop(mailbox, None)
+        self.retained.pop(mailbox.number, None)
         if mailbox.durable:
             self._journal.change(MailboxRemoved(mailbox.number))
 
@@ -135,7 +154,8 @@ class PostOffice:
             return
         self._attended.pop(mailbox, None)
         if not mailbox.durable:
-            self.remove(mailbox)
+            if mailbox.kind is not MailboxKind.TEMPORARY:
+                self.remove(mailbox)
         elif not mailbox.unsure:  # otherwise the store had better go on taking all that waits for seen
             self._journal.change(Detached(mailbox.number))
 
@@ -215,7 +235,8 @@ class PostOffice:
         seq = self.take_seq()
         durable = tuple(mailbox.number for mailbox in mailboxes if mailbox.durable)
         crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
-        stored = bool(durable) and bool(message[1] & PERSISTENT or crowded)
+        kept = [mailbox for mailbox in mailboxes if mailbox.number in self.retained] if self.retained else []
+        stored = bool(durable) and bool(message[1] & PERSISTENT or crowded or kept)
         if stored:
             self._journal.message(Stored(seq, message, durable), len(message))
             if deliveries:
@@ -227,7 +248,9 @@ class PostOffice:
             if there:
                 # The store forgets a message when the durable mailboxes are done with it; the others need it longer.
                 can_leave = stored and all(mailbox.durable for mailbox in there)
-                self.depot.add(seq, message, holders=len(there), stored=can_leave, expires_ms=expires_ms)
+                holders = len(there) - sum(mailbox in there for mailbox in kept)  # those read from the store
+                if holders:
+                    self.depot.add(seq, message, holders=holders, stored=can_leave, expires_ms=expires_ms)
             place = Place(seq, message[2])
             for mailbox in there:
                 if mailbox.durable or self._has_room(mailbox, len(message), publisher):
@@ -376,11 +399,26 @@ class PostOffice:
 
     def _open(self, number: int, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
         mailbox = Mailbox(number, name, kind, self.depot, deliveries_max=self._settings.deliveries_max)
+        self._opened(mailbox, predicate)
+        return mailbox
+
+    def _check_room(self) -> None:
+        if len(self.by_name) >= self._settings.mailboxes_max:
+            raise LimitError("E_MAILBOXES", f"at most {self._settings.mailboxes_max} queues and kept subscriptions")
+
+    def _recovered(self, box: MailboxAdded) -> Mailbox:
+        if box.kind != MailboxKind.RETAINED.value:
+            return self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
+        mailbox = Retained(box.mailbox, box.name, self.depot, Retention.from_bytes(box.options))
+        self._opened(mailbox, box.predicate)
+        self.retained[box.mailbox] = mailbox
+        return mailbox
+
+    def _opened(self, mailbox: Mailbox, predicate: bytes) -> None:
         sink = self._plane.mailbox(predicate)
-        self.by_sink[sink] = self.by_name[name] = mailbox
+        self.by_sink[sink] = self.by_name[mailbox.name] = mailbox
         self._open_sinks[mailbox] = (sink, predicate)
         self.changes.append((True, mailbox))
-        return mailbox
 
 
 def expires_ms_of(message: bytes) -> int:

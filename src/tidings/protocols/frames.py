@@ -17,10 +17,11 @@ from tidings.model.values import Value
 VERSION = 1
 HEADER_BYTES = 8
 FIELDS_MAX = 64
-ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD = 1, 2, 4
+ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD, ACK_RELEASE, ACK_ELSEWHERE = 1, 2, 4, 8, 16
 _HEADER = struct.Struct("<IBBH")
 _ACK = struct.Struct("<IBI")
 _PAIR = struct.Struct("<II")
+_RETAINED = struct.Struct("<IQ")
 
 
 class FrameType(IntEnum):
@@ -32,10 +33,12 @@ class FrameType(IntEnum):
     PONG = 0x06
     CLOSE = 0x07
     CLOCK = 0x08
+    IDENTIFY = 0x09
     PUBLISH = 0x10
     DELIVER = 0x11
     RECEIPTS = 0x12
     REFUSED = 0x13
+    RETAINED = 0x14
     SUBSCRIBE = 0x20
     UNSUBSCRIBE = 0x21
     CREDIT = 0x22
@@ -44,6 +47,11 @@ class FrameType(IntEnum):
     COMMIT = 0x25
     ROLLBACK = 0x26
     TRACE = 0x27
+    RETAIN = 0x28
+    READ = 0x29
+    RELEASE = 0x2A
+    DRAIN = 0x2B
+    TEMPORARY = 0x2C
 
 
 class RawFrame(NamedTuple):
@@ -138,6 +146,18 @@ def decode_receipts(payload: bytes) -> tuple[int, ...]:
     if len(payload) % 4 or count < 0 or int.from_bytes(payload[:4], "little") != count:
         raise CodecError("E_FRAME_RECEIPTS", "the number of receipts and the length disagree", position=0)
     return struct.unpack_from(f"<{count}I", payload, 4)
+
+
+def encode_retained(receipt: int, offset: int, message: bytes) -> bytes:
+    return encode_frame(FrameType.RETAINED, _RETAINED.pack(receipt, offset) + message)
+
+
+def decode_retained(payload: bytes) -> tuple[int, int, bytes]:
+    """Receipt, offset, message."""
+    if len(payload) < _RETAINED.size:
+        raise CodecError("E_CODEC_TRUNCATED", "a retained message is cut short", position=len(payload))
+    receipt, offset = _RETAINED.unpack_from(payload)
+    return receipt, offset, payload[_RETAINED.size :]
 
 
 class FrameSplitter:
