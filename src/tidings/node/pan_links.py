@@ -101,7 +101,7 @@ class PanLinks:
                     out += self._do(now, self.pan.failed(now, contact, message))
         if self._rejoin_at <= now:
             self._rejoin_at = now + self.settings.rejoin_ms
-            if self.settings.join and not self.pan.neighbours():  # not in yet, or all are gone
+            if self.settings.join and not (self.pan.joined and self.pan.neighbours()):  # not in yet, or all are gone
                 out += self._dial(now, self.settings.join) + self._join(now)
         return out + self._tidy(now)
 
@@ -164,7 +164,7 @@ class PanLinks:
         """Let go of links that no neighbour is at the other end of."""
         needed = {one.address for one in self.pan.neighbours()}
         needed |= {contact.address for waiting in self._waiting.values() for _, contact, _ in waiting}
-        if not self.pan.neighbours():
+        if not (self.pan.joined and self.pan.neighbours()):
             needed.add(self.settings.join)
         out: list[LinkEffect] = []
         for address, since in list(self._dialled.items()):
