@@ -14,11 +14,12 @@ help:  ## show this list
 
 setup: $(STAMP)  ## create .venv and install Tidings and its tools into it
 
-$(STAMP): $(NATIVE) scripts/system-packages
+$(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/protocols/node/package-lock.json
 	scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	scripts/node-packages
 	touch $@
 
 demo: setup  ## a short tour: selectors, the matching kernel, a plot

@@ -41,6 +41,7 @@ struct Sink {
     size_t backlog_bytes = 0, backlog_bytes_max = 0;
     int64_t moved_ms = 0;      // when something last left the backlog, or began to wait in it
     uint64_t delivered = 0, dropped = 0;
+    std::string label;         // how its frames begin, in STOMP
     std::deque<Waiting> backlog;       // for credit, or for room in the output
     std::vector<uint32_t> waiters;     // publishing connections that are pushed back because of this sink
 
