@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.encoded import BATCH, Paper, best_us, plain_vectors
+from bench.encoded import BATCH, best_us, plain_vectors
 from bench.harness import save, table
 from tidings import _kernel
 from tidings.kernel.matrix import EncodedMatrix, Vectors, as_vectors
+from tidings.lab.paper_workload import PaperWorkload
 from tidings.matching.encoding import Encoding
 
 SCANNED = 8  # messages
@@ -32,9 +33,9 @@ def fill(rows: Vectors, routers: int, bits: int) -> tuple[EncodedMatrix, float]:
 
 
 def measure(routers: int, vectors: int) -> dict[str, Any]:
-    encoding, paper = Encoding(256, 10), Paper(1)
+    encoding, paper = Encoding(256, 10), PaperWorkload(1, mixed_names=False)
     messages = as_vectors([encoding.message_vector(paper.message()) for _ in range(BATCH)], encoding.bits)
-    rows = plain_vectors(Paper(routers), routers * vectors, encoding)
+    rows = plain_vectors(PaperWorkload(routers, mixed_names=False), routers * vectors, encoding)
     matrix, seconds = fill(rows, routers, encoding.bits)
     few = messages[:SCANNED]
     scan_us = best_us(lambda: _kernel.row_scan(rows, few), len(few), 5)
