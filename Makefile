@@ -7,18 +7,19 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize crash sim pan hermes docs stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash sim flaps pan hermes docs stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv and install Tidings and its tools into it
 
-$(STAMP): $(NATIVE) scripts/system-packages
+$(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/protocols/node/package-lock.json
 	scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	scripts/node-packages
 	touch $@
 
 demo: setup  ## a short tour: selectors, the matching kernel, a plot
@@ -33,17 +34,22 @@ check: setup  ## format, lint, types
 	$(BIN)/mypy
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
-	for name in matching encoded routers bloom codec selector covering store waiting simulator cover_index tracking forwarding network; do \
+	for name in matching encoded routers bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
 	  $(BIN)/python -m bench.$$name || exit 1; done
 
 versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)
 	$(BIN)/python -m bench.broker --full --install
 
-fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
+fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSanitizer (SECONDS_EACH=30, STREAMS=20000)
 	scripts/fuzz
+	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1)
+	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets
 
 sim: setup  ## networks of brokers under random faults in the simulator, judged against the truth (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.network 1 $(or $(SEEDS),1000)
+
+flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
+	$(BIN)/python -m tidings.testing.flaps $(or $(SECONDS),120)
 
 pan: setup  ## Pan under joins, leaves and crashes: every key must reach the closest node (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.pan 1 $(or $(SEEDS),1000)

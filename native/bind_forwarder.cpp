@@ -180,6 +180,7 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
         .def("mailbox", [](PyForwarder& self, nb::bytes predicate) { return self.forwarder.mailbox(view_of(predicate)); },
              nb::arg("predicate"))
         .def("unsubscribe", [](PyForwarder& self, uint32_t sink) { self.forwarder.unsubscribe(sink); }, nb::arg("sink"))
+        .def("take_credit", [](PyForwarder& self, uint32_t sink) { return self.forwarder.outlets().sink_at(sink).take_credit(); }, nb::arg("sink"))
         .def("credit", [](PyForwarder& self, uint32_t sink, uint32_t more, int64_t now_ms) { self.forwarder.outlets().credit(sink, more, now_ms); },
              nb::arg("sink"), nb::arg("more"), nb::arg("now_ms"))
         .def("match", [](PyForwarder& self, nb::bytes message) { return self.forwarder.match(view_of(message)); }, nb::arg("message"))
@@ -232,7 +233,7 @@ void bind_stomp(nb::class_<PyForwarder>& type) {
              }, nb::arg("connection"), nb::arg("publisher"), nb::arg("broker"), nb::arg("temporary"))
         .def("stomp_label", [](PyForwarder& self, uint32_t connection, uint32_t subscription, nb::bytes line) {
                  StompState& state = self.forwarder.stomp(connection);
-                 if (line.size()) state.labels.insert_or_assign(subscription, std::string(view_of(line)));
+                 if (line.size()) state.labels.insert_or_assign(subscription, "MESSAGE\n" + std::string(view_of(line)));
                  else state.labels.erase(subscription);
              }, nb::arg("connection"), nb::arg("subscription"), nb::arg("line"), "The header line that names a subscription; empty: none any more.")
         .def("stomp_transaction", [](PyForwarder& self, uint32_t connection, nb::str name, uint16_t session) {

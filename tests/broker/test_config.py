@@ -11,6 +11,7 @@ from tidings.broker.config_network import NetworkTable, PeerTable, peers_of
 from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import Configuration, LimitsTable
 from tidings.broker.limits import Limits
+from tidings.cli.broker import SESSIONS
 from tidings.errors import ConfigError
 from tidings.node.settings import Settings
 
@@ -31,7 +32,7 @@ WRONG = {
     "[broker]\nname = 'a\\nb'": None,
     '[broker]\nname = "a\\nb"': "f:2: broker.name: it holds a control character; take it out",
     "[broker]\ndata = ''": "f:2: broker.data: it is empty; name a directory",
-    "[[listeners]]\nprotocol = 'smtp'": "f:2: listeners[0].protocol: 'smtp' is not spoken here; there is: native",
+    "[[listeners]]\nprotocol = 'smtp'": "f:2: listeners[0].protocol: 'smtp' is not spoken here; there is: native,",
     "[[listeners]]\ntls = true": "f:2: listeners[0].tls: there is no certificate; set certificate and key in [tls]",
     "[[listeners]]\n[[listeners]]\nhost='127.0.0.1'": "f:2: listeners[1].port: 7300 is taken by an earlier listener",
     "listeners = []": "f:1: listeners: nobody could connect; leave it out, or add a [[listeners]] table",
@@ -132,7 +133,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 def test_without_a_file_the_defaults_are_safe() -> None:
     configuration = load(None)
-    assert [(one.host, one.port) for one in configuration.listeners] == [("127.0.0.1", 7300)]
+    assert [(one.host, one.port) for one in configuration.listeners] == [
+        ("127.0.0.1", 7300),
+        ("127.0.0.1", 61613),
+        ("127.0.0.1", 5672),
+    ]
     assert (configuration.metrics.host, configuration.metrics.port) == ("127.0.0.1", 8700)
     assert exposed(configuration) == []
     assert configuration.limits_of() == Limits()
@@ -141,7 +146,7 @@ def test_without_a_file_the_defaults_are_safe() -> None:
 
 def test_every_limit_and_setting_can_be_configured() -> None:
     keys = {one.name for one in fields(LimitsTable)}
-    elsewhere = {"broker_id", "deliveries_max", "dead_letters", "slow_policies"}
+    elsewhere = {"broker_id", "deliveries_max", "dead_letters", "bury_expired", "slow_policies"}
     assert {one.name for one in fields(Limits)} | {one.name for one in fields(Settings)} == keys | elsewhere
 
 
@@ -192,11 +197,11 @@ def test_the_reference_is_up_to_date() -> None:
 
 def test_the_example_loads_with_and_without_its_comments() -> None:
     text = (DOCS / "broker.toml").read_text()
-    assert parse(text, "broker.toml").broker.id == 7
+    assert parse(text, "broker.toml", protocols=tuple(SESSIONS)).broker.id == 7
     shown = "\n".join(
         line.removeprefix("# ") if " = " in line or line.startswith("# [") else line for line in text.splitlines()
     )
-    full = parse(shown.replace("\n#\n", "\n"), "broker.toml")
+    full = parse(shown.replace("\n#\n", "\n"), "broker.toml", protocols=tuple(SESSIONS))
     assert [rule.user or rule.group for rule in full.access] == ["*", "traders", "alice"]
     assert full.tls.certificate == "server.pem"
     assert full.network.peers == (PeerTable("10.0.0.1:7301", 1),)

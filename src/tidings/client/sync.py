@@ -10,7 +10,7 @@ One event loop on a thread of its own serves all blocking clients of the process
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -18,8 +18,13 @@ from tidings.client.answers import Receipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
+from tidings.client.queue import Browsed
+from tidings.client.queue import Queue as AsyncQueue
+from tidings.client.retained import Page
+from tidings.client.retained import Retained as AsyncRetained
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
+from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
 from tidings.tracking.path import Path
 
@@ -102,9 +107,9 @@ class Transaction:
         """As `Client.subscribe`; acknowledgements count only with `commit`."""
         return Subscription(_wait(self._transaction.subscribe(destination, **options)))
 
-    def commit(self) -> None:
-        """All of it happens now, or an error says that nothing did."""
-        _wait(self._transaction.commit())
+    def commit(self, key: str = "", number: int = 0) -> bool:
+        """All of it happens now, or an error says that nothing did; with a key, once (False: it had before)."""
+        return _wait(self._transaction.commit(key, number))
 
     def rollback(self) -> None:
         """Nothing of it happened; acknowledged messages are delivered again."""
@@ -116,6 +121,54 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         _wait(self._transaction.__aexit__(kind, *rest))
+
+
+class Retained:
+    """See `tidings.client.retained.Retained`."""
+
+    def __init__(self, retained: AsyncRetained) -> None:
+        self._retained = retained
+
+    def read(self, after: int = 0, **options: Any) -> Page:
+        """The next messages above an offset."""
+        return _wait(self._retained.read(after, **options))
+
+    def range(self) -> tuple[int, int]:
+        """Offsets up to the first are gone; the second is the last."""
+        return _wait(self._retained.range())
+
+    def release(self, up_to: int) -> None:
+        """Messages up to this offset are not needed any more."""
+        _wait(self._retained.release(up_to))
+
+    def forget(self) -> None:
+        """Retain nothing more, and forget what there is."""
+        _wait(self._retained.forget())
+
+
+class Queue:
+    """A queue to look into and tidy up; see `tidings.client.queue`."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+
+    def browse(self, *, selector: str = "", page: int = 0) -> Iterator[Browsed]:
+        """What waits, in the order in which it would be delivered."""
+        found = self._queue.browse(selector=selector, page=page)
+
+        async def following() -> Browsed | None:
+            return await anext(found, None)
+
+        while (one := _wait(following())) is not None:
+            yield one
+
+    def purge(self, *, tags: Iterable[int] = ()) -> int:
+        """Delete all that waits, or the messages with these tags; returns how many."""
+        return _wait(self._queue.purge(tags=tags))
+
+    def move(self, target: str, *, tags: Iterable[int] = ()) -> int:
+        """Move all that waits, or the messages with these tags, to another queue; returns how many."""
+        return _wait(self._queue.move(target, tags=tags))
 
 
 class Client:
@@ -135,13 +188,29 @@ class Client:
         """Subscribe to a topic pattern or consume a queue; active when this returns."""
         return Subscription(_wait(self._client.subscribe(destination, **options)))
 
+    @property
+    def errors(self) -> list[TidingsError]:
+        """The latest errors that no call could raise; `on_error` is called with them on the clients' own thread."""
+        return list(self._client.errors)
+
     def forget(self, durable: str) -> None:
         """Delete a durable subscription of this client id."""
         _wait(self._client.forget(durable))
 
+    def queue(self, name: str) -> Queue:
+        return Queue(self._client.queue(name))
+
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """Where a message went."""
         return _wait(self._client.trace(message, everywhere=everywhere))
+
+    def retain(self, name: str, destination: str, **options: Any) -> "Retained":
+        """Have the broker keep what is published there from now on, to be read again from any offset."""
+        return Retained(_wait(self._client.retain(name, destination, **options)))
+
+    def retained(self, name: str) -> "Retained":
+        """One that was made before."""
+        return Retained(self._client.retained(name))
 
     def transaction(self) -> Transaction:
         return Transaction(self._client.transaction())

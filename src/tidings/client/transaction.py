@@ -39,11 +39,15 @@ class Transaction:
         """As `Client.subscribe`; acknowledgements count only with `commit`."""
         return await self._client.subscribe(destination, session=self.session, **options)
 
-    async def commit(self) -> None:
-        """All of it happens now, or an error says that nothing did."""
+    async def commit(self, key: str = "", number: int = 0) -> bool:
+        """All of it happens now, or an error says that nothing did.
+
+        With a key it happens once: False if this number, or a higher one, was committed under the key before.
+        """
         self.open = False
-        await self._client.commit(self.session)
+        new = await self._client.commit(self.session, key, number)
         await self.begin()
+        return new
 
     async def rollback(self) -> None:
         """Nothing of it happened; acknowledged messages are delivered again."""

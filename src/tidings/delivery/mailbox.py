@@ -19,9 +19,8 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from tidings.delivery.backlog import PRIORITIES, Backlog, Place
+from tidings.delivery.backlog import PRIORITIES, Backlog, Place, behind
 from tidings.delivery.depot import Depot, Held
-from tidings.delivery.store import SEQ_MAX
 
 PAGE_MESSAGES = 256  # how many to fetch from the store at a time
 
@@ -31,7 +30,9 @@ class MailboxKind(Enum):
     DURABLE = "durable"
     SHARED = "shared"
     SHARED_DURABLE = "shared-durable"
+    RETAINED = "retained"  # kept to be read again (`retained`)
     PRIVATE = "private"  # client acknowledgement without durability: lives as long as its consumer
+    TEMPORARY = "temporary"  # a queue in memory: lives as long as the connection that made it
 
 
 class SlowPolicy(Enum):
@@ -55,6 +56,8 @@ class Consumer:
     active: bool = True  # False: it must first be on disk that somebody may see these messages
     unacknowledged: dict[int, Place] = field(default_factory=dict)  # by tag, in delivery order
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
+    avoids: set[int] = field(default_factory=set)  # what it has sent elsewhere
+    draining: int = 0  # the receipt of who wants to know when there is nothing more to give out; 0: nobody
 
     @property
     def ready(self) -> bool:
@@ -77,7 +80,7 @@ class Mailbox:
         self.consumers: list[Consumer] = []
         self.backlog = Backlog()
         self.wanted: list[int] = []  # of the last dispatch: bytes to be fetched from the store first
-        self.expired: list[int] = []  # of the last dispatch: found to be too late
+        self.expired: list[Place] = []  # of the last dispatch: found to be too late, with nobody until finished
         self.bytes = 0  # of what it holds in memory, if it is not durable
         self.taken_ms = 0  # when a consumer last acknowledged, or something came to an empty mailbox
         self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
@@ -92,7 +95,7 @@ class Mailbox:
 
     @property
     def durable(self) -> bool:
-        return self.kind in (MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE)
+        return self.kind in (MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE, MailboxKind.RETAINED)
 
     @property
     def unacknowledged(self) -> int:
@@ -105,6 +108,10 @@ class Mailbox:
             self.bytes += size
         if deliveries:
             self._deliveries[place.seq] = deliveries
+
+    def deliveries(self, seq: int) -> int:
+        """How often this message was given out before."""
+        return self._deliveries.get(seq, 0)
 
     def attach(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
@@ -126,7 +133,7 @@ class Mailbox:
         ready = [consumer for consumer in self.consumers if consumer.ready]
         if not ready:
             return []
-        if any(consumer.accepts is not None for consumer in ready):
+        if any(consumer.accepts is not None or consumer.avoids for consumer in ready):
             return self._dispatch_selective(now_ms, ready)
         given = []
         while ready and (place := self.backlog.first()) is not None:
@@ -190,6 +197,8 @@ class Mailbox:
     def finish(self, seq: int) -> None:
         """This mailbox is done with the message."""
         self._deliveries.pop(seq, None)
+        for consumer in self.consumers:
+            consumer.avoids.discard(seq)
         if not self.durable and (held := self._depot.get(seq)) is not None:
             self.bytes -= len(held.message)
         self._depot.release(seq)
@@ -242,7 +251,7 @@ class Mailbox:
             consumer = ready[(self._turn + step) % len(ready)]
             if place.seq <= consumer.looked[place.priority]:
                 continue
-            if consumer.accepts is None or consumer.accepts(message):
+            if place.seq not in consumer.avoids and (consumer.accepts is None or consumer.accepts(message)):
                 self._turn += step
                 return consumer
             consumer.looked[place.priority] = place.seq
@@ -261,16 +270,13 @@ class Mailbox:
         """The message, if memory has it; otherwise it and those behind it are wanted."""
         held = self._depot.get(place.seq)
         if held is None:
-            after = [place.seq - 1 if p == place.priority else 0 for p in range(PRIORITIES)]
-            after[place.priority + 1 :] = [SEQ_MAX] * (PRIORITIES - place.priority - 1)
-            waiting = islice(self.backlog.scan(after), PAGE_MESSAGES)
+            waiting = islice(self.backlog.scan(behind(Place(place.seq - 1, place.priority))), PAGE_MESSAGES)
             self.wanted = [one.seq for one in waiting if self._depot.get(one.seq) is None]
         return held
 
     def _expire(self, place: Place) -> None:
         self.backlog.remove(place)
-        self.finish(place.seq)
-        self.expired.append(place.seq)
+        self.expired.append(place)
 
     def _give(self, consumer: Consumer, place: Place, message: bytes) -> Delivery:
         tag = self._next_tag

@@ -63,7 +63,8 @@ class Server:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """The process ends; what it wrote stays until `stop`."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -73,6 +74,9 @@ class Server:
                 self._process.wait()
             if self._process.stdout is not None:
                 self._process.stdout.close()
+
+    def stop(self) -> None:
+        self.end()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self) -> "Server":
@@ -109,6 +113,7 @@ class Server:
 class TidingsServer(Server):
     name = "tidings"
     wire: Wire = Native()
+    protocol = "native"
 
     @property
     def version(self) -> str:
@@ -120,7 +125,7 @@ class TidingsServer(Server):
         self._tracking = tracking
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory)]
+        command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory), "--protocol", self.protocol]
         if self._tracking is not None:
             command += ["--tracking", json.dumps(self._tracking)]
         process = self._spawn(command, stdout=subprocess.PIPE)
@@ -129,6 +134,14 @@ class TidingsServer(Server):
         if not line:
             raise self._failure("did not start")
         self.port = int(line)
+
+
+class TidingsStompServer(TidingsServer):
+    """The same broker, spoken to as ActiveMQ is."""
+
+    name = "tidings-stomp"
+    wire: Wire = Stomp()
+    protocol = "stomp"
 
 
 class ActiveMqServer(Server):
@@ -166,7 +179,11 @@ class ActiveMqServer(Server):
         raise self._failure("did not start")
 
 
-SERVERS: dict[str, Callable[[], Server]] = {"tidings": TidingsServer, "activemq": ActiveMqServer}
+SERVERS: dict[str, Callable[[], Server]] = {
+    "tidings": TidingsServer,
+    "tidings-stomp": TidingsStompServer,
+    "activemq": ActiveMqServer,
+}
 
 
 def install_activemq() -> None:

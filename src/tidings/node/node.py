@@ -5,7 +5,7 @@ finish by itself), and the completions of earlier effects (`persisted`, `loaded`
 must carry out. The path of plain messages never comes here; the node only installs sinks for it in the plane.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 
 from tidings.delivery.mailbox import Consumer, Mailbox
@@ -21,7 +21,8 @@ from tidings.node.network_settings import NetworkSettings
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PERSISTENT, QUEUE, PostOffice, expires_ms_of
-from tidings.node.requests import Failed, Request, Trace
+from tidings.node.requests import Failed, ReadRetained, Release, Request, Retain, Trace
+from tidings.node.retaining import Retaining
 from tidings.node.session import Connection, MailboxSubscription, Principal
 from tidings.node.settings import Settings
 from tidings.node.tracking import Tracking
@@ -55,7 +56,9 @@ class Node:
         self._brakes = Brakes(plane)
         self.post_office = PostOffice(watched, self._journal, self._brakes, settings)
         self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
+        self.retaining = Retaining(self.post_office, self._journal, self._outbox, settings)
         self._loading: set[int] = set()
+        self._for_readers: set[int] = set()  # of these, what no mailbox waits for
         self._absent: set[int] = set()  # the store could not bring them: to be asked again at the next tick
         self.network: Network | None = None
         if network is not None:
@@ -81,6 +84,8 @@ class Node:
     def recover(self, recovered: Recovered, now: float = 0.0) -> None:
         """Stand where the store says we stood; `now` is the time of the links."""
         self.post_office.recover(recovered)
+        self.retaining.recover(recovered)
+        self._desk.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
 
@@ -116,6 +121,7 @@ class Node:
             self._outbox.connected.discard(connection)
             self._brakes.forget(connection)
             self._desk.lost(gone)
+            self.retaining.lost(connection)
         return self.turn(now_ms)
 
     def request(self, now_ms: int, connection: int, request: Request) -> list[Effect]:
@@ -127,6 +133,8 @@ class Node:
         try:
             if isinstance(request, Trace):
                 self.tracking.tracing.start(now_ms, self.connections[connection], request)
+            elif isinstance(request, Retain | ReadRetained | Release):
+                self.retaining.carry_out(self.connections[connection], request)
             else:
                 self._desk.carry_out(now_ms, self.connections[connection], request)
         except TidingsError as error:
@@ -225,7 +233,7 @@ class Node:
         return self.turn(now_ms)
 
     def loaded(
-        self, now_ms: int, asked: Iterable[int], messages: dict[int, bytes], damaged: Iterable[int] = ()
+        self, now_ms: int, asked: Collection[int], messages: dict[int, bytes], damaged: Iterable[int] = ()
     ) -> list[Effect]:
         """What was asked for and what was found; the rest is asked for again later, but for what is damaged."""
         lost = tuple(damaged)
@@ -234,10 +242,16 @@ class Node:
         if lost:
             self._outbox.add(Log("ERROR", "messages in the store are damaged and were given up", {"seqs": lost}))
             self.post_office.lost(lost)
+            self.retaining.gave_up(lost)
+            self._desk.queues.lost(lost)
+        self.retaining.loaded(asked, messages)
+        given = {seq: message for seq, message in messages.items() if seq not in self._for_readers}
+        self._for_readers.difference_update(asked)
         if messages:
             if self.network is not None:
-                self.network.transit.loaded(messages)
-            self.post_office.loaded(messages)
+                self.network.transit.loaded(given)
+            self.post_office.loaded(now_ms, given)
+            self._desk.queues.loaded(now_ms, messages)
         return self.turn(now_ms)
 
     @property
@@ -248,7 +262,9 @@ class Node:
     def tick(self, now_ms: int) -> list[Effect]:
         """About once a second: look for what has expired, and try again what could not be written."""
         self._absent.clear()
-        self.post_office.touch_all()
+        self.post_office.tick(now_ms)
+        self._desk.queues.settle(now_ms)
+        self.retaining.tick(now_ms)
         if self.network is not None:
             self.network.tick(self._journal)
         return [*self.turn(now_ms), *self._journal.flush(retry=True)]
@@ -267,12 +283,16 @@ class Node:
         return [*writes, *self._outbox.take()]
 
     def _dispatch(self, now_ms: int) -> None:
-        wanted = self.post_office.unread()
+        wanted = [*self.post_office.unread(), *self._desk.queues.wanted()]
         if self.network is not None:
             wanted += self.network.transit.take_wanted()
         for mailbox in self.post_office.take_touched():
             self._dispatch_mailbox(now_ms, mailbox)
             wanted += mailbox.wanted
+        read = [seq for seq in self.retaining.wanted() if seq not in self._loading]
+        if read:
+            self._for_readers.update(set(read).difference(wanted))
+            wanted += read
         if not wanted:
             return
         missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._loading and seq not in self._absent)
@@ -308,6 +328,7 @@ class Node:
             self.tracking.delivered(now_ms, mailbox, messages)
         if mailbox.expired:
             self.post_office.late(mailbox, mailbox.expired)
+        self._desk.drained(mailbox)
         return settled and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:

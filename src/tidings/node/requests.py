@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
@@ -30,8 +31,9 @@ class Subscribe:
     policy: SlowPolicy = SlowPolicy.PUSH_BACK
     no_local: bool = False
     session: int = 0
+    paused: bool = False  # no credit at first, whatever `credit` says
     window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
-    temporary: bool = False  # of a queue: it goes with the connection
+    temporary: bool = False  # of a temporary queue: make it if it is not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Unsubscribe:
 
     receipt: int
     subscription: int
+    release: bool = False  # what it was given and has not acknowledged does not count as tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Forget:
 
     receipt: int
     durable: str
+    shared: bool = False  # it is one that several share
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,43 @@ class Credit:
     more: int
 
 
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Give out what there is now, then take back the credit that is left; the answer's `credit` says how much."""
+
+    receipt: int
+    subscription: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identify:
+    """The rest of the client's id, from one that could not name it when it logged in."""
+
+    receipt: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTemporary:
+    """A queue that lives as long as this connection, in memory only."""
+
+    receipt: int
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTemporary:
+    receipt: int
+    queue: str
+
+
 class Verdict(Enum):
     """What a consumer says of messages it was given."""
 
     DONE = 0
     RETRY = 2
     DEAD = 4
+    RELEASE = 8  # try again, and do not count this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +107,14 @@ class Ack:
     verdict: Verdict = Verdict.DONE
     session: int = 0
     receipt: int = 0
+    elsewhere: bool = False  # with RETRY and RELEASE: not to this consumer again
 
     @classmethod
     def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
-        """As a frame says it: bit 0 of the flags means cumulative, the others are the verdict's value."""
-        verdict = Verdict.DEAD if flags & Verdict.DEAD.value else Verdict(flags & Verdict.RETRY.value)
-        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session)
+        """As a frame says it: bit 0 means cumulative, bit 4 elsewhere, the others are the verdict's value."""
+        said = (one for one in (Verdict.DEAD, Verdict.RETRY, Verdict.RELEASE) if flags & one.value)
+        verdict = next(said, Verdict.DONE)
+        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session, elsewhere=bool(flags & 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +125,12 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
+    """With a key: only if this number is above the last one committed under that key."""
+
     receipt: int
     session: int
+    key: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +147,37 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
+class Browse:
+    """Show what waits in a queue, as deliveries of this subscription number, which nothing else uses."""
+
+    receipt: int
+    subscription: int
+    queue: str
+    selector: str = ""
+    after: Place = Place(0, 0)  # noqa: RUF009  # a tuple
+    count: int = 0  # 0: as many as there are in a page
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Delete what waits in a queue: all, or the messages with these tags."""
+
+    receipt: int
+    queue: str
+    tags: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Move what waits in a queue to another one: a page of it, or the messages with these tags."""
+
+    receipt: int
+    queue: str
+    target: str
+    tags: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """Where did this message go? `everywhere`: ask brokers beside its route too."""
 
@@ -114,8 +186,61 @@ class Trace:
     everywhere: bool = False
 
 
-DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Sync
-Request: TypeAlias = DeskRequest | Trace
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """Keep messages to be read again; 0: whatever their age, as many bytes as the broker allows."""
+
+    receipt: int
+    name: str
+    destination: str
+    selector: str = ""
+    age_ms: int = 0
+    bytes_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRetained:
+    """The next messages after an offset, up to another if that is not 0; `strict`: an error if some are gone."""
+
+    receipt: int
+    name: str
+    after: int = 0
+    up_to: int = 0
+    messages: int = 256
+    bytes_max: int = 1 << 20
+    selector: str = ""
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Retained messages up to an offset are not needed any more; `forget`: none is, and none shall be retained."""
+
+    receipt: int
+    name: str
+    up_to: int = 0
+    forget: bool = False
+
+
+DeskRequest: TypeAlias = (
+    Subscribe
+    | Unsubscribe
+    | Forget
+    | Credit
+    | Drain
+    | Identify
+    | MakeTemporary
+    | RemoveTemporary
+    | Ack
+    | Begin
+    | Commit
+    | Rollback
+    | Sync
+    | Browse
+    | Purge
+    | Move
+)
+Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +249,7 @@ class Done:
 
     receipt: int
     fields: Mapping[str, Value] = field(default_factory=dict)
+    retained: Sequence[tuple[int, bytes]] = ()  # messages with their offsets, of a read
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class Principal(Protocol):
     def may(self, operation: str, destination: str) -> bool:
         """Operations: publish, subscribe, browse, manage."""
 
-    def restriction(self, destination: str) -> str:
+    def restriction(self, destination: str, operation: str = "subscribe") -> str:
         """A selector that everything this one receives from there must fulfil; empty: none."""
 
 
@@ -52,7 +52,7 @@ class Connection:
     client_id: str
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     transactions: dict[int, Transaction] = field(default_factory=dict)
-    temporary: set[str] = field(default_factory=set)  # names of queues that go with it
+    temporary: dict[str, Mailbox] = field(default_factory=dict)  # queues that end with it, by name
 
     def subscription(self, number: int) -> Subscription:
         try:

@@ -10,6 +10,7 @@ class Settings:
     broker_id: int = 1
     deliveries_max: int = 6  # then a message becomes a dead letter
     dead_letters: Destination = field(default_factory=lambda: Destination.parse("queue:dead-letters"))
+    bury_expired: bool = False  # what expires in queues and durable subscriptions becomes a dead letter
     subscriptions_max: int = 10_000  # of one connection
     mailboxes_max: int = 1_000_000
     transaction_bytes_max: int = 64 << 20
@@ -20,6 +21,7 @@ class Settings:
     messages_bytes_max: int = 256 << 20  # message bytes in memory before stored ones leave it
     pinned_bytes_max: int = 128 << 20  # message bytes only memory has, before durable mailboxes use the disk
     journal_bytes_max: int = 32 << 20  # message bytes on their way to disk before publishers wait
+    retained_bytes_max: int = 1 << 30  # of one retained subscription
     credit_default: int = 1_000
     credit_max: int = 1_000_000
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer

@@ -17,10 +17,11 @@ from tidings.model.values import Value
 VERSION = 1
 HEADER_BYTES = 8
 FIELDS_MAX = 64
-ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD = 1, 2, 4
+ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD, ACK_RELEASE, ACK_ELSEWHERE = 1, 2, 4, 8, 16
 _HEADER = struct.Struct("<IBBH")
 _ACK = struct.Struct("<IBI")
 _PAIR = struct.Struct("<II")
+_RETAINED = struct.Struct("<IQ")
 
 
 class FrameType(IntEnum):
@@ -32,10 +33,12 @@ class FrameType(IntEnum):
     PONG = 0x06
     CLOSE = 0x07
     CLOCK = 0x08
+    IDENTIFY = 0x09
     PUBLISH = 0x10
     DELIVER = 0x11
     RECEIPTS = 0x12
     REFUSED = 0x13
+    RETAINED = 0x14
     SUBSCRIBE = 0x20
     UNSUBSCRIBE = 0x21
     CREDIT = 0x22
@@ -44,6 +47,14 @@ class FrameType(IntEnum):
     COMMIT = 0x25
     ROLLBACK = 0x26
     TRACE = 0x27
+    RETAIN = 0x28
+    READ = 0x29
+    RELEASE = 0x2A
+    DRAIN = 0x2B
+    TEMPORARY = 0x2C
+    BROWSE = 0x2D
+    PURGE = 0x2E
+    MOVE = 0x2F
 
 
 class RawFrame(NamedTuple):
@@ -80,7 +91,7 @@ def decode_fields(payload: bytes) -> dict[str, Value]:
     return fields
 
 
-T = TypeVar("T", bool, int, str)
+T = TypeVar("T", bool, int, str, bytes)
 
 
 def field(fields: Mapping[str, Value], name: str, kind: type[T]) -> T:
@@ -98,6 +109,10 @@ def unsigned(fields: Mapping[str, Value], name: str, bits: int = 32) -> int:
     if not 0 <= value < 1 << bits:
         raise RemoteProtocolError("E_FRAME_FIELD", f"{name} must be from 0 to 2^{bits} - 1", fatal=False)
     return value
+
+
+def encode_publish(receipt: int, message: bytes, session: int = 0, flags: int = 0) -> bytes:
+    return encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
 
 
 def encode_ack(subscription: int, tags: Iterable[int], flags: int = 0, *, session: int = 0) -> bytes:
@@ -128,6 +143,17 @@ def decode_credit(payload: bytes) -> tuple[int, int]:
     return subscription, more
 
 
+def encode_tags(tags: Iterable[int]) -> bytes:
+    """Tags as the value of a field."""
+    return b"".join(tag.to_bytes(8, "little") for tag in tags)
+
+
+def decode_tags(value: bytes) -> tuple[int, ...]:
+    if len(value) % 8:
+        raise RemoteProtocolError("E_FRAME_FIELD", "tags have eight bytes each", fatal=False)
+    return struct.unpack(f"<{len(value) // 8}Q", value)
+
+
 def encode_receipts(receipts: tuple[int, ...]) -> bytes:
     payload = struct.pack(f"<{len(receipts) + 1}I", len(receipts), *receipts)
     return encode_frame(FrameType.RECEIPTS, payload)
@@ -140,23 +166,41 @@ def decode_receipts(payload: bytes) -> tuple[int, ...]:
     return struct.unpack_from(f"<{count}I", payload, 4)
 
 
+def encode_retained(receipt: int, offset: int, message: bytes) -> bytes:
+    return encode_frame(FrameType.RETAINED, _RETAINED.pack(receipt, offset) + message)
+
+
+def decode_retained(payload: bytes) -> tuple[int, int, bytes]:
+    """Receipt, offset, message."""
+    if len(payload) < _RETAINED.size:
+        raise CodecError("E_CODEC_TRUNCATED", "a retained message is cut short", position=len(payload))
+    receipt, offset = _RETAINED.unpack_from(payload)
+    return receipt, offset, payload[_RETAINED.size :]
+
+
 class FrameSplitter:
-    """Bytes as they come from a socket, frames out."""
+    """Bytes as they come from a socket, frames out. What is incomplete is looked at again only when it is complete."""
 
     def __init__(self, payload_bytes_max: int) -> None:
         self.payload_bytes_max = payload_bytes_max
-        self._rest = b""
+        self._rest = bytearray()
+        self._needed = 0  # bytes of `_rest` before there is anything to do
 
     def feed(self, data: bytes) -> Iterator[RawFrame]:
-        data = self._rest + data if self._rest else data
-        start, end = 0, len(data)
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+        start, end, self._needed = 0, len(data), HEADER_BYTES
         while end - start >= HEADER_BYTES:
             length, type, flags, session = _HEADER.unpack_from(data, start)
             if length > self.payload_bytes_max:
                 raise RemoteProtocolError("E_CODEC_LIMIT", f"a frame of {length} bytes is longer than agreed")
             stop = start + HEADER_BYTES + length
             if stop > end:
+                self._needed = HEADER_BYTES + length
                 break
             yield RawFrame(type, flags, session, data[start + HEADER_BYTES : stop])
             start = stop
-        self._rest = data[start:]
+        self._rest = bytearray(data[start:])

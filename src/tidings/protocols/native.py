@@ -10,6 +10,7 @@ from enum import Enum
 from typing import assert_never
 
 from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
+from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
@@ -22,13 +23,23 @@ from tidings.node.requests import (
     AckMode,
     Answer,
     Begin,
+    Browse,
     Commit,
     Credit,
     Done,
+    Drain,
     Failed,
     Forget,
+    Identify,
+    MakeTemporary,
+    Move,
+    Purge,
+    ReadRetained,
     Refused,
+    Release,
+    RemoveTemporary,
     Request,
+    Retain,
     Rollback,
     Subscribe,
     Trace,
@@ -42,11 +53,15 @@ from tidings.protocols.frames import (
     decode_ack,
     decode_credit,
     decode_fields,
+    decode_tags,
     encode_receipts,
+    encode_retained,
     field,
     unsigned,
 )
 from tidings.tracking.skew import Correction
+
+READ_BYTES, READ_BYTES_MAX = 1 << 20, 8 << 20  # of one answer to READ, unless a single message is larger
 
 
 class State(Enum):
@@ -71,7 +86,16 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BEGIN: State.READY,
         FrameType.COMMIT: State.READY,
         FrameType.ROLLBACK: State.READY,
+        FrameType.DRAIN: State.READY,
+        FrameType.IDENTIFY: State.READY,
+        FrameType.TEMPORARY: State.READY,
+        FrameType.BROWSE: State.READY,
+        FrameType.PURGE: State.READY,
+        FrameType.MOVE: State.READY,
         FrameType.TRACE: State.READY,
+        FrameType.RETAIN: State.READY,
+        FrameType.READ: State.READY,
+        FrameType.RELEASE: State.READY,
         FrameType.CLOCK: State.READY,
     },
     State.CLOSED: {},
@@ -129,8 +153,9 @@ class NativeSession:
 
     def answer(self, answer: Answer) -> bytes:
         match answer:
-            case Done(receipt, fields):
-                return control(FrameType.OK, {"receipt": receipt, **fields})
+            case Done(receipt, fields, retained):
+                messages = b"".join(encode_retained(receipt, offset, message) for offset, message in retained)
+                return messages + control(FrameType.OK, {"receipt": receipt, **fields})
             case Failed(receipt, error):
                 return self.error(error, receipt)
             case Accepted(receipts):
@@ -170,8 +195,8 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return _subscribe(fields, receipt, session)
         case FrameType.UNSUBSCRIBE:
             if durable := field(fields, "durable", str):
-                return Forget(receipt, durable)
-            return Unsubscribe(receipt, unsigned(fields, "subscription"))
+                return Forget(receipt, durable, bool(field(fields, "shared", str)))
+            return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
             return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
         case FrameType.CLOCK:
@@ -179,26 +204,82 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
         case FrameType.BEGIN:
             return Begin(receipt, session)
         case FrameType.COMMIT:
-            return Commit(receipt, session)
-        case _:
+            return Commit(receipt, session, field(fields, "key", str), unsigned(fields, "number", 63))
+        case FrameType.RETAIN:
+            return _retain(fields, receipt)
+        case FrameType.READ:
+            return _read(fields, receipt)
+        case FrameType.RELEASE:
+            up_to, forget = unsigned(fields, "up_to", 63), field(fields, "forget", bool)
+            return Release(receipt, field(fields, "name", str), up_to, forget)
+        case FrameType.DRAIN:
+            return Drain(receipt, unsigned(fields, "subscription"))
+        case FrameType.IDENTIFY:
+            return Identify(receipt, _client_id(fields))
+        case FrameType.TEMPORARY:
+            queue = field(fields, "queue", str)
+            return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
+        case FrameType.ROLLBACK:
             return Rollback(receipt, session)
+        case _:
+            return _queue_request(frame, fields, receipt)
+
+
+def _queue_request(frame: FrameType, fields: dict[str, Value], receipt: int) -> Request:
+    queue = field(fields, "queue", str)
+    if frame is FrameType.BROWSE:
+        after = Place(unsigned(fields, "seq", 63), min(unsigned(fields, "priority"), PRIORITIES - 1))
+        selector, number = field(fields, "selector", str), unsigned(fields, "subscription")
+        return Browse(receipt, number, queue, selector, after, unsigned(fields, "count"))
+    tags = decode_tags(field(fields, "tags", bytes))
+    if frame is FrameType.MOVE:
+        return Move(receipt, queue, field(fields, "target", str), tags)
+    return Purge(receipt, queue, tags)
+
+
+def _retain(fields: dict[str, Value], receipt: int) -> Retain:
+    return Retain(
+        receipt,
+        field(fields, "name", str),
+        field(fields, "destination", str),
+        field(fields, "selector", str),
+        unsigned(fields, "age_ms", 48),
+        unsigned(fields, "bytes_max", 63),
+    )
+
+
+def _read(fields: dict[str, Value], receipt: int) -> ReadRetained:
+    return ReadRetained(
+        receipt,
+        field(fields, "name", str),
+        unsigned(fields, "after", 63),
+        unsigned(fields, "up_to", 63),
+        unsigned(fields, "messages"),
+        min(unsigned(fields, "bytes_max") or READ_BYTES, READ_BYTES_MAX),
+        field(fields, "selector", str),
+        field(fields, "strict", bool),
+    )
 
 
 def _hello(fields: dict[str, Value]) -> Hello:
     version = unsigned(fields, "version")
     if version != VERSION:
         raise RemoteProtocolError("E_VERSION", f"this broker speaks version {VERSION}, not {version}")
+    return Hello(
+        field(fields, "user", str),
+        field(fields, "password", str),
+        _client_id(fields),
+        unsigned(fields, "heartbeat_ms"),
+        unsigned(fields, "time_ms", 48),
+    )
+
+
+def _client_id(fields: dict[str, Value]) -> str:
     client = field(fields, "client", str)
     if len(client) > NAME_MAX or any(character < " " for character in client):
         reason = f"a client id has at most {NAME_MAX} characters and no control characters"
         raise RemoteProtocolError("E_FRAME_FIELD", reason)
-    return Hello(
-        field(fields, "user", str),
-        field(fields, "password", str),
-        client,
-        unsigned(fields, "heartbeat_ms"),
-        unsigned(fields, "time_ms", 48),
-    )
+    return client
 
 
 def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscribe:
@@ -219,4 +300,5 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
         policy=policy,
         no_local=field(fields, "no_local", bool),
         session=session,
+        paused=field(fields, "paused", bool),
     )

@@ -38,28 +38,34 @@ def open_segment(segment: Segment, table: Table, *, verified: bool = False) -> p
 
     To be checked it is read as a whole; one that was checked before is read piece by piece, as it is asked for.
     """
-    source = segment.path if verified else pa.BufferReader(_verified(segment))
-    try:
-        file = pq.ParquetFile(source, page_checksum_verification=True)
-        metadata = file.schema_arrow.metadata or {}
-        _check(segment.path, table, metadata.get(TABLE_KEY), metadata.get(VERSION_KEY), file.schema_arrow)
-    except FileNotFoundError as error:
-        raise StoreError("E_STORE_IO", f"cannot read {segment.path}: {error}") from None
-    except (pa.ArrowException, OSError) as error:
-        raise StoreError("E_STORE_DAMAGED", f"{segment.path} is no Parquet file: {error}") from None
-    return file
-
-
-def _verified(segment: Segment) -> bytes:
+    if verified:
+        return _opened(segment.path, str(segment.path), table)
     try:
         data = segment.path.read_bytes()
     except OSError as error:
         raise StoreError("E_STORE_IO", f"cannot read {segment.path}: {error}") from None
+    return open_bytes(data, segment.name, str(segment.path), table)
+
+
+def open_bytes(data: bytes, name: SegmentName, where: str, table: Table) -> pq.ParquetFile:
+    """The same for a segment that somebody else has read; `where` is named in errors."""
     if not data:
-        raise StoreError("E_STORE_DAMAGED", f"{segment.path} is empty")
-    if zlib.crc32(data) != segment.name.crc32:
-        raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {len(data)} bytes that fail the checksum in its name")
-    return data
+        raise StoreError("E_STORE_DAMAGED", f"{where} is empty")
+    if zlib.crc32(data) != name.crc32:
+        raise StoreError("E_STORE_DAMAGED", f"{where}: {len(data)} bytes that fail the checksum in its name")
+    return _opened(pa.BufferReader(data), where, table)
+
+
+def _opened(source: Path | pa.BufferReader, where: str, table: Table) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(source, page_checksum_verification=True)
+        metadata = file.schema_arrow.metadata or {}
+        _check(where, table, metadata.get(TABLE_KEY), metadata.get(VERSION_KEY), file.schema_arrow)
+    except FileNotFoundError as error:
+        raise StoreError("E_STORE_IO", f"cannot read {where}: {error}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError("E_STORE_DAMAGED", f"{where} is no Parquet file: {error}") from None
+    return file
 
 
 def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> pa.Table:
@@ -76,7 +82,7 @@ def read_rows(root: Path, table: Table) -> Iterator[dict[str, object]]:
         yield from read_segment(segment, table).to_pylist()
 
 
-def _check(path: Path, table: Table, name: bytes | None, version: bytes | None, schema: pa.Schema) -> None:
+def _check(path: str, table: Table, name: bytes | None, version: bytes | None, schema: pa.Schema) -> None:
     if name is None or version is None:
         raise StoreError("E_STORE_VERSION", f"{path} is not a segment: no table and version in its metadata")
     if (name, version) != (table.name.encode(), str(table.version).encode()):

@@ -223,7 +223,7 @@ class Recorder:
         if self._settings.forwards:
             asked = [self._find(Key(Kind.FORWARD, message.broker, str(peer)), inquiry, archive) for peer in neighbours]
             filters += sum(finding.filters for finding in asked)
-            if not self._incomplete(message, archive) and not self._lost_since(message):
+            if not self._incomplete(message, archive) and not self.lost_since(message):
                 forwarded = tuple(peer for peer, finding in zip(neighbours, asked, strict=True) if finding.held)
         subscribers = []
         late = archive.stragglers(self.broker, message.broker, message.ms)
@@ -269,7 +269,7 @@ class Recorder:
             return True
         return any(start <= last_ms and end >= first_ms for start, end in self._gaps)
 
-    def _lost_since(self, message: MessageId) -> bool:
+    def lost_since(self, message: MessageId) -> bool:
         """Whether records of a later time are missing: a message may have been sent on long after it came."""
         return any(end >= message.ms for _, end in self._gaps)
 

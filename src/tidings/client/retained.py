@@ -1,0 +1,131 @@
+"""Messages that a broker keeps, read again and again: by offset, as many as wanted at a time.
+
+audit = await client.retain("audit", "ticks.>", age_seconds=86_400)
+page = await audit.read(after=0, selector="price > 20")
+page.messages, page.next                       # [(offset, message), …] and where to go on
+await audit.release(page.next)                 # no longer needed
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidings.kernel.codec import decode_message
+from tidings.model.message import Message
+from tidings.model.values import Value
+from tidings.protocols.frames import FrameType, control, decode_retained, unsigned
+
+Found: TypeAlias = list[tuple[int, Message]]  # with their offsets
+PAGE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    messages: Found
+    next: int  # the offset to go on from
+    first: int  # offsets up to this one are gone
+    last: int  # the last offset there is
+
+
+class Retained:
+    def __init__(self, client: "Retaining", name: str) -> None:
+        self._client, self.name = client, name
+
+    async def make(self, destination: str, selector: str, age_ms: int, bytes_max: int) -> tuple[int, int]:
+        fields: dict[str, Value] = {"destination": destination, "selector": selector, "age_ms": age_ms}
+        return await self._range(FrameType.RETAIN, {**fields, "bytes_max": bytes_max})
+
+    async def read(
+        self,
+        after: int = 0,
+        *,
+        up_to: int = 0,
+        selector: str = "",
+        messages: int = PAGE,
+        bytes_max: int = 0,
+        strict: bool = False,
+    ) -> Page:
+        """The next messages above an offset, up to another if given; `strict`: an error if some are gone already."""
+        fields: dict[str, Value] = {"name": self.name, "after": after, "up_to": up_to, "selector": selector}
+        fields |= {"messages": messages, "bytes_max": bytes_max, "strict": strict}
+        answer, found = await self._client.ask(FrameType.READ, fields)
+        next, first, last = (unsigned(answer, name, 63) for name in ("next", "first", "last"))
+        return Page(found, next, first, last)
+
+    async def read_all(
+        self, after: int = 0, *, up_to: int = 0, selector: str = ""
+    ) -> AsyncIterator[tuple[int, Message]]:
+        """All there are, or up to an offset; without one, up to the last there is at the beginning."""
+        up_to = up_to or (await self.range())[1]
+        while after < up_to:
+            page = await self.read(after, up_to=up_to, selector=selector)
+            for one in page.messages:
+                yield one
+            if page.next <= after:
+                break
+            after = page.next
+
+    async def range(self) -> tuple[int, int]:
+        """Offsets up to the first are gone; the second is the last."""
+        page = await self.read(messages=0)
+        return page.first, page.last
+
+    async def release(self, up_to: int) -> None:
+        """Messages up to this offset are not needed any more."""
+        await self._range(FrameType.RELEASE, {"up_to": up_to})
+
+    async def forget(self) -> None:
+        """Retain nothing more, and forget what there is."""
+        await self._range(FrameType.RELEASE, {"forget": True})
+
+    async def _range(self, type: FrameType, fields: dict[str, Value]) -> tuple[int, int]:
+        answer, _ = await self._client.ask(type, {"name": self.name, **fields})
+        return unsigned(answer, "first", 63), unsigned(answer, "last", 63)
+
+
+class Retaining(ABC):
+    """A client's part in this."""
+
+    def __init__(self) -> None:
+        self._retrieved: dict[int, Found] = {}  # by the receipt of the read
+
+    @abstractmethod
+    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+        """Ask the broker; the answer's fields."""
+
+    async def retain(
+        self, name: str, destination: str, *, selector: str = "", age_seconds: float = 0, bytes_max: int = 0
+    ) -> Retained:
+        """Have the broker keep what is published there from now on, to be read again from any offset.
+
+        It exists until it is forgotten, and under its name for every client. Without limits messages stay for as long
+        as the broker's own limit on bytes allows; the oldest go first.
+        """
+        retained = Retained(self, name)
+        await retained.make(destination, selector, round(age_seconds * 1000), bytes_max)
+        return retained
+
+    def retained(self, name: str) -> Retained:
+        """One that was made before."""
+        return Retained(self, name)
+
+    async def ask(self, type: FrameType, fields: Mapping[str, Value]) -> tuple[dict[str, Value], Found]:
+        """A request about retained messages: the answer's fields, and the messages that came with it."""
+        number = 0
+
+        def make(receipt: int) -> bytes:
+            nonlocal number
+            number = receipt
+            self._retrieved.pop(receipt, None)  # what an answer cut short has left
+            return control(type, {**fields, "receipt": receipt})
+
+        try:
+            answer = await self.request(make)
+            return answer, self._retrieved.get(number, [])
+        finally:
+            self._retrieved.pop(number, None)
+
+    def _retained_came(self, payload: bytes) -> None:
+        receipt, offset, message = decode_retained(payload)
+        self._retrieved.setdefault(receipt, []).append((offset, decode_message(message)))

@@ -1,0 +1,220 @@
+"""Retained subscriptions: made, read from an offset, released, and held to their limits.
+
+A read asks the store for the next messages after an offset, lets a selector choose among them, and answers with those
+and the offset to go on from, which is further than the last one sent if the selector refused what follows.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from tidings.delivery.retained import Retained, Retention
+from tidings.delivery.store import Acked, MailboxAdded, Note, Recovered
+from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
+from tidings.kernel.codec import MessageBatch, Program
+from tidings.model.codec import encode_predicate
+from tidings.model.destination import DestinationPattern
+from tidings.model.selector import Selector
+from tidings.model.values import Value
+from tidings.node.journal import Journal
+from tidings.node.outbox import Outbox
+from tidings.node.post_office import PostOffice
+from tidings.node.requests import Done, Failed, ReadRetained, Release, Retain
+from tidings.node.session import Connection
+from tidings.node.settings import Settings
+from tidings.node.subscribing import check_name, predicate_of, restricted
+
+READ_MESSAGES_MAX = 256  # at a time: their bytes are in memory meanwhile
+READS_MAX = 1000  # that wait for the store
+NOTE = "retained/"
+Kept = Retain | ReadRetained | Release
+
+
+@dataclass(slots=True)
+class _Read:
+    client: Connection
+    request: ReadRetained
+    mailbox: Retained
+    program: Program | None
+    seqs: list[int]
+    missing: set[int]
+    found: dict[int, bytes] = field(default_factory=dict)
+
+
+class Retaining:
+    def __init__(self, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings) -> None:
+        self._office, self._journal, self._outbox, self._settings = office, journal, outbox, settings
+        self._reads: list[_Read] = []
+        self.retrieved = 0  # messages sent to readers
+
+    def recover(self, recovered: Recovered) -> None:
+        for mailbox in self._mailboxes():
+            mailbox.restore(recovered.notes.get(NOTE + mailbox.name, b""), recovered.last_seq)
+
+    def carry_out(self, client: Connection, request: Kept) -> None:
+        match request:
+            case Retain():
+                self._retain(client, request)
+            case ReadRetained():
+                self._read(client, request)
+            case Release():
+                self._release(client, request)
+
+    def lost(self, connection: int) -> None:
+        self._reads = [read for read in self._reads if read.client.number != connection]
+
+    def wanted(self) -> list[int]:
+        """What reads still need from the store."""
+        return [seq for read in self._reads for seq in read.seqs if seq in read.missing]
+
+    def loaded(self, asked: Collection[int], messages: Mapping[int, bytes]) -> None:
+        """The store has brought some. What it was asked for and has not, was released meanwhile or is damaged."""
+        tried = set(asked)
+        for read in self._reads:
+            for seq in read.missing & tried:
+                if seq in messages:
+                    read.found[seq] = messages[seq]
+                if seq in messages or not read.mailbox.holds(seq):
+                    read.missing.discard(seq)
+        for read in [read for read in self._reads if not read.missing]:
+            self._reads.remove(read)
+            self._answer(read)
+
+    def gave_up(self, seqs: Collection[int]) -> None:
+        """The store has lost these for good."""
+        for mailbox in self._mailboxes():
+            lost = [seq for seq in seqs if mailbox.holds(seq)]
+            for seq in lost:
+                mailbox.forget(seq)
+            self._office.finished(mailbox, lost)
+        for read in self._reads:
+            read.missing.difference_update(seqs)
+
+    def tick(self, now_ms: int) -> None:
+        """About once a second: what is too old or too much goes."""
+        for mailbox in self._mailboxes():
+            if mailbox.look(now_ms):
+                self._journal.later(Note(NOTE + mailbox.name, mailbox.marks()))
+            if limit := mailbox.over(now_ms):
+                self._drop(mailbox, limit)
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def _retain(self, client: Connection, request: Retain) -> None:
+        name = self._name(request.name)
+        pattern = DestinationPattern.parse(request.destination)
+        if pattern.queue:
+            raise UsageError("E_QUEUE_DURABLE", "a queue keeps its messages by itself: retain topics")
+        if not client.principal.may("subscribe", str(pattern)):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {pattern}")
+        limit = self._settings.retained_bytes_max
+        if request.bytes_max > limit:
+            raise LimitError("E_RETAIN_LIMIT", f"at most {limit} bytes are retained for one subscription")
+        selector = restricted(Selector(request.selector), client.principal.restriction(str(pattern)))
+        predicate = encode_predicate(predicate_of(pattern, selector))
+        retention = Retention(request.age_ms, request.bytes_max or limit, str(pattern))
+        mailbox = self._office.by_name.get(name)
+        if isinstance(mailbox, Retained):
+            if self._office.predicate(mailbox) != predicate:
+                raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains another topic or selector")
+            if mailbox.retention != retention:
+                mailbox.retention = retention
+                self._journal.change(_added(mailbox, predicate))
+        else:
+            mailbox = self._office.make_retained(name, predicate, retention)
+        self._done(client, request.receipt, mailbox)
+
+    def _read(self, client: Connection, request: ReadRetained) -> None:
+        mailbox = self._find(request.name)
+        destination = mailbox.retention.destination
+        if not client.principal.may("browse", destination):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not read {destination}")
+        first, _ = mailbox.range
+        if request.after < first and request.strict:
+            raise UsageError("E_RETAINED_GONE", f"offsets up to {first} of {request.name!r} are gone")
+        if len(self._reads) >= READS_MAX:
+            raise LimitError("E_RETAINED_READS", f"at most {READS_MAX} reads wait at a time")
+        selector = restricted(Selector(request.selector), client.principal.restriction(destination))
+        program = Program(selector.program) if selector.text.strip() else None
+        seqs = mailbox.after(request.after, min(request.messages, READ_MESSAGES_MAX))
+        if request.up_to:
+            seqs = [seq for seq in seqs if seq <= request.up_to]
+        read = _Read(client, request, mailbox, program, seqs, set(seqs))
+        if seqs:
+            self._reads.append(read)
+        else:
+            self._answer(read)
+
+    def _release(self, client: Connection, request: Release) -> None:
+        mailbox = self._find(request.name)
+        destination = mailbox.retention.destination
+        if not client.principal.may("subscribe", destination):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not release {destination}")
+        if request.forget:
+            self._journal.change(Note(NOTE + mailbox.name, b""))
+            self._office.remove(mailbox)
+        else:
+            self._drop(mailbox, request.up_to)
+            self._journal.change(Note(NOTE + mailbox.name, mailbox.marks()))
+        self._done(client, request.receipt, mailbox)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _answer(self, read: _Read) -> None:
+        """Up to so many bytes, but at least one message; then where to go on."""
+        there = [(seq, read.found[seq]) for seq in read.seqs if seq in read.found]
+        chosen = _chosen(read.program, [message for _, message in there])
+        first, newest = read.mailbox.range
+        size, sent, request = 0, list[tuple[int, bytes]](), read.request
+        next_after = read.seqs[-1] if read.seqs else max(request.after, min(first, request.up_to or first))
+        for (seq, message), wanted in zip(there, chosen, strict=True):
+            if not wanted:
+                continue
+            if sent and size + len(message) > request.bytes_max:
+                next_after = seq - 1
+                break
+            size += len(message)
+            sent.append((seq, message))
+        self.retrieved += len(sent)
+        fields: dict[str, Value] = {"first": first, "last": newest, "next": next_after}
+        self._outbox.answer(read.client.number, Done(request.receipt, fields, tuple(sent)))
+
+    def _done(self, client: Connection, receipt: int, mailbox: Retained) -> None:
+        def done() -> None:
+            first, last = mailbox.range
+            self._outbox.answer(client.number, Done(receipt, {"first": first, "last": last}))
+
+        def failed(error: TidingsError) -> None:
+            self._outbox.answer(client.number, Failed(receipt, error))
+
+        self._journal.then(done, failed)
+
+    def _drop(self, mailbox: Retained, offset: int) -> None:
+        if gone := mailbox.release(offset):
+            self._journal.later(Acked(mailbox.number, tuple(gone)))
+
+    def _mailboxes(self) -> list[Retained]:
+        return list(self._office.retained.values())
+
+    def _find(self, name: str) -> Retained:
+        mailbox = self._office.by_name.get(self._name(name))
+        if not isinstance(mailbox, Retained):
+            raise UsageError("E_RETAINED_UNKNOWN", f"there is no retained subscription {name!r}")
+        return mailbox
+
+    def _name(self, name: str) -> str:
+        check_name("retained", name)
+        if not name:
+            raise UsageError("E_SUBSCRIBE_NAME", "a retained subscription has a name")
+        return f"retained:{name}"
+
+
+def _added(mailbox: Retained, predicate: bytes) -> MailboxAdded:
+    return MailboxAdded(mailbox.number, mailbox.name, mailbox.kind.value, predicate, mailbox.retention.to_bytes())
+
+
+def _chosen(program: Program | None, messages: list[bytes]) -> list[bool]:
+    if program is None or not messages:
+        return [True] * len(messages)
+    data = b"".join(part for one in messages for part in (len(one).to_bytes(4, "little"), one))
+    batch = MessageBatch.from_messages(data, max(map(len, messages)))
+    return [truth is True for truth in program.evaluate(batch)]

@@ -1,0 +1,357 @@
+"""Paths of millions of ids: the same reports as one search for each, at the price of one for each *kind* of id.
+
+Two ids of one origin have the same path if nothing can tell them apart: the same filters are to be asked about both
+(they lie between the same two *breaks*, moments at which a filter begins or ends to match, or somebody comes or goes)
+and the same filters hold both. So ids are sorted by origin and time, each filter is asked once about the run of ids it
+is responsible for, and a search is made for one id of each kind with what the filters said:
+
+    ids, sorted      ...aaaabbbbbbbbcccdddddddd...
+    breaks             |   |       |  |                     from ranges of filters and changes of attachments
+    filter B1        ───────────────                        contains(run of ids), one call of the kernel
+    filter B2               ─────────────────
+
+A kind is a 64-bit number: a hash of the epoch, xor one of each history that holds the id (Zobrist 1970). Two of a
+million kinds collide with a probability of 3e-8.
+
+Searches are `tidings.tracking.path`'s own. Of kinds that differ only in probabilities one search serves all: the order
+of questions and the shape of the report depend on verdicts, neighbours and names, so searches are remembered as a tree
+of questions, and probabilities are filled in.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.kernel.hash64 import hash64, mix64
+from tidings.model.message_id import MessageId
+from tidings.pipeline.shelf import BrokerShelf, Shelf, Shelved
+from tidings.tracking.attachments import Attachment
+from tidings.tracking.history import Key, Kind, efpp
+from tidings.tracking.ids import IdArray, id_origins, id_times
+from tidings.tracking.path import Hop, Path, PathSearch
+from tidings.tracking.record import TIME_MAX_MS, Answer, Recorder, Settings, Statement, Verdict
+
+Indices: TypeAlias = NDArray[np.int64]
+NO_RECORDS = "no records of this broker"
+
+
+class Hits(NamedTuple):
+    """Which of an origin's ids, by their place in the sorted run, a history holds; ascending."""
+
+    broker: int
+    key: Key
+    places: Indices
+
+
+class _Attached(NamedTuple):
+    """Who was attached to a broker around a moment, and whether records of that time are missing."""
+
+    neighbours: tuple[int, ...]
+    subscribers: tuple[str, ...]
+    incomplete: bool
+    forwards_known: bool  # no records of a later time are missing either
+
+
+@dataclass(slots=True)
+class Circumstances:
+    """All that is the same for the ids of one origin within one epoch, at one broker."""
+
+    neighbours: tuple[int, ...]
+    incomplete: bool
+    forwards_known: bool
+    passing: tuple[float, int]  # probability, number of filters
+    forwards: dict[str, tuple[float, int]]
+    subscribers: dict[str, tuple[float, int]]
+    answers: dict[frozenset[Key], Answer] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Question:
+    """A node in the tree of searches: whom to ask next, and what follows from each sort of answer."""
+
+    broker: int
+    then: dict[Any, "_Question | Path"] = field(default_factory=dict)
+
+
+class Tracer:
+    def __init__(
+        self,
+        shelf: Shelf,
+        changes: Mapping[int, list[Attachment]],
+        settings: Settings,
+        since_ms: Mapping[int, int] | None = None,
+    ) -> None:
+        self._shelf, self._settings = shelf, settings
+        self._recorders: dict[int, tuple[Recorder, BrokerShelf]] = {}
+        for broker in sorted(changes):
+            recorder = Recorder(broker, settings, -1)
+            recorder.start(TIME_MAX_MS, changes[broker], shelf.stored.get(broker, {}))
+            self._recorders[broker] = recorder, BrokerShelf(shelf, (since_ms or {}).get(broker, 0))
+        self._moments = sorted(self._breaks_of_all(changes))
+        self._origins: dict[int, tuple[NDArray[np.int64], list[tuple[int, Key, list[Shelved]]]]] = {}
+        self._around: dict[tuple[int, int, int], Circumstances] = {}
+        self._attached_at: dict[tuple[int, int], _Attached] = {}
+        self._breaks: dict[tuple[int, Key], list[int]] = {}
+        self._asked_at: dict[tuple[int, Key, int], tuple[float, int]] = {}
+        self._trees: dict[int, _Question | Path] = {}
+
+    def trace(self, ids: IdArray) -> tuple[NDArray[np.int64], list[Path]]:
+        """The path of each id, as a number in a list of paths. A path's message is one of those that took it."""
+        origins, times = id_origins(ids), id_times(ids)
+        order = np.lexsort((times, origins))
+        ids, origins, times = ids[order], origins[order], times[order]
+        numbers, paths = np.empty(len(ids), np.int64), list[Path]()
+        starts = np.flatnonzero(np.diff(origins, prepend=-1))
+        for start, end in pairwise([*starts.tolist(), len(ids)]):
+            found, own = self._trace_origin(int(origins[start]), ids[start:end], times[start:end])
+            numbers[order[start:end]] = found + len(paths)
+            paths += own
+        return numbers, paths
+
+    def trace_one(self, message: MessageId) -> Path:
+        """The plain way, for one id: what `trace` is held to."""
+        search = PathSearch(message)
+        asked = search.start()
+        while asked:
+            broker = asked.pop().broker
+            known = self._recorders.get(broker)
+            answer = None if known is None else known[0].answer(message, known[1])
+            asked += search.failed(broker, NO_RECORDS) if answer is None else search.answered(answer)
+        return search.report()
+
+    # --- one origin -----------------------------------------------------------------------------------------------
+
+    def _trace_origin(self, origin: int, ids: IdArray, times: NDArray[np.int64]) -> tuple[Indices, list[Path]]:
+        breaks, histories = self._of_origin(origin)
+        epochs = np.searchsorted(breaks, times, "right")
+        kinds = _mixed(epochs)
+        hits = self._hits(histories, ids, times)
+        for hit in hits:
+            kinds[hit.places] ^= np.uint64(_number(hit.broker, hit.key))
+        _, firsts, numbers = np.unique(kinds, return_index=True, return_inverse=True)
+        held = _held(hits, firsts)
+        paths = []
+        for place, keys in zip(firsts.tolist(), held, strict=True):
+            message = MessageId.from_bytes(ids[place].tobytes())
+            paths.append(self._path(message, int(epochs[place]), keys))
+        return numbers.astype(np.int64), paths
+
+    def _hits(
+        self, histories: list[tuple[int, Key, list[Shelved]]], ids: IdArray, times: NDArray[np.int64]
+    ) -> list[Hits]:
+        """Passing histories come first: forwards and deliveries are asked only about what passed their broker."""
+        passed: dict[int, Indices] = {}
+        found = []
+        for broker, key, entries in histories:
+            within = None if key.kind in (Kind.PUBLISH, Kind.ROUTE) else passed.get(broker)
+            if within is None and key.kind in (Kind.FORWARD, Kind.DELIVER):
+                continue
+            places = _places(entries, ids, times, within)
+            if within is None:
+                passed[broker] = places
+            if len(places):
+                found.append(Hits(broker, key, places))
+        return found
+
+    def _of_origin(self, origin: int) -> tuple[NDArray[np.int64], list[tuple[int, Key, list[Shelved]]]]:
+        """Its breaks, and the histories of its messages at all brokers, passing ones first."""
+        if origin not in self._origins:
+            kinds = [Kind.PUBLISH, Kind.ROUTE, *([Kind.FORWARD] if self._settings.forwards else []), Kind.DELIVER]
+            own = [
+                (broker, key, entries)
+                for kind in kinds
+                for (broker, key), entries in self._shelf.histories.items()
+                if key.origin == origin and key.kind is kind and broker in self._recorders
+                if (kind is Kind.PUBLISH) == (broker == origin) or kind in (Kind.FORWARD, Kind.DELIVER)
+            ]
+            moments = {at for _, _, entries in own for entry in entries for at in _ends(entry)}
+            self._origins[origin] = np.array(sorted(moments.union(self._moments)), np.int64), own
+        return self._origins[origin]
+
+    def _breaks_of_all(self, changes: Mapping[int, list[Attachment]]) -> set[int]:
+        """Moments at which attachments, or what is known to be missing, may change; too many do no harm."""
+        skew, persist = self._settings.skew_between_brokers_ms, self._settings.persist_ms
+        moments = {change.ms for own in changes.values() for change in own}
+        stored = {ms for own in self._shelf.stored.values() for ms in own.values()}
+        around = moments | {ms - persist for ms in moments | stored}
+        around |= {archive.since_ms for _, archive in self._recorders.values()}
+        return {at + step for ms in around for at in (ms - skew, ms, ms + skew) for step in (0, 1)}
+
+    # --- one kind -------------------------------------------------------------------------------------------------
+
+    def _path(self, message: MessageId, epoch: int, held: Mapping[int, frozenset[Key]]) -> Path:
+        at = self._trees.get(message.broker)
+        answers: dict[int, Answer] = {}
+        if at is None:
+            at = self._trees[message.broker] = _Question(message.broker)
+        while isinstance(at, _Question):
+            answer, sort = self._answer(at.broker, message, epoch, held.get(at.broker, frozenset()))
+            if answer is not None:
+                answers[at.broker] = answer
+            following = at.then.get(sort)
+            if following is None:
+                following = at.then[sort] = self._further(message, answers)
+            at = following
+        return _filled(at, message, answers)
+
+    def _further(self, message: MessageId, answers: Mapping[int, Answer]) -> "_Question | Path":
+        """Search with these answers until one is missing; the report if none is."""
+        search = PathSearch(message)
+        waiting = search.start()
+        while waiting:
+            broker = waiting.pop(0).broker
+            if broker not in self._recorders:
+                waiting += search.failed(broker, NO_RECORDS)
+            elif broker in answers:
+                waiting += search.answered(answers[broker])
+            else:
+                return _Question(broker)
+        return search.report()
+
+    def _answer(self, broker: int, message: MessageId, epoch: int, held: frozenset[Key]) -> tuple[Answer | None, Any]:
+        """What the broker's recorder would say, and what of it decides how a search goes on."""
+        if broker not in self._recorders:
+            return None, None
+        place = (message.broker, epoch, broker)
+        around = self._around.get(place)
+        if around is None:
+            around = self._around[place] = self._circumstances(broker, message)
+        answer = around.answers.get(held)
+        if answer is None:
+            answer = around.answers[held] = _say(broker, message.broker, around, held, self._settings.forwards)
+        names = tuple(one.peer for one in answer.subscribers)
+        return answer, (answer.verdict, answer.neighbours, answer.forwarded, names, answer.incomplete)
+
+    def _circumstances(self, broker: int, message: MessageId) -> Circumstances:
+        origin = message.broker
+        passing = Key(Kind.PUBLISH if broker == origin else Kind.ROUTE, origin)
+        around = self._attached(broker, message.ms)
+        forwards = around.neighbours if self._settings.forwards else ()
+        subscribers = sorted({*around.subscribers, *self._shelf.stragglers(broker, origin, message.ms)})
+        return Circumstances(
+            around.neighbours,
+            around.incomplete,
+            around.forwards_known,
+            self._asked(broker, passing, message.ms),
+            {str(n): self._asked(broker, Key(Kind.FORWARD, origin, str(n)), message.ms) for n in forwards},
+            {peer: self._asked(broker, Key(Kind.DELIVER, origin, peer), message.ms) for peer in subscribers},
+        )
+
+    def _attached(self, broker: int, moment: int) -> _Attached:
+        place = (broker, bisect_right(self._moments, moment))
+        found = self._attached_at.get(place)
+        if found is None:
+            recorder, archive = self._recorders[broker]
+            nobody = MessageId(0, 2**32 - 1, moment)  # what is said of it is said of every id of this time
+            inquiry = recorder.ask(nobody)
+            incomplete = recorder.resolve(inquiry, archive).incomplete
+            forwards_known = not incomplete and not recorder.lost_since(nobody)
+            found = _Attached(inquiry.neighbours, inquiry.subscribers, incomplete, forwards_known)
+            self._attached_at[place] = found
+        return found
+
+    def _asked(self, broker: int, key: Key, moment: int) -> tuple[float, int]:
+        """Of the filters of a history that match a moment: the probability of an error, and how many they are."""
+        history = self._shelf.histories.get((broker, key))
+        if history is None:
+            return 0.0, 0
+        breaks = self._breaks.get((broker, key))
+        if breaks is None:
+            breaks = self._breaks[broker, key] = sorted({at for entry in history for at in _ends(entry)})
+        place = (broker, key, bisect_right(breaks, moment))
+        found = self._asked_at.get(place)
+        if found is None:
+            asked = [entry.opened() for entry in self._shelf.matching(broker, key, moment)]
+            found = self._asked_at[place] = efpp(one.fpp() for one in asked), len(asked)
+        return found
+
+
+def _say(broker: int, origin: int, around: Circumstances, held: frozenset[Key], forwards: bool) -> Answer:
+    """As `Recorder.answer` does, for an id that these histories hold."""
+    probability, filters = around.passing
+    passing = Key(Kind.PUBLISH if broker == origin else Kind.ROUTE, origin)
+    if passing not in held:
+        verdict = Verdict.UNKNOWN if around.incomplete else Verdict.ABSENT
+        return Answer(broker, verdict, 0.0, around.neighbours, None, (), filters, around.incomplete)
+    filters += sum(count for _, count in (*around.forwards.values(), *around.subscribers.values()))
+    forwarded = None
+    if forwards and around.forwards_known:
+        forwarded = tuple(n for n in around.neighbours if Key(Kind.FORWARD, origin, str(n)) in held)
+    subscribers = tuple(
+        Statement(peer, wrong)
+        for peer, (wrong, _) in around.subscribers.items()
+        if Key(Kind.DELIVER, origin, peer) in held
+    )
+    return Answer(
+        broker, Verdict.HELD, probability, around.neighbours, forwarded, subscribers, filters, around.incomplete
+    )
+
+
+def _filled(shape: Path, message: MessageId, answers: Mapping[int, Answer]) -> Path:
+    """The report of a search that went the same way, with this one's probabilities."""
+    return Path(
+        message,
+        shape.confirmed,
+        tuple([_hop(hop, answers.get(hop.broker)) for hop in shape.hops]),
+        tuple([_hop(hop, answers.get(hop.broker)) for hop in shape.false_positives]),
+        shape.unasked,
+        shape.unknown,
+        shape.asked,
+        sum([answer.filters for answer in answers.values()]),
+    )
+
+
+def _hop(hop: Hop, answer: Answer | None) -> Hop:
+    if answer is None or answer.verdict is not Verdict.HELD:
+        return hop
+    return Hop(
+        hop.broker, hop.sender, answer.probability, answer.subscribers, hop.other_senders, hop.opaque, hop.suspect
+    )
+
+
+def _places(entries: list[Shelved], ids: IdArray, times: NDArray[np.int64], within: Indices | None) -> Indices:
+    """Where the ids are that one of these filters holds; of those `within`, if given."""
+    low, high = int(times[0]), int(times[-1])
+    own = times if within is None else times[within]
+    held = np.zeros(len(own), np.bool_)
+    for entry in entries:
+        ranges = [] if entry.span is None or entry.span[1] < low or entry.span[0] > high else [entry.span]
+        ranges += [(one, one) for one in entry.singles if low <= one <= high]
+        for first, last in ranges:
+            start, end = np.searchsorted(own, [first, last + 1]).tolist()
+            if start < end:
+                held[start:end] |= entry.opened().contains(ids[start:end] if within is None else ids[within[start:end]])
+    places = np.flatnonzero(held)
+    return places if within is None else within[places]
+
+
+def _held(hits: list[Hits], places: Indices) -> list[dict[int, frozenset[Key]]]:
+    """For each of some ids, by broker, the histories that hold it."""
+    keys: list[dict[int, list[Key]]] = [{} for _ in range(len(places))]
+    for hit in hits:
+        for i in np.flatnonzero(np.isin(places, hit.places, assume_unique=True)).tolist():
+            keys[i].setdefault(hit.broker, []).append(hit.key)
+    return [{broker: frozenset(own) for broker, own in one.items()} for one in keys]
+
+
+def _ends(entry: Shelved) -> list[int]:
+    ends = [] if entry.span is None else [entry.span[0], entry.span[1] + 1]
+    return ends + [at for one in entry.singles for at in (one, one + 1)]
+
+
+def _mixed(numbers: Indices) -> NDArray[np.uint64]:
+    """splitmix64 of each."""
+    mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _number(broker: int, key: Key) -> int:
+    """A history's own 64 bits."""
+    return hash64(f"{broker} {key.kind.value} {key.origin} {key.peer}".encode(), mix64(broker))

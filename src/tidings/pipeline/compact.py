@@ -1,0 +1,32 @@
+"""Merged filters: the clean histories of each day, neighbours with room put together (`tidings.tracking.compact`)."""
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from tidings.pipeline.schemas import COMPACTED, DAY, spark_schema
+from tidings.segments.schema import arrow_schema
+from tidings.segments.tracking import entry_row, row_entry
+from tidings.tracking.compact import compact
+
+
+def compacted(histories: DataFrame, capacity: int = 0) -> DataFrame:
+    """Of one broker's histories within a day; no filter is merged across midnight, so days stay independent."""
+    schema = spark_schema(COMPACTED).add(DAY, "string", False)
+
+    def merge(group: pa.Table) -> pa.Table:  # Spark reads the annotations, which `partial` would hide
+        return _compact(group, capacity)
+
+    merged = histories.groupBy(DAY, "broker").applyInArrow(merge, schema)
+    return merged.sortWithinPartitions(DAY, "segment", "position")
+
+
+def _compact(group: pa.Table, capacity: int) -> pa.Table:
+    rows = sorted(group.to_pylist(), key=lambda row: (row["segment"], row["position"]))
+    lineage = {(row["incarnation"], row["sequence"]): (row["segment"], row["position"], row[DAY]) for row in rows}
+    full = capacity or max((row["count"] for row in rows if row["full"]), default=0)
+    made = []
+    for entry in compact(map(row_entry, rows), full):
+        segment, position, day = lineage[entry.incarnation, entry.sequence]
+        made.append(entry_row(rows[0]["broker"], entry) | {"segment": segment, "position": position, DAY: day})
+    types = arrow_schema(COMPACTED).remove_metadata().append(pa.field(DAY, pa.string(), False))
+    return pa.Table.from_pylist(made, types)

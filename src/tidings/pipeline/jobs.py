@@ -1,0 +1,391 @@
+"""The jobs: what each reads, computes and writes, and how it knows that there is nothing to do.
+
+A table's manifest names what was consumed for it, options included. A job whose inputs are those of the manifest does
+nothing, so running everything again is cheap, and a run that was killed is simply repeated.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tidings.errors import UsageError
+from tidings.model.tables import MESSAGES, TABLES, Table
+from tidings.pipeline import generate, measure, replay, sweep, trace
+from tidings.pipeline.compact import compacted
+from tidings.pipeline.config import JOB_NAMES, Config
+from tidings.pipeline.ingest import clean_table, ingest, listing
+from tidings.pipeline.places import Place, fingerprint
+from tidings.pipeline.report import READS, ROWS_MAX, write_report
+from tidings.pipeline.schemas import COMPACTED, RESULTS, SUBSCRIPTIONS, spark_schema
+from tidings.pipeline.session import open_session
+from tidings.pipeline.storage import Manifest, Stored
+from tidings.tracking.record import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one table."""
+
+    table: str
+    state: str  # written, up to date, or why there is nothing
+    rows: int = 0
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+class Run:
+    """One call of the pipeline: its configuration, and a session as soon as one is needed."""
+
+    def __init__(self, config: Config, told: Callable[[str], None] | None = None, *, quick: bool = False) -> None:
+        self.config = config.needing("output")
+        self.output = Place.of(config.output)
+        self.told = told or (lambda _: None)
+        self._quick = quick
+        self._stack = ExitStack()
+        self._session: SparkSession | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        if self._session is None:
+            self.told("starting Spark")
+            opened = open_session(self.config.master or None, self.config.conf, quick=self._quick)
+            self._session = self._stack.enter_context(opened)
+        return self._session
+
+    @property
+    def source(self) -> Place:
+        return Place.of(self.config.needing("input").input)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def result(self, name: str) -> Stored:
+        return Stored(self.output.under("results"), RESULTS[name])
+
+    def generated(self, table: Table) -> Stored:
+        return Stored(self.output.under("generated"), table)
+
+    def compacted(self) -> Stored:
+        return Stored(self.output.under("clean"), COMPACTED, by_day=True)
+
+    def write(
+        self, stored: Stored, inputs: Mapping[str, Any], rows: Callable[[], DataFrame], skipped: Mapping[str, str] = {}
+    ) -> Outcome:
+        """Compute a table unless it was made of the same inputs."""
+        before = stored.manifest()
+        name = stored.table.name
+        if before is not None and before.inputs == inputs:
+            return Outcome(name, "up to date", before.rows, before.skipped)
+        self.told(f"writing {name}")
+        made = stored.replace(rows(), inputs, skipped)
+        return Outcome(name, "written", made.rows, made.skipped)
+
+    # --- where inputs come from ---
+
+    def id_rows(self) -> tuple[DataFrame, Any]:
+        """Ids to be traced, and what they are, for a manifest."""
+        if self.config.trace.ids:
+            place = Place.of(self.config.trace.ids)
+            files = fingerprint(place)
+            if not files:
+                raise UsageError("E_PIPELINE_INPUT", f"trace.ids: there is nothing at {place.uri}")
+            return self.spark.read.parquet(place.uri), files
+        stored = clean_table(self.output, "messages")
+        return stored.read(self.spark), parts_of(stored.need())
+
+    def message_rows(self) -> tuple[DataFrame, Any]:
+        wanted = self.config.replay.messages
+        if wanted == "generated":
+            stored = self.generated(MESSAGES)
+            return stored.read(self.spark), parts_of(stored.need())
+        if wanted:
+            return self.spark.read.parquet(Place.of(wanted).uri), fingerprint(Place.of(wanted))
+        stored = clean_table(self.output, "messages")
+        return stored.read(self.spark), parts_of(stored.need())
+
+    def subscription_folders(self) -> tuple[list[Place], Any]:
+        wanted = self.config.replay.subscriptions
+        if wanted == "generated":
+            stored = self.generated(SUBSCRIPTIONS)
+            return stored.folders(), parts_of(stored.need())
+        place = Place.of(wanted)
+        return [place], fingerprint(place)
+
+
+def parts_of(manifest: Manifest) -> dict[str, str]:
+    return {name: part.folder for name, part in manifest.parts.items()}
+
+
+# --- the jobs ---------------------------------------------------------------------------------------------------------
+
+
+def ingest_job(run: Run) -> list[Outcome]:
+    made = []
+    for name in TABLES:
+        stored = clean_table(run.output, name)
+        if not listing(run.source, stored).new:
+            known = stored.manifest()
+            if known is not None:
+                made.append(Outcome(name, "up to date", known.rows, known.skipped))
+            continue
+        run.told(f"ingesting {name}")
+        manifest = ingest(run.spark, run.source, run.output, name)
+        if manifest is not None:
+            made.append(Outcome(name, "written", manifest.rows, manifest.skipped))
+    return made
+
+
+def compact_job(run: Run) -> list[Outcome]:
+    source, target = clean_table(run.output, "histories"), run.compacted()
+    wanted, before = parts_of(source.need()), target.manifest()
+    done = {} if before is None else dict(before.inputs["histories"])
+    options = asdict(run.config.compact)
+    stale = [day for day in wanted if done.get(day) != wanted[day]]
+    if before is not None and before.inputs["options"] != options:
+        stale = list(wanted)
+    if not stale:
+        return [Outcome("compacted", "up to date", 0 if before is None else before.rows)]
+    run.told("writing compacted")
+    rows = compacted(source.read(run.spark, stale), run.config.compact.capacity)
+    made = target.replace(rows, {"histories": wanted, "options": options}, keep=True)
+    return [Outcome("compacted", "written", made.rows)]
+
+
+def trace_job(run: Run) -> list[Outcome]:
+    options = run.config.trace
+    histories = run.compacted() if options.compacted else clean_table(run.output, "histories")
+    attachments = clean_table(run.output, "attachments")
+    ids, about = run.id_rows()
+    inputs = {
+        "ids": about,
+        "histories": parts_of(histories.need()),
+        "attachments": parts_of(attachments.need()),
+        "options": asdict(options) | {"ids": ""},
+    }
+    recorded = clean_table(run.output, "histories").need()
+
+    def rows() -> DataFrame:
+        records = trace.Records(
+            tuple(place.uri for place in histories.folders()),
+            trace.attachments_of(attachments.read(run.spark).collect()),
+            trace.missing_ms(list(recorded.inputs["segments"]), list(recorded.skipped)),
+            Settings(
+                persist_ms=options.persist_ms,
+                skew_between_brokers_ms=options.skew_between_brokers_ms,
+                forwards=options.forwards,
+            ),
+            options.filters_mb_max << 20,
+        )
+        return trace.traces(ids, records)
+
+    traced = run.write(run.result("traces"), inputs, rows, recorded.skipped)
+    stored = run.result("traces")
+    return [
+        traced,
+        run.write(run.result("paths"), parts_of(stored.need()), lambda: trace.paths(stored.read(run.spark))),
+    ]
+
+
+def replay_job(run: Run) -> list[Outcome]:
+    messages, about = run.message_rows()
+    folders, subscriptions = run.subscription_folders()
+    options = run.config.replay
+    inputs = {"messages": about, "subscriptions": subscriptions, "options": asdict(options)}
+    stored = run.result("matches")
+    made = [run.write(stored, inputs, lambda: replay.matches(messages, folders))]
+    matched = {"matches": parts_of(stored.need()), "name": options.name}
+    rows = stored.read(run.spark)
+    name = f.lit(options.name).alias("replay")
+    grades = rows.groupBy(f.col("matches").alias("grade")).agg(f.count("*").alias("messages")).select(name, "*")
+    sets = rows.groupBy("destinations").agg(f.min("members").alias("routers"), f.count("*").alias("messages"))
+    made.append(run.write(run.result("grades"), matched, lambda: grades))
+    made.append(run.write(run.result("destinations"), matched, lambda: sets.select(name, "*")))
+    summed = cache(lambda: _summed(run, rows, folders))
+    made.append(run.write(run.result("router_shares"), matched, lambda: summed()["router_shares"]))
+    made.append(run.write(run.result("moments"), matched, lambda: summed()["moments"]))
+    return made
+
+
+def _summed(run: Run, rows: DataFrame, folders: list[Place]) -> dict[str, DataFrame]:
+    """The tables that come of the tasks' sums."""
+    options = run.config.replay
+    subscriptions = replay.Subscriptions.read(folders)
+    routers = np.unique(subscriptions.routers)
+    total = replay.Tally.empty(len(routers), len(subscriptions))
+    for row in rows.where("tally IS NOT NULL").select("tally").toLocalIterator():
+        total.add(replay.Tally.from_bytes(bytes(row.tally), len(routers), len(subscriptions)))
+    shares = [
+        (options.name, int(router), int(messages), int(matches))
+        for router, messages, matches in zip(routers, total.router_messages, total.router_matches, strict=True)
+    ]
+    degree = similarity = None
+    if 0 < len(subscriptions) <= options.covering_max:
+        degree, similarity = _covering(run, folders, total)
+    power = "count(*) AS n, avg(matches) AS a, avg(matches*matches) AS b, avg(matches*matches*matches) AS c"
+    ((n, *moments, reached),) = rows.selectExpr(*power.split(", "), "avg(routers) AS r").collect()
+    values = [one if one is not None else 0.0 for one in (*moments, reached)]
+    made = [(options.name, n, total.damaged, *values, degree, similarity)]
+    return {
+        "router_shares": run.spark.createDataFrame(shares, spark_schema(RESULTS["router_shares"])),
+        "moments": run.spark.createDataFrame(made, spark_schema(RESULTS["moments"])),
+    }
+
+
+def _covering(run: Run, folders: list[Place], total: replay.Tally) -> tuple[float | None, float | None]:
+    """The covering degree and the mean similarity φ of roots that matched anything."""
+    count = len(total.matched)
+    found = replay.coverers(run.spark.range(0, count, 1, min(count, 64)), folders).collect()
+    roots = {row.number for row in found if row.coverers == 0}
+    heirs = sum(row.only in roots for row in found if row.only is not None)
+    active = [i for i in sorted(roots) if total.matched[i]]
+    similar = [1 - total.alone[i] / total.matched[i] for i in active]
+    return heirs / len(roots), float(np.mean(similar)) if similar else None
+
+
+def measure_job(run: Run) -> list[Outcome]:
+    runs, samples = clean_table(run.output, "runs"), clean_table(run.output, "samples")
+    inputs = {"runs": parts_of(runs.need()), "samples": parts_of(samples.need())}
+    verdicts = run.result("verdicts")
+    judged = run.write(verdicts, inputs, lambda: measure.verdicts(runs.read(run.spark), samples.read(run.spark)))
+    counted = parts_of(verdicts.need())
+    return [
+        judged,
+        run.write(run.result("throughput"), counted, lambda: measure.throughput(verdicts.read(run.spark))),
+    ]
+
+
+def fit_job(run: Run) -> list[Outcome]:
+    measured, fits = run.result("throughput"), run.result("fits")
+    inputs = parts_of(measured.need())
+    fitted = run.write(fits, inputs, lambda: measure.fits(measured.read(run.spark)))
+    both = {"throughput": inputs, "fits": parts_of(fits.need())}
+    predicted = run.write(
+        run.result("predictions"),
+        both,
+        lambda: measure.predictions(measured.read(run.spark), fits.read(run.spark)),
+    )
+    return [fitted, predicted]
+
+
+def sweep_job(run: Run) -> list[Outcome]:
+    options = run.config.sweep
+    if not options.scenario:
+        raise UsageError("E_PIPELINE_INPUT", "sweep.scenario: name a scenario file")
+    scenario = Place.of(options.scenario).read().decode()
+    inputs = asdict(options) | {"scenario": scenario}
+    return [run.write(run.result("sweeps"), inputs, lambda: sweep.sweeps(sweep.asked(run.spark, options, scenario)))]
+
+
+def generate_job(run: Run) -> list[Outcome]:
+    options = run.config.generate
+    inputs = asdict(options)
+    return [
+        run.write(run.generated(MESSAGES), inputs, lambda: generate.generated_messages(run.spark, options)),
+        run.write(run.generated(SUBSCRIPTIONS), inputs, lambda: generate.generated_subscriptions(run.spark, options)),
+    ]
+
+
+def report_job(run: Run) -> list[Outcome]:
+    folder = Path(run.config.report.folder or run.output.under("report").uri)
+    present = [name for name in READS if run.result(name).manifest() is not None]
+    tables = {
+        name: [row.asDict() for row in run.result(name).read(run.spark).limit(ROWS_MAX).collect()] for name in present
+    }
+    run.told("writing the report")
+    made = write_report(tables, folder)
+    return [Outcome("report", f"written to {made[0]}", len(made))]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    work: Callable[[Run], list[Outcome]]
+    about: str
+    reads: str
+    writes: str
+    ready: Callable[[Run], bool] = lambda _: True  # whether `run` takes it along
+
+
+def _has(*names: str) -> Callable[[Run], bool]:
+    return lambda run: all(clean_table(run.output, name).manifest() is not None for name in names)
+
+
+JOBS: dict[str, Job] = {
+    "ingest": Job(ingest_job, "check segments, drop copies", "segments", "clean/*", lambda run: bool(run.config.input)),
+    "compact": Job(compact_job, "merge neighbouring filters", "clean/histories", "clean/compacted", _has("histories")),
+    "trace": Job(
+        trace_job,
+        "where messages went",
+        "ids, clean/histories, clean/attachments",
+        "results/traces, results/paths",
+        lambda run: _has("histories", "attachments")(run) and (bool(run.config.trace.ids) or _has("messages")(run)),
+    ),
+    "generate": Job(generate_job, "draw a workload", "a seed", "generated/*", lambda run: False),
+    "replay": Job(
+        replay_job,
+        "match messages again",
+        "messages, subscriptions",
+        "results/matches, grades, destinations, router_shares, moments",
+        lambda run: (
+            (run.config.replay.subscriptions != "generated" or run.generated(SUBSCRIPTIONS).manifest() is not None)
+            and (bool(run.config.replay.messages) or _has("messages")(run))
+        ),
+    ),
+    "measure": Job(
+        measure_job,
+        "judge runs, average",
+        "clean/runs, clean/samples",
+        "results/verdicts, throughput",
+        _has("runs", "samples"),
+    ),
+    "fit": Job(
+        fit_job,
+        "fit processing-time models",
+        "results/throughput",
+        "results/fits, predictions",
+        lambda run: run.result("throughput").manifest() is not None,
+    ),
+    "sweep": Job(
+        sweep_job, "run the simulator", "a scenario", "results/sweeps", lambda run: bool(run.config.sweep.scenario)
+    ),
+    "report": Job(report_job, "draw figures, write a page", "results/*", "report"),
+}
+
+
+assert tuple(JOBS) == JOB_NAMES
+
+
+@contextmanager
+def opened(config: Config, told: Callable[[str], None] | None = None, *, quick: bool = False) -> Iterator[Run]:
+    run = Run(config, told, quick=quick)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def work(run: Run, name: str) -> list[Outcome]:
+    """One job, or with `run` all that have something to read, in the order in which they need each other."""
+    if name != "run":
+        return JOBS[name].work(run)
+    return [outcome for job in JOBS.values() if job.ready(run) for outcome in job.work(run)]
+
+
+def explain(run: Run, name: str) -> list[dict[str, Any]]:
+    """What a job would do now; starts no session."""
+    plans = []
+    for one in JOBS if name == "run" else [name]:
+        job = JOBS[one]
+        plan: dict[str, Any] = {"job": one, "computes": job.about, "reads": job.reads, "writes": job.writes}
+        plan["ready"] = job.ready(run) or name != "run"
+        if one == "ingest" and run.config.input:
+            plan["new segments"] = {
+                table: len(new) for table in TABLES if (new := listing(run.source, clean_table(run.output, table)).new)
+            }
+        plans.append(plan)
+    return plans

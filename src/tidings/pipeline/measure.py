@@ -1,0 +1,175 @@
+"""From samples to throughput: every run judged by its own rules, means over those that count, with intervals.
+
+The rules are the lab's (`tidings.lab.samples`): a run counts if the server was the bottleneck in the middle window and
+nothing was lost. One that does not keeps its reasons.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from scipy.stats import t as student
+
+from tidings.errors import TidingsError
+from tidings.lab.fitting import Measurement, choose
+from tidings.lab.processing import Errors, Fitted, Load
+from tidings.lab.samples import Rules, judge, of_rows
+from tidings.pipeline.schemas import RESULTS, spark_schema
+from tidings.segments.schema import arrow_schema
+
+LEVEL = 0.95
+POINT = ("experiment", "server", "point", "load")
+_RULES = {one.name for one in fields(Rules)}
+
+
+def verdicts(runs: DataFrame, samples: DataFrame) -> DataFrame:
+    """One row for each run."""
+    own = samples.groupBy("run").agg(f.collect_list(f.struct("ms", "metric", "value")).alias("samples"))
+    joined = runs.select("run", "experiment", "parameters", "outcome").join(own, "run", "left")
+    return joined.mapInArrow(_judge, spark_schema(RESULTS["verdicts"]))
+
+
+def throughput(judged: DataFrame) -> DataFrame:
+    """One row for each point of an experiment that has a run that counts."""
+    return judged.groupBy(*POINT).applyInArrow(_mean, spark_schema(RESULTS["throughput"]))
+
+
+def fits(measured: DataFrame) -> DataFrame:
+    """Every model on the points of every server in every experiment; those without a load tell nothing."""
+    told = measured.where("load <> ''")
+    return told.groupBy("experiment", "server").applyInArrow(_fit, spark_schema(RESULTS["fits"]))
+
+
+def predictions(measured: DataFrame, fitted: DataFrame) -> DataFrame:
+    best = fitted.where("best").select("experiment", "server", "model", "parameters")
+    joined = measured.where("load <> ''").join(best, ["experiment", "server"])
+    return joined.mapInArrow(_predict, spark_schema(RESULTS["predictions"]))
+
+
+def _judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = [verdict(**row) for row in batch.to_pylist()]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, arrow_schema(RESULTS["verdicts"]).remove_metadata())
+
+
+def verdict(
+    run: str, experiment: str, parameters: str, outcome: str, samples: list[dict[str, Any]] | None
+) -> dict[str, Any]:
+    """A row of `verdicts`."""
+    row: dict[str, Any] = {"run": run, "experiment": experiment, "server": "", "point": "", "load": ""}
+    row |= {"valid": False, "received_per_s": None, "dispatched_per_s": None, "seconds": None}
+    try:
+        described = json.loads(parameters)
+        row["server"] = described.get("server", "")
+        row["point"] = json.dumps(described.get("parameters", described), sort_keys=True)
+        row["load"] = json.dumps(described["load"], sort_keys=True) if "load" in described else ""
+        rules = Rules(**{key: value for key, value in described.get("measure", {}).items() if key in _RULES})
+        lost = float(described.get("lost", 0))
+    except (ValueError, TypeError, AttributeError) as error:
+        return row | {"reasons": f"its parameters cannot be read: {error}"}
+    found = of_rows(samples or [])
+    if not found:
+        return row | {"reasons": outcome if outcome != "done" else "it has no samples of throughput"}
+    try:
+        judged = judge(found, rules, lost)
+    except TidingsError as error:
+        return row | {"reasons": str(error)}
+    reasons = list(judged.reasons) or ([] if outcome == "done" else [outcome])
+    return row | {
+        "valid": not reasons,
+        "reasons": "; ".join(reasons),
+        "received_per_s": judged.received_per_s,
+        "dispatched_per_s": judged.dispatched_per_s,
+        "seconds": judged.seconds,
+    }
+
+
+def _mean(group: pa.Table) -> pa.Table:
+    rows = group.to_pylist()
+    counted = sorted((row for row in rows if row["valid"]), key=lambda row: str(row["run"]))
+    types = arrow_schema(RESULTS["throughput"]).remove_metadata()
+    if not counted:
+        return types.empty_table()
+    received, dispatched = (interval([row[name] for row in counted]) for name in ("received_per_s", "dispatched_per_s"))
+    made = {name: rows[0][name] for name in POINT} | {
+        "runs": len(counted),
+        "rejected": len(rows) - len(counted),
+        "received_per_s": received[0],
+        "received_deviation": received[1],
+        "received_half_width": received[2],
+        "dispatched_per_s": dispatched[0],
+        "dispatched_half_width": dispatched[2],
+    }
+    return pa.Table.from_pylist([made], types)
+
+
+def interval(values: list[float]) -> tuple[float, float | None, float | None]:
+    """Mean, standard deviation, and half the width of the confidence interval; one value has neither of the latter.
+
+    >>> mean, deviation, half = interval([9.0, 10.0, 11.0])
+    >>> mean, deviation, round(half, 3)
+    (10.0, 1.0, 2.484)
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, None, None
+    deviation = float(np.std(values, ddof=1))
+    factor = float(student.ppf((1 + LEVEL) / 2, len(values) - 1))
+    return mean, deviation, factor * deviation / math.sqrt(len(values))
+
+
+def _fit(group: pa.Table) -> pa.Table:
+    types = arrow_schema(RESULTS["fits"]).remove_metadata()
+    rows = sorted(group.to_pylist(), key=lambda row: str(row["point"]))
+    return pa.Table.from_pylist(fitted_rows(rows), types)
+
+
+def fitted_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of `fits` from the points of one server in one experiment."""
+    points = [Measurement(Load(**json.loads(row["load"])), row["received_per_s"]) for row in rows]
+    head = {"experiment": rows[0]["experiment"], "server": rows[0]["server"], "points": len(points)}
+    try:
+        chosen = choose(points)
+    except TidingsError:
+        return []  # too few points, or none that tell any model's terms apart
+    nothing = Errors(math.nan, math.nan)
+    made = []
+    for score in chosen.scores:
+        fitted, errors, held_out = score.fitted, nothing, score.held_out or nothing
+        if fitted is not None:
+            errors = fitted.errors or nothing
+        made.append(
+            head
+            | {
+                "model": score.model,
+                "parameters": "" if fitted is None else json.dumps(fitted.parameters, sort_keys=True),
+                "error_rms": _number(errors.rms),
+                "error_max": _number(errors.max),
+                "held_out_rms": _number(held_out.rms),
+                "best": score.model == chosen.best.name,
+            }
+        )
+    return made
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _predict(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    names = [column.name for column in RESULTS["predictions"].columns]
+    for batch in batches:
+        rows = batch.to_pylist()
+        for row in rows:
+            server = Fitted.of(row["model"], **json.loads(row["parameters"]))
+            row["predicted_per_s"] = server.received(Load(**json.loads(row["load"])))
+        if rows:
+            types = arrow_schema(RESULTS["predictions"]).remove_metadata()
+            yield pa.RecordBatch.from_pylist([{name: row[name] for name in names} for row in rows], types)

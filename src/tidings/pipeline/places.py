@@ -1,0 +1,120 @@
+"""Files by URI, the same on a disk and in an object store: what the driver and workers need beside Spark's own I/O.
+
+>>> Place.of("s3a://bucket/tables").uri, Place.of("/data/x").under("y").uri
+('s3a://bucket/tables', '/data/x/y')
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tidings.errors import StoreError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file or folder. `uri` is how Spark names it."""
+
+    uri: str
+
+    @classmethod
+    def of(cls, uri: str | os.PathLike[str]) -> "Place":
+        text = os.fspath(uri).rstrip("/")
+        if not text:
+            raise UsageError("E_PIPELINE_PLACE", "an input or output is a path or a URI, not nothing")
+        return cls(text if "://" in text else os.path.abspath(text))
+
+    def under(self, *names: str) -> "Place":
+        return Place("/".join((self.uri, *names)))
+
+    @property
+    def name(self) -> str:
+        return self.uri.rpartition("/")[2]
+
+    def open(self) -> tuple[fs.FileSystem, str]:
+        """The file system it is on, and its path there."""
+        if "://" not in self.uri:
+            return fs.LocalFileSystem(), self.uri
+        try:
+            system, path = fs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
+        except (pa.ArrowException, OSError) as error:
+            raise UsageError("E_PIPELINE_PLACE", f"{self.uri}: {error}") from None
+        return system, path
+
+    def read(self) -> bytes:
+        system, path = self.open()
+        try:
+            with system.open_input_stream(path) as stream:
+                data: bytes = stream.read()
+                return data
+        except OSError as error:
+            raise StoreError("E_STORE_IO", f"cannot read {self.uri}: {error}") from None
+
+    def list(self, *, recursive: bool = False) -> list[tuple["Place", int, int]]:
+        """What lies in a folder, hidden files apart: each with its size and time of change in ns; by name."""
+        system, path = self.open()
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+        visible = [one for one in found if not one.base_name.startswith((".", "_"))]
+        return sorted(
+            ((Place(self.uri + one.path[len(path) :]), one.size or 0, one.mtime_ns or 0) for one in visible),
+            key=lambda entry: entry[0].uri,
+        )
+
+    def exists(self) -> bool:
+        system, path = self.open()
+        return bool(system.get_file_info(path).type != fs.FileType.NotFound)
+
+    def remove_folder(self) -> None:
+        system, path = self.open()
+        if self.exists():
+            system.delete_dir(path)
+
+    def remove_file(self) -> None:
+        system, path = self.open()
+        system.delete_file(path)
+
+    def create(self, document: dict[str, Any]) -> bool:
+        """Write JSON under this name as a whole or not at all; False if the name is taken."""
+        system, path = self.open()
+        folder, _, name = path.rpartition("/")
+        data = json.dumps(document, indent=1, sort_keys=True).encode()
+        temporary = f"{folder}/.{name}.{os.getpid()}"
+        system.create_dir(folder, recursive=True)
+        with system.open_output_stream(temporary) as stream:
+            stream.write(data)
+        if isinstance(system, fs.LocalFileSystem):
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(temporary)
+            return True
+        if self.exists():
+            system.delete_file(temporary)
+            return False
+        system.move(temporary, path)  # an object store has no exclusive rename: one run at a time
+        return True
+
+
+def fingerprint(place: Place) -> list[list[Any]]:
+    """Name, size and time of change of everything in a folder, or of a file: what has been read."""
+    found = place.list(recursive=True) if not _is_file(place) else [_file(place)]
+    return [[one.uri, size, ns] for one, size, ns in found]
+
+
+def _is_file(place: Place) -> bool:
+    system, path = place.open()
+    return bool(system.get_file_info(path).type == fs.FileType.File)
+
+
+def _file(place: Place) -> tuple[Place, int, int]:
+    system, path = place.open()
+    info = system.get_file_info(path)
+    return place, info.size or 0, info.mtime_ns or 0

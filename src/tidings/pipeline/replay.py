@@ -1,0 +1,202 @@
+"""Replay: archived messages against subscriptions, in the kernel, on the workers.
+
+Each worker process builds the matcher once. A row says how many subscriptions a message matched, at how many brokers,
+and which set of brokers that is, by a number; a set's members stand beside the first message of a task that had it. The
+last row of a task carries what it has counted for each broker and subscription, so that no pair of message and
+subscription ever becomes a row.
+
+Similarity. φ(S) of the covering paper is the share of a root's messages that are wanted by others too, once S is gone:
+by those that become roots or by those S does not cover. Whatever S covers lies below one or the other, so φ(S) is the
+share of S's messages that match anything besides S.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+
+from tidings.kernel.codec import MessageBatch
+from tidings.matching.cover_index import CoverIndex
+from tidings.matching.indexed import IndexedMatcher
+from tidings.model.codec import decode_predicate
+from tidings.model.predicate import Predicate
+from tidings.pipeline.places import Place
+from tidings.pipeline.schemas import RESULTS, spark_schema
+
+Numbers = NDArray[np.int64]
+SPENT = {"kernel": 0.0}  # CPU seconds in the matcher, for benchmarks
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriptions:
+    """Numbers, brokers and encoded predicates; the i-th predicate ends at `ends[i]`."""
+
+    numbers: Numbers
+    routers: Numbers
+    blobs: bytes
+    ends: NDArray[np.uint64]
+
+    @classmethod
+    def read(cls, folders: Sequence[Place]) -> "Subscriptions":
+        tables = []
+        for folder in folders:
+            for place, _, _ in folder.list(recursive=True):
+                if place.name.endswith(".parquet"):
+                    system, path = place.open()
+                    tables.append(pq.read_table(path, filesystem=system, columns=["number", "router", "predicate"]))
+        table = pa.concat_tables(tables).sort_by("number")
+        predicates = table["predicate"].to_pylist()
+        ends = np.cumsum([len(one) for one in predicates], dtype=np.uint64)
+        return cls(table["number"].to_numpy(), table["router"].to_numpy(), b"".join(predicates), ends)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def predicate(self, i: int) -> Predicate:
+        start = 0 if i == 0 else int(self.ends[i - 1])
+        return decode_predicate(self.blobs[start : int(self.ends[i])])
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a task has counted; sums of tasks are sums of these."""
+
+    damaged: int
+    router_messages: Numbers  # by router, in ascending order of routers
+    router_matches: Numbers
+    matched: Numbers  # by subscription: messages
+    alone: Numbers  # of these, matched by no other
+
+    @classmethod
+    def empty(cls, routers: int, subscriptions: int) -> "Tally":
+        return cls(0, *(np.zeros(n, np.int64) for n in (routers, routers, subscriptions, subscriptions)))
+
+    def add(self, other: "Tally") -> None:
+        self.damaged += other.damaged
+        for name in ("router_messages", "router_matches", "matched", "alone"):
+            getattr(self, name).__iadd__(getattr(other, name))
+
+    def to_bytes(self) -> bytes:
+        parts = (np.array([self.damaged]), self.router_messages, self.router_matches, self.matched, self.alone)
+        return b"".join(part.astype("<i8").tobytes() for part in parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, routers: int, subscriptions: int) -> "Tally":
+        flat = np.frombuffer(data, "<i8").astype(np.int64)
+        cuts = np.cumsum([1, routers, routers, subscriptions])
+        damaged, *rest = np.split(flat, cuts)
+        return cls(int(damaged[0]), *(part.copy() for part in rest))
+
+
+class Replayer:
+    """A matcher and what it has counted."""
+
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self.subscriptions = subscriptions
+        self.matcher = IndexedMatcher()
+        self.matcher.add_many(np.arange(len(subscriptions), dtype=np.uint32), subscriptions.blobs, subscriptions.ends)
+        self.routers, self._router_of = np.unique(subscriptions.routers, return_inverse=True)
+        self._marks = np.array([_hash(int(router)) for router in self.routers], np.uint64)
+
+    def tally(self) -> Tally:
+        return Tally.empty(len(self.routers), len(self.subscriptions))
+
+    def match(
+        self, messages: Sequence[bytes], tally: Tally
+    ) -> tuple[Numbers, Numbers, Numbers, list[list[int] | None]]:
+        """For each message: matches, brokers, the number of the set of brokers, and the set where it is first met."""
+        data = b"".join(part for one in messages for part in (len(one).to_bytes(4, "little"), one))
+        batch = MessageBatch.from_messages(data, derived=self.matcher.derived_mask)
+        began = time.thread_time()
+        offsets, found = self.matcher.match(batch)
+        SPENT["kernel"] += time.thread_time() - began
+        tally.damaged += sum(batch.error(i) is not None for i in range(len(batch)) if not batch.is_message(i))
+        ends = offsets.astype(np.int64)
+        matches: Numbers = ends[1:] - ends[:-1]
+        owner = np.repeat(np.arange(len(matches)), matches)
+        tally.matched += np.bincount(found, minlength=len(self.subscriptions))
+        tally.alone += np.bincount(found[np.repeat(matches == 1, matches)], minlength=len(self.subscriptions))
+        router = self._router_of[found]
+        tally.router_matches += np.bincount(router, minlength=len(self.routers))
+        pairs = np.unique(owner * len(self.routers) + router)
+        owner, router = np.divmod(pairs, max(len(self.routers), 1))
+        tally.router_messages += np.bincount(router, minlength=len(self.routers))
+        counts = np.bincount(owner, minlength=len(matches)).astype(np.int64)
+        sets = np.zeros(len(matches), np.uint64)
+        np.bitwise_xor.at(sets, owner, self._marks[router])
+        members: list[list[int] | None] = [None] * len(matches)
+        starts = np.cumsum(counts) - counts
+        for place in np.unique(sets, return_index=True)[1].tolist():
+            members[place] = self.routers[router[starts[place] : starts[place] + counts[place]]].tolist()
+        return matches, counts, sets.view(np.int64), members
+
+
+def matches(messages: DataFrame, folders: Sequence[Place]) -> DataFrame:
+    """Columns of the table `matches`, of messages with `id` and `message`."""
+    uris = tuple(place.uri for place in folders)
+    return messages.select("id", "message").mapInArrow(partial(_replay, folders=uris), spark_schema(RESULTS["matches"]))
+
+
+@lru_cache(maxsize=1)
+def _replayer(folders: tuple[str, ...]) -> Replayer:
+    return Replayer(Subscriptions.read([Place(uri) for uri in folders]))
+
+
+def _replay(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """On a worker."""
+    replayer = _replayer(folders)
+    tally, held = replayer.tally(), None
+    names = [column.name for column in RESULTS["matches"].columns]
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if held is not None:
+            yield pa.RecordBatch.from_arrays([*held, pa.nulls(len(held[0]), pa.binary())], names)
+        counted = replayer.match(batch.column("message").to_pylist(), tally)
+        held = [batch.column("id"), *map(pa.array, counted[:3]), pa.array(counted[3], pa.list_(pa.int64()))]
+    if held is not None:
+        tallies: list[bytes | None] = [None] * (len(held[0]) - 1) + [tally.to_bytes()]
+        yield pa.RecordBatch.from_arrays([*held, pa.array(tallies, pa.binary())], names)
+
+
+def coverers(numbers: DataFrame, folders: Sequence[Place]) -> DataFrame:
+    """Of each subscription (by its index) how many others cover it, and one of them if it is the only one."""
+    uris = tuple(place.uri for place in folders)
+    return numbers.mapInArrow(partial(_coverers, folders=uris), "number long, coverers long, only long")
+
+
+@lru_cache(maxsize=1)
+def _cover_index(folders: tuple[str, ...]) -> tuple[list[Predicate], CoverIndex[int]]:
+    subscriptions = Subscriptions.read([Place(uri) for uri in folders])
+    predicates = [subscriptions.predicate(i) for i in range(len(subscriptions))]
+    index: CoverIndex[int] = CoverIndex()
+    for i, predicate in enumerate(predicates):
+        index.add(i, predicate)
+    return predicates, index
+
+
+def _coverers(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    predicates, index = _cover_index(folders)
+    for batch in batches:
+        rows: list[dict[str, Any]] = []
+        for i in batch.column(0).to_pylist():
+            equal = set(index.covered_by(predicates[i]))  # of those that cover each other the first stands for all
+            above = [
+                other for other in index.covering(predicates[i]) if other != i and (other not in equal or other < i)
+            ]
+            rows.append({"number": i, "coverers": len(above), "only": above[0] if len(above) == 1 else None})
+        if rows:
+            types = pa.schema([(name, pa.int64()) for name in ("number", "coverers", "only")])
+            yield pa.RecordBatch.from_pylist(rows, types)
+
+
+def _hash(router: int) -> int:
+    return int.from_bytes(blake2b(router.to_bytes(8, "little"), digest_size=8).digest(), "little")

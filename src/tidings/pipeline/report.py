@@ -1,0 +1,171 @@
+"""One page of what the results tables say, with figures beside it; reads nothing else.
+
+Sections appear for the tables that exist: throughput with its model, replication grades, traces, sweeps.
+"""
+
+import html
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+Rows = Sequence[Mapping[str, Any]]
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Tidings: results</title>
+<style>body{{font:16px/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1f24}}
+table{{border-collapse:collapse;margin:1rem 0}}
+td,th{{padding:.2rem .8rem;border-bottom:1px solid #ddd;text-align:right}}
+td:first-child,th:first-child{{text-align:left}}img{{max-width:100%}}</style></head><body>
+<h1>Results</h1>
+{body}
+</body></html>
+"""
+# Tables that a report reads, and rows of each that it takes at most.
+READS = ("throughput", "fits", "predictions", "grades", "moments", "router_shares", "paths", "sweeps")
+ROWS_MAX = 20_000
+
+
+def write_report(tables: Mapping[str, Rows], folder: Path) -> list[Path]:
+    """The page and its pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made, body = [folder / "index.html"], []
+    for title, section in _SECTIONS.items():
+        text, figure = section(tables)
+        if text:
+            body.append(f"<h2>{html.escape(title)}</h2>\n{text}")
+        if figure is not None:
+            picture = folder / f"{title.split()[0].lower()}.svg"
+            with mpl.rc_context({"svg.hashsalt": title}):
+                figure.savefig(picture, metadata={"Date": None})
+            body.append(f'<img src="{picture.name}" alt="{html.escape(title)}">')
+            made.append(picture)
+    made[0].write_text(_PAGE.format(body="\n".join(body) or "<p>There are no results yet.</p>"))
+    return made
+
+
+def _throughput(tables: Mapping[str, Rows]) -> tuple[str, Figure | None]:
+    rows = tables.get("throughput", ())
+    if not rows:
+        return "", None
+    chosen = {(row["experiment"], row["server"]): row for row in tables.get("fits", ()) if row["best"]}
+    text = _table(
+        ("experiment", "server", "point", "runs", "received/s", "± 95 %", "rejected"),
+        (
+            (
+                row["experiment"],
+                row["server"],
+                _point(row["point"]),
+                row["runs"],
+                f"{row['received_per_s']:,.0f}",
+                "" if row["received_half_width"] is None else f"{row['received_half_width']:,.0f}",
+                row["rejected"],
+            )
+            for row in sorted(rows, key=lambda row: (row["experiment"], row["server"], row["point"]))
+        ),
+    )
+    text += _table(
+        ("experiment", "server", "model", "parameters", "held-out error"),
+        (
+            (*key, row["model"], row["parameters"], "" if row["held_out_rms"] is None else f"{row['held_out_rms']:.1%}")
+            for key, row in sorted(chosen.items())
+        ),
+    )
+    predicted = tables.get("predictions", ())
+    if not predicted:
+        return text, None
+    figure, axes = _axes("measured, messages a second", "predicted, messages a second")
+    for key in sorted({(row["experiment"], row["server"]) for row in predicted}):
+        own = [row for row in predicted if (row["experiment"], row["server"]) == key]
+        axes.loglog(
+            [row["received_per_s"] for row in own], [row["predicted_per_s"] for row in own], "o", label=" ".join(key)
+        )
+    ends = [min(row["received_per_s"] for row in predicted), max(row["received_per_s"] for row in predicted)]
+    axes.loglog(ends, ends, "-", color="#999999", linewidth=1)
+    axes.legend(fontsize="small")
+    return text, figure
+
+
+def _replication(tables: Mapping[str, Rows]) -> tuple[str, Figure | None]:
+    moments, grades = tables.get("moments", ()), tables.get("grades", ())
+    if not moments:
+        return "", None
+    names = (
+        "replay",
+        "messages",
+        "damaged",
+        "mean",
+        "second",
+        "third",
+        "routers_mean",
+        "covering_degree",
+        "similarity",
+    )
+    text = _table(names, (tuple(_shown(row[name]) for name in names) for row in moments))
+    figure, axes = _axes("copies of a message", "messages")
+    for replay in sorted({row["replay"] for row in grades}):
+        own = sorted((row["grade"], row["messages"]) for row in grades if row["replay"] == replay)
+        axes.step([grade for grade, _ in own], [count for _, count in own], where="mid", label=replay)
+    axes.legend(fontsize="small")
+    return text, figure
+
+
+def _traces(tables: Mapping[str, Rows]) -> tuple[str, Figure | None]:
+    rows = tables.get("paths", ())
+    if not rows:
+        return "", None
+    counts: dict[int, int] = {}
+    for row in rows:
+        counts[row["brokers"]] = counts.get(row["brokers"], 0) + 1
+    text = f"<p>{len(rows):,} different paths, {sum(row['confirmed'] for row in rows):,} of them confirmed by their "
+    text += (
+        f"origin; the least sure statement is wrong with probability {max(r['probability_max'] for r in rows):.2e}.</p>"
+    )
+    figure, axes = _axes("brokers on a path", "different paths")
+    axes.bar(list(counts), list(counts.values()))
+    return text, figure
+
+
+def _sweeps(tables: Mapping[str, Rows]) -> tuple[str, Figure | None]:
+    rows = tables.get("sweeps", ())
+    if not rows:
+        return "", None
+    short = [row for row in rows if row["delivered"] < row["matched"]]
+    text = f"<p>{len(rows):,} runs, {len(short):,} of them with fewer deliveries than matches.</p>"
+    figure, axes = _axes("share of matches delivered", "runs")
+    axes.hist([row["delivered"] / max(row["matched"], 1) for row in rows], bins=20)
+    return text, figure
+
+
+_SECTIONS: dict[str, Callable[[Mapping[str, Rows]], tuple[str, Figure | None]]] = {
+    "Throughput and models": _throughput,
+    "Replication grades": _replication,
+    "Traces": _traces,
+    "Sweeps of the simulator": _sweeps,
+}
+
+
+def _axes(x: str, y: str) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
+def _table(names: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>\n" for row in rows)
+    return f"<table><tr>{head}</tr>\n{body}</table>\n" if body else ""
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
+
+
+def _point(text: str) -> str:
+    found = json.loads(text or "{}")
+    return ", ".join(f"{key} {value}" for key, value in found.items()) if isinstance(found, dict) else text

@@ -1,0 +1,64 @@
+"""The data source `tidings`: messages that a broker retains as rows, rows as messages.
+
+    spark.read.format("tidings").options(url="tidings://127.0.0.1:7300", subscription="audit").load()
+    spark.readStream.format("tidings").options(url=…, subscription="audit", destination="ticks.>").load()
+    rows.write.format("tidings").options(url=…, destination="alerts").mode("append").save()
+
+Spark finds it by itself, through the package `pyspark_tidings`. docs/pipeline.md lists the options.
+"""
+
+import sys
+from collections.abc import MutableMapping
+from types import FrameType
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from tidings.pipeline.source.options import ReadOptions, WriteOptions
+from tidings.pipeline.source.reading import BatchReader, PushingReader, StreamReader
+from tidings.pipeline.source.rows import DEFAULT_SCHEMA
+from tidings.pipeline.source.writing import BatchWriter, StreamWriter
+
+_PUSHDOWN_WORKER = "data_source_pushdown_filters.py"
+
+
+class TidingsSource(DataSource):
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidings"
+
+    def schema(self) -> StructType:
+        return DEFAULT_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        # Spark refuses a reader that can push filters where that is switched off (spark.sql.python.filterPushdown).
+        kind = PushingReader if _pushing() else BatchReader
+        return kind(ReadOptions.of(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return StreamReader(ReadOptions.of(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(WriteOptions.of(self.options, overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return StreamWriter(WriteOptions.of(self.options, overwrite), schema)
+
+
+def _pushing() -> bool:
+    """Whether Spark plans this read with push-down: then the worker that does so calls us."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__file__", "")).endswith(_PUSHDOWN_WORKER):
+            return True
+        frame = frame.f_back
+    return False

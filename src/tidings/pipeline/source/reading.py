@@ -1,0 +1,166 @@
+"""Reading what a broker retains: a range of offsets, cut into partitions; in a stream, one range after another.
+
+A stream's place is an offset, which Spark keeps in its checkpoint. A micro-batch that is repeated reads the same
+offsets again and finds the same messages, because the broker forgets nothing before the batch is committed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from tidings.client import sync
+from tidings.client.retained import PAGE
+from tidings.errors import RemoteError, UsageError
+from tidings.model.message import Message
+from tidings.pipeline.source.filters import joined, selector_of
+from tidings.pipeline.source.options import ReadOptions
+from tidings.pipeline.source.rows import RowMaker
+
+ROWS_PER_BATCH = 4096
+
+
+@dataclass
+class Range(InputPartition):
+    """Offsets above `start`, up to `end`."""
+
+    start: int
+    end: int
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options, self.schema = options, schema
+        RowMaker(schema)  # columns that cannot be are refused here, not on a worker
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with self.options.access.connect() as client:
+            kept = prepared(client, self.options)
+            first, last = kept.range()
+        end = min(self.options.end or last, last)
+        return ranges(max(self.options.start, first), end, self.options.partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        return read_range(self.options, self.schema, partition)
+
+
+class PushingReader(BatchReader):
+    """The same where Spark lets filters be pushed down."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
+        columns = {one.name: one.dataType for one in self.schema.fields}
+        self.options = replace(self.options, selector=joined(self.options.selector, selector_of(filters, columns)))
+        return filters
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options, self.schema = options, schema
+        RowMaker(schema)
+        self._client: sync.Client | None = None
+        self._until: int | None = None  # a run of what is available now ends here
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._until = self._kept().range()[1]
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        first, _ = self._kept().range()
+        return {"offset": max(self.options.start, first)}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        kept, at = self._kept(), int(start["offset"])
+        first, last = kept.range()
+        if at < first and self.options.fail_on_loss:
+            reason = (
+                f"offsets {at + 1} to {first} of {self.options.subscription!r} are gone; failOnDataLoss=false goes on"
+            )
+            raise UsageError("E_SOURCE_LOSS", reason)
+        last = last if self._until is None else self._until
+        if not isinstance(limit, ReadMaxRows):
+            return {"offset": max(at, last)}
+        wanted = int(limit.max_rows)
+        while wanted > 0 and at < last:  # offsets have gaps: only the broker can count messages; it sends none
+            page = kept.read(at, up_to=last, messages=min(wanted, PAGE), selector="1 = 0")
+            if page.next <= at:
+                break
+            wanted, at = wanted - PAGE, page.next
+        return {"offset": max(at, int(start["offset"]))}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        count = self.options.batch_messages
+        return ReadMaxRows(count) if count else ReadAllAvailable()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return ranges(int(start["offset"]), int(end["offset"]), self.options.partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Range)
+        return read_range(self.options, self.schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if self.options.release:
+            self._kept().release(int(end["offset"]))
+
+    def stop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _kept(self) -> sync.Retained:
+        if self._client is None:
+            self._client = self.options.access.connect()
+            prepared(self._client, self.options)
+        return self._client.retained(self.options.subscription)
+
+
+def prepared(client: sync.Client, options: ReadOptions) -> sync.Retained:
+    """What is to be read; made now, if a destination says of what."""
+    if not options.destination:
+        return client.retained(options.subscription)
+    limits = {"age_seconds": options.age_seconds, "bytes_max": options.bytes_max}
+    try:
+        return client.retain(options.subscription, options.destination, **limits)
+    except RemoteError as error:
+        if error.code != "E_RETAIN_DIFFERS":
+            raise
+        raise UsageError("E_SOURCE_OPTION", f"{error.reason}: leave the option destination out") from None
+
+
+def ranges(start: int, end: int, count: int) -> list[InputPartition]:
+    """
+    >>> ranges(10, 15, 2), ranges(5, 5, 2)
+    ([Range(start=10, end=12), Range(start=12, end=15)], [])
+    """
+    size = end - start
+    count = min(count, size)
+    cuts = [start + size * i // count for i in range(count + 1)] if size > 0 else []
+    return [Range(a, b) for a, b in pairwise(cuts)]
+
+
+def read_range(options: ReadOptions, schema: StructType, asked: Range) -> Iterator[pa.RecordBatch]:
+    """On a worker."""
+    maker = RowMaker(schema)
+    waiting: list[tuple[int, Message]] = []
+    with options.access.connect() as client:
+        kept = client.retained(options.subscription)
+        at = asked.start
+        while at < asked.end:
+            page = kept.read(at, up_to=asked.end, selector=options.selector)
+            if at < page.first and options.fail_on_loss:
+                lost = f"offsets {at + 1} to {min(page.first, asked.end)}"
+                raise UsageError("E_SOURCE_LOSS", f"{lost} of {options.subscription!r} are gone")
+            waiting += page.messages
+            if len(waiting) >= ROWS_PER_BATCH:
+                yield maker.batch(waiting)
+                waiting = []
+            if page.next <= at:
+                break
+            at = page.next
+    if waiting:
+        yield maker.batch(waiting)

@@ -1,0 +1,101 @@
+"""Messages as rows: columns of a given schema are attributes by name, apart from a few that every message has.
+
+    id binary, offset bigint, ts timestamp, destination string, body binary, attributes map<string, string>
+
+A value that does not fit its column's type is null there: a column of numbers holds no text, one of whole numbers no
+fractions. What a message does not have is null as well.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidings.errors import UsageError
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.values import Value
+
+Cell: TypeAlias = Callable[[int, Message], Any]
+DEFAULT_SCHEMA = t.StructType(
+    [
+        t.StructField("id", t.BinaryType()),
+        t.StructField("ts", t.TimestampType()),
+        t.StructField("destination", t.StringType()),
+        t.StructField("attributes", t.MapType(t.StringType(), t.StringType())),
+        t.StructField("body", t.BinaryType()),
+    ]
+)
+FIXED: dict[str, tuple[t.DataType, Cell]] = {
+    "id": (t.BinaryType(), lambda offset, message: bytes(message.id)),
+    "offset": (t.LongType(), lambda offset, message: offset),
+    "ts": (t.TimestampType(), lambda offset, message: datetime.fromtimestamp(message.id.ms / 1000, UTC)),
+    "destination": (t.StringType(), lambda offset, message: _where(message.destination)),
+    "body": (t.BinaryType(), lambda offset, message: message.body),
+    "attributes": (
+        t.MapType(t.StringType(), t.StringType()),
+        lambda offset, message: [(name, as_text(value)) for name, value in message.properties.items()],
+    ),
+}
+_WHOLE = {t.LongType: 63, t.IntegerType: 31, t.ShortType: 15, t.ByteType: 7}
+
+
+def _where(destination: Destination) -> str:
+    """As `publish` takes it: a topic by its name, a queue with `queue:` before it."""
+    return str(destination) if destination.queue else destination.name
+
+
+def as_text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class RowMaker:
+    def __init__(self, schema: t.StructType) -> None:
+        self.schema = schema
+        self._cells = [_cell(one) for one in schema.fields]
+
+    def batch(self, messages: Iterable[tuple[int, Message]]) -> pa.RecordBatch:
+        some = list(messages)
+        types = to_arrow_schema(self.schema, timezone="UTC")
+        columns = [
+            pa.array([cell(offset, message) for offset, message in some], kind.type)
+            for cell, kind in zip(self._cells, types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=types)
+
+
+def _cell(field: t.StructField) -> Cell:
+    if field.name in FIXED:
+        kind, cell = FIXED[field.name]
+        if type(field.dataType) is not type(kind):
+            raise UsageError(
+                "E_SOURCE_COLUMN", f"{field.name} is {kind.simpleString()}, not {field.dataType.simpleString()}"
+            )
+        return cell
+    fits = _fitting(field)
+    name = field.name
+    return lambda offset, message: fits(message.properties.get(name))
+
+
+def _fitting(field: t.StructField) -> Callable[[Value | None], Any]:
+    """What a column of this type makes of an attribute."""
+    kind = field.dataType
+    if isinstance(kind, t.StringType):
+        return lambda value: value if isinstance(value, str) else None
+    if isinstance(kind, t.BooleanType):
+        return lambda value: value if isinstance(value, bool) else None
+    if isinstance(kind, t.DoubleType | t.FloatType):
+        return lambda value: float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    for whole, bits in _WHOLE.items():
+        if isinstance(kind, whole):
+            return partial(_whole, 1 << bits)
+    raise UsageError("E_SOURCE_COLUMN", f"{field.name}: an attribute cannot be {kind.simpleString()}")
+
+
+def _whole(limit: int, value: Value | None) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return int(value) if whole and -limit <= value < limit else None  # type: ignore[arg-type, operator]

@@ -1,0 +1,98 @@
+"""Rows as messages: a partition is one transaction at the broker, which happens once, however often it is tried.
+
+The key is (query, partition) with the number of the micro-batch, or for a batch write (write id, partition). A task
+that is tried again, a batch that is run again after a crash: the broker knows that it has it. That asks for the same
+rows in the same partitions, which Spark gives when it repeats a batch from the same offsets.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tidings.client import sync
+from tidings.errors import RemoteError, UsageError
+from tidings.pipeline.source.options import WriteOptions
+from tidings.pipeline.source.rows import FIXED
+
+BUSY_SECONDS = 30.0  # another try of the same task may still be committing
+
+
+@dataclass
+class Published(WriterCommitMessage):
+    messages: int
+    new: bool  # False: it was done before
+
+
+class Publisher:
+    """Publishes rows in one transaction."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
+        self._names = schema.fieldNames()
+        if not options.destination and "destination" not in self._names:
+            raise UsageError("E_SOURCE_OPTION", "destination: needed as an option or as a column")
+
+    def publish(self, rows: Iterator[Row], key: str, number: int) -> Published:
+        deadline = time.monotonic() + BUSY_SECONDS
+        some = list(rows)
+        if not some:
+            return Published(0, new=False)
+        with self._options.access.connect() as client:
+            while True:
+                try:
+                    return self._try(client, some, key, number)
+                except RemoteError as error:
+                    if error.code != "E_COMMIT_BUSY" or time.monotonic() > deadline:
+                        raise
+                time.sleep(0.2)
+
+    def _try(self, client: sync.Client, rows: list[Row], key: str, number: int) -> Published:
+        with client.transaction() as work:
+            for row in rows:
+                destination, attributes, body = self._message(row)
+                work.publish(destination, attributes, body, persistent=self._options.persistent, wait=False)
+            return Published(len(rows), new=work.commit(key, number))
+
+    def _message(self, row: Row) -> tuple[str, dict[str, Any], bytes]:
+        values = dict(zip(self._names, row, strict=True))
+        destination = self._options.destination or values.get("destination")
+        if not destination:
+            raise UsageError("E_SOURCE_ROW", "a row's destination is null")
+        attributes = dict(values.get("attributes") or {})
+        attributes |= {name: value for name, value in values.items() if name not in FIXED and value is not None}
+        body = values.get("body")
+        return destination, attributes, b"" if body is None else bytes(body)
+
+
+class BatchWriter(DataSourceWriter):
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._publisher = Publisher(options, schema)
+        self._id = options.write_id or uuid4().hex
+
+    def write(self, iterator: Iterator[Row]) -> Published:
+        context = TaskContext.get()
+        assert context is not None
+        return self._publisher.publish(iterator, json.dumps(["write", self._id, context.partitionId()]), 1)
+
+
+class StreamWriter(DataSourceStreamWriter):
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._publisher = Publisher(options, schema)
+
+    def write(self, iterator: Iterator[Row]) -> Published:
+        context = TaskContext.get()
+        assert context is not None
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        if query is None or batch is None:
+            raise UsageError("E_SOURCE_STREAM", "Spark does not say which query and batch this is")
+        key = json.dumps(["stream", query, context.partitionId()])
+        return self._publisher.publish(iterator, key, int(batch) + 1)

@@ -1,0 +1,163 @@
+"""Bulk trace: ids in, the number of each one's path out; paths apart, each once.
+
+Workers load what is known of the filters once per process (`shelf`), ask them by the million (`bulk`), and write a
+path's report beside the first id of a task that took it, from where the table `paths` collects them.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from tidings.model.message_id import SIZE
+from tidings.pipeline.bulk import Tracer
+from tidings.pipeline.places import Place
+from tidings.pipeline.schemas import RESULTS, spark_schema
+from tidings.pipeline.shelf import Shelf
+from tidings.segments.names import SegmentName
+from tidings.tracking.attachments import Attachment, AttachmentKind
+from tidings.tracking.path import Path
+from tidings.tracking.path_json import to_dict
+from tidings.tracking.record import Settings
+
+CHUNK = 1 << 20  # ids that are sorted and asked together
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What a worker needs to know to trace; small, and the same for all tasks of a job."""
+
+    folders: tuple[str, ...]  # of histories
+    attachments: tuple[tuple[int, tuple[Attachment, ...]], ...]  # by broker, in the order of their making
+    missing_ms: tuple[tuple[str, int], ...]  # writer, and up to when segments of it are gone or damaged
+    settings: Settings
+    filters_bytes_max: int
+
+
+def traces(ids: DataFrame, records: Records) -> DataFrame:
+    """Columns of the table `traces`; what is no id of 16 bytes is left out."""
+    proper = ids.select("id").where(f.length("id") == SIZE)
+    return proper.mapInArrow(partial(_trace, records=records), spark_schema(RESULTS["traces"]))
+
+
+def paths(traced: DataFrame) -> DataFrame:
+    """The table `paths` of a table `traces`."""
+    first = traced.where("report IS NOT NULL").groupBy("path").agg(f.min("report").alias("report"))
+    return first.mapInArrow(_describe, spark_schema(RESULTS["paths"]))
+
+
+def attachments_of(rows: list[Any]) -> tuple[tuple[int, tuple[Attachment, ...]], ...]:
+    """Rows of the clean table, by broker; in the order in which they were recorded."""
+    found: dict[int, list[Attachment]] = {}
+    for row in sorted(rows, key=lambda row: (row.segment, row.position)):
+        change = Attachment(AttachmentKind(row.kind), row.peer, row.ms, row.attached, row.incarnation)
+        found.setdefault(row.broker, []).append(change)
+    return tuple((broker, tuple(found[broker])) for broker in sorted(found))
+
+
+def missing_ms(consumed: list[str], skipped: list[str]) -> tuple[tuple[str, int], ...]:
+    """Up to when segments of each writer are missing: before the first that is there, or where one was damaged."""
+    names = [name for text in consumed if (name := SegmentName.parse(text)) is not None]
+    first = {name.writer: name for name in sorted(names, key=lambda name: -name.sequence)}
+    since = {writer: name.created_ms for writer, name in first.items() if name.sequence > 0}
+    for text in skipped:
+        if (name := SegmentName.parse(text)) is not None:
+            since[name.writer] = max(since.get(name.writer, 0), name.created_ms)
+    return tuple(sorted(since.items()))
+
+
+@lru_cache(maxsize=1)
+def _tracer(records: Records) -> Tracer:
+    """Once for each process of a worker."""
+    shelf = Shelf([Place(uri) for uri in records.folders], records.filters_bytes_max)
+    missing = dict(records.missing_ms)
+    known = {writer for writers in shelf.writers.values() for writer in writers}
+    strangers = max((ms for writer, ms in missing.items() if writer not in known), default=0)  # anybody's
+    changes = {broker: list(own) for broker, own in records.attachments}
+    since = {
+        broker: max([strangers, *(missing.get(writer, 0) for writer in shelf.writers.get(broker, ()))])
+        for broker in changes
+    }
+    return Tracer(shelf, changes, records.settings, since)
+
+
+def _trace(batches: Iterator[pa.RecordBatch], records: Records) -> Iterator[pa.RecordBatch]:
+    """On a worker."""
+    tracer, seen = _tracer(records), set[int]()
+    for ids in _chunks(batches):
+        numbers, found = tracer.trace(ids)
+        documents = [json.dumps(document(path), sort_keys=True) for path in found]
+        hashes = np.array([_hash(text) for text in documents], np.int64)
+        own = hashes[numbers] if len(found) else np.empty(0, np.int64)
+        _, firsts = np.unique(numbers, return_index=True)
+        reports: list[str | None] = [None] * len(ids)
+        for place in firsts.tolist():
+            if (number := int(own[place])) not in seen:
+                seen.add(number)
+                reports[place] = documents[numbers[place]]
+        columns = [binary(ids), pa.array(own), pa.array(reports, pa.string())]
+        yield pa.RecordBatch.from_arrays(columns, ["id", "path", "report"])
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[np.ndarray[Any, np.dtype[np.uint8]]]:
+    waiting, count = list[Any](), 0
+    for batch in batches:
+        fixed = batch.column(0).cast(pa.binary(SIZE))
+        flat = np.frombuffer(fixed.buffers()[1], np.uint8)[fixed.offset * SIZE : (fixed.offset + len(fixed)) * SIZE]
+        waiting.append(flat.reshape(-1, SIZE))
+        count += len(fixed)
+        if count >= CHUNK:
+            yield np.concatenate(waiting)
+            waiting, count = [], 0
+    if count:
+        yield np.concatenate(waiting)
+
+
+def binary(ids: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.Array:
+    """Ids as a column, without a copy of each."""
+    offsets = np.arange(len(ids) + 1, dtype=np.int32) * SIZE
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(ids))]
+    return pa.Array.from_buffers(pa.binary(), len(ids), buffers)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def document(path: Path) -> dict[str, Any]:
+    """A report as a live trace gives it in JSON, without what is the message's own."""
+    return {key: value for key, value in to_dict(path).items() if key not in ("message", "publisher", "ms")}
+
+
+def _describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of `paths` from numbers and reports."""
+    names = [column.name for column in RESULTS["paths"].columns]
+    for batch in batches:
+        rows = [_path_row(*row.values()) for row in batch.select(["path", "report"]).to_pylist()]
+        arrays = [pa.array(list(column)) for column in zip(*rows, strict=True)]
+        if rows:
+            yield pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _path_row(number: int, report: str) -> tuple[Any, ...]:
+    found = json.loads(report)
+    hops = found["hops"]
+    wrong = [hop["probability"] for hop in hops] + [one["probability"] for hop in hops for one in hop["subscribers"]]
+    subscribers = sum(len(hop["subscribers"]) for hop in hops)
+    return (
+        number,
+        found["origin"],
+        found["confirmed"],
+        found["complete"],
+        len(hops),
+        subscribers,
+        max(wrong, default=0.0),
+        report,
+    )

@@ -1,0 +1,151 @@
+"""Segments good and bad, and runs that are killed: what the tables are then."""
+
+import random
+import zlib
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tidings.model.tables import MESSAGES
+from tidings.pipeline import jobs
+from tidings.pipeline.config import Config, load
+from tidings.pipeline.ingest import clean_table, ingest
+from tidings.pipeline.places import Place
+from tidings.pipeline.storage import Stored
+from tidings.pipeline.trace import missing_ms
+from tidings.segments.names import SegmentName
+from tidings.segments.writer import SegmentWriter
+from tidings.testing.recorded import record_messages, record_world
+
+
+def spoil(root: Path) -> dict[str, str]:
+    """One segment of each sort of damage; names and what must be said of them."""
+    good = min((root / "histories").iterdir())
+    data = good.read_bytes()
+    name = SegmentName.parse(good.name)
+    assert name is not None
+    table = pq.read_table(good)
+    old = table.replace_schema_metadata({b"tidings.table": b"histories", b"tidings.version": b"0"})
+    pq.write_table(old, root / "old")
+    older = (root / "old").read_bytes()
+    (root / "old").unlink()
+    spoiled = {
+        "empty": (b"", zlib.crc32(data), "is empty"),
+        "cut": (data[: len(data) // 2], zlib.crc32(data), "fail the checksum"),
+        "flipped": (data[:100] + bytes([data[100] ^ 1]) + data[101:], zlib.crc32(data), "fail the checksum"),
+        "text": (b"no Parquet", zlib.crc32(b"no Parquet"), "no Parquet file"),
+        "old": (older, zlib.crc32(older), "E_STORE_VERSION"),
+    }
+    told = {}
+    for number, (writer, (bytes_, crc32, reason)) in enumerate(spoiled.items()):
+        path = good.with_name(str(SegmentName(name.created_ms, writer, number, crc32)))
+        path.write_bytes(bytes_)
+        told[path.name] = reason
+    (root / "histories" / "README.txt").write_text("not a segment")
+    (root / "histories" / ".0000000000001-b1-00000000-00000000.parquet").write_bytes(b"being written")
+    return told
+
+
+def test_bad_segments_are_skipped_counted_and_named(spark: SparkSession, tmp_path: Path) -> None:
+    world = record_world(tmp_path / "segments", messages=60)
+    told = spoil(tmp_path / "segments")
+    manifest = ingest(spark, Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables"), "histories")
+    assert manifest is not None
+    assert set(manifest.skipped) == set(told)
+    assert all(reason in manifest.skipped[name] for name, reason in told.items())
+    keys = {(broker, entry.incarnation, entry.sequence) for broker, entry in world.archive.entries()}
+    assert manifest.rows == len(keys)  # of copies of a filter, one
+    assert ingest(spark, Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables"), "histories") is None
+    missing = dict(missing_ms(list(manifest.inputs["segments"]), list(manifest.skipped)))
+    assert set(missing) == {"empty", "cut", "flipped", "text", "old"}
+
+
+def test_days_that_new_rows_do_not_touch_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    source, output = Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables")
+    record_messages(tmp_path / "segments", count=40, copies=10)
+    first = ingest(spark, source, output, "messages")
+    assert first is not None
+    assert first.rows == 40  # ten were archived twice
+    row = {"id": bytes(16), "publisher": 0, "broker": 0, "ms": 86_400_000, "source": "b3", "size": 1, "message": b"x"}
+    SegmentWriter(tmp_path / "segments", MESSAGES, "b3").append([row], 3_000)
+    second = ingest(spark, source, output, "messages")
+    assert second is not None
+    assert set(second.parts) == {"1970-01-01", "1970-01-02"}
+    assert second.parts["1970-01-01"] == first.parts["1970-01-01"]
+    assert second.rows == 41
+
+
+class Killed(BaseException):
+    """Not an error that anything would catch."""
+
+
+def test_a_run_that_is_killed_anywhere_and_repeated_gives_the_same_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_world(tmp_path / "segments", messages=60)
+    record_messages(tmp_path / "segments", count=40)
+
+    def tables(output: Path) -> dict[str, list[str]]:
+        with jobs.opened(config(output)) as run:
+            stored = [clean_table(run.output, name) for name in ("histories", "attachments", "messages")]
+            stored += [run.compacted(), run.result("traces"), run.result("paths")]
+            # Which row of a task holds a report is chance.
+            return {one.table.name: sorted(map(repr, one.read(spark).drop("report").collect())) for one in stored}
+
+    def config(output: Path) -> Config:
+        return load(settings=[f"input={tmp_path}/segments", f"output={output}"])
+
+    def work(output: Path) -> None:
+        with jobs.opened(config(output)) as run:
+            for job in ("ingest", "compact", "trace"):
+                jobs.work(run, job)
+
+    work(tmp_path / "calm")
+    expected = tables(tmp_path / "calm")
+    assert all(expected.values())
+    rng, commit = random.Random(5), Stored._commit
+    for attempt in range(3):  # dies before or after a manifest appears, at some table
+        left = [rng.randrange(1, 3)]
+
+        def dying(
+            self: Stored, made: object, folder: str, left: list[int] = left, early: bool = attempt % 2 == 0
+        ) -> None:
+            left[0] -= 1
+            if left[0] == 0 and early:
+                raise Killed
+            commit(self, made, folder)  # type: ignore[arg-type]
+            if left[0] == 0:
+                raise Killed
+
+        monkeypatch.setattr(Stored, "_commit", dying)
+        with pytest.raises(Killed):
+            work(tmp_path / "killed")
+    monkeypatch.setattr(Stored, "_commit", commit)
+    work(tmp_path / "killed")
+    assert tables(tmp_path / "killed") == expected
+    for folder in (
+        tmp_path / "killed" / "clean" / "histories" / "data",
+        tmp_path / "killed" / "results" / "traces" / "data",
+    ):
+        assert len(list(folder.iterdir())) <= 2  # what was left lying is gone
+
+
+def test_two_runs_at_a_time_do_not_mix(spark: SparkSession, tmp_path: Path) -> None:
+    record_world(tmp_path / "segments", messages=30)
+    output = Place.of(tmp_path / "tables")
+    ingest(spark, Place.of(tmp_path / "segments"), output, "attachments")
+    stored = clean_table(output, "attachments")
+    manifest = stored.need()
+    taken = output.under("clean", "attachments", f"manifest-{manifest.number + 1:08}.json")
+    rows = stored.read(spark)
+
+    class Late(Stored):
+        def _commit(self, made: object, attempt: str) -> None:
+            assert taken.create({})  # another run was faster
+            super()._commit(made, attempt)  # type: ignore[arg-type]
+
+    late = Late(output.under("clean"), stored.table, by_day=True)
+    with pytest.raises(Exception, match="E_STORE_LOCKED"):
+        late.replace(rows, {"segments": []})

@@ -1,0 +1,184 @@
+"""The data source against a real broker: what is read and written, what moves over the wire, what happens once."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from tidings.client import sync
+from tidings.testing.local_broker import BrokerThread
+
+SCHEMA = "stock string, price double, n bigint, offset bigint"
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def client(broker: BrokerThread) -> Iterator[sync.Client]:
+    with sync.connect(broker.url) as connected:
+        yield connected
+
+
+def publish(client: sync.Client, topic: str, count: int, start: int = 0) -> None:
+    for n in range(start, start + count):
+        stock = "XYZ" if n % 10 == 0 else "ABC"
+        receipt = client.publish(
+            topic, {"stock": stock, "price": n / 2, "n": n}, b"%d" % n, persistent=True, wait=False
+        )
+    del receipt
+    client.publish(topic, {"stock": "end", "price": -1.0, "n": -1}, persistent=True)
+
+
+def read(spark: SparkSession, broker: BrokerThread, name: str, **options: Any) -> Any:
+    return spark.read.format("tidings").options(url=broker.url, subscription=name, **options)
+
+
+def test_a_retained_range_is_read_in_partitions(
+    spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
+) -> None:
+    client.retain(name, f"{name}.>")
+    publish(client, f"{name}.a", 100)
+    rows = read(spark, broker, name, partitions=3).schema(SCHEMA).load()
+    assert rows.rdd.getNumPartitions() == 3
+    found = sorted(rows.collect(), key=lambda row: row.offset)
+    assert [row.n for row in found] == [*range(100), -1]
+    assert found[7].price == 3.5
+    middle = read(spark, broker, name, startOffset=found[9].offset, endOffset=found[19].offset).schema(SCHEMA).load()
+    assert sorted(row.n for row in middle.collect()) == list(range(10, 20))
+    plain = read(spark, broker, name, endOffset=found[0].offset).load().collect()
+    assert [(row.destination, bytes(row.body), row.attributes["stock"]) for row in plain] == [
+        (f"{name}.a", b"0", "XYZ")
+    ]
+
+
+def test_a_selective_filter_moves_only_what_matches(
+    spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
+) -> None:
+    client.retain(name, f"{name}.>")
+    publish(client, f"{name}.a", 200)
+    rows = read(spark, broker, name).schema(SCHEMA).load()
+    before = broker.retrieved()
+    found = rows.where("stock = 'XYZ' AND price >= 50 AND n IN (100, 150, 151) AND stock LIKE 'X%'").collect()
+    assert sorted(row.n for row in found) == [100, 150]
+    assert broker.retrieved() - before == 2
+    assert rows.where("NOT (n > 10)").count() == 12  # what cannot be pushed is right all the same
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        assert rows.where("n = 7").count() == 1  # a session that Tidings did not set up
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_what_cannot_be_is_refused_before_anything_runs(spark: SparkSession, broker: BrokerThread, name: str) -> None:
+    with pytest.raises(PySparkException, match="E_SOURCE_OPTION"):
+        spark.read.format("tidings").options(url=broker.url).load().collect()
+    with pytest.raises(PySparkException, match="E_SELECTOR_SYNTAX"):
+        read(spark, broker, name, selector="price >").load().collect()
+    with pytest.raises(PySparkException, match="E_SOURCE_COLUMN"):
+        read(spark, broker, name).schema("price array<int>").load().collect()
+    with pytest.raises(PySparkException, match="E_RETAINED_UNKNOWN"):
+        read(spark, broker, name).load().collect()
+    with pytest.raises((AnalysisException, PySparkException), match="E_SOURCE_MODE"):
+        spark.range(1).write.format("tidings").options(url=broker.url, destination="x").mode("overwrite").save()
+
+
+def test_a_batch_is_published_once(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:
+    kept = client.retain(name, f"{name}.>")
+    rows = spark.range(0, 20, 1, 2).selectExpr("id AS n", "'ABC' AS stock", "cast('hello' AS binary) AS body")
+    for _ in range(2):
+        rows.write.format("tidings").options(url=broker.url, destination=f"{name}.x", writeId=name).mode(
+            "append"
+        ).save()
+    page = kept.read()
+    assert sorted(message.properties["n"] for _, message in page.messages) == list(range(20))
+    assert {message.body for _, message in page.messages} == {b"hello"}
+
+
+class Stream:
+    """From one retained subscription to another topic, batch by batch; its driver can be made to forget."""
+
+    def __init__(
+        self, spark: SparkSession, broker: BrokerThread, name: str, folder: Path, patiently: Callable[..., Any]
+    ) -> None:
+        self._spark, self._url, self._name, self.checkpoint = spark, broker.url, name, folder / "checkpoint"
+        self._patiently = patiently
+
+    def run(self) -> None:
+        """All there is, in batches of at most 30."""
+        self._patiently(self._run)
+
+    @property
+    def batches(self) -> int:
+        return sum(one.name.isdigit() for one in (self.checkpoint / "commits").iterdir())
+
+    def _run(self) -> None:
+        rows = (
+            self._spark.readStream.format("tidings")
+            .options(url=self._url, subscription=f"{self._name}-in", destination=f"{self._name}.in.>", release="false")
+            .options(selector="n >= 0", maxMessagesPerBatch=30, partitions=2)
+            .schema("n bigint, stock string")
+            .load()
+        )
+        query = (
+            rows.writeStream.format("tidings")
+            .options(url=self._url, destination=f"{self._name}.out", checkpointLocation=str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(600)
+
+    def forget(self, *logs: str) -> None:
+        """As if the driver had been killed before it wrote these logs of the last batch."""
+        for log in logs:
+            last = max(int(one.name) for one in (self.checkpoint / log).iterdir() if one.name.isdigit())
+            for one in (self.checkpoint / log).glob(f"*{last}*"):
+                one.unlink()
+
+
+def test_a_stream_that_dies_between_batches_or_in_one_loses_and_doubles_nothing(
+    spark: SparkSession,
+    broker: BrokerThread,
+    client: sync.Client,
+    name: str,
+    tmp_path: Path,
+    patiently: Callable[..., Any],
+) -> None:
+    client.retain(f"{name}-in", f"{name}.in.>")
+    out = client.retain(f"{name}-out", f"{name}.out")
+    stream = Stream(spark, broker, name, tmp_path, patiently)
+    publish(client, f"{name}.in.a", 70)
+    stream.run()
+    assert stream.batches == 3
+    stream.forget("commits")  # inside a batch: everything is published, and nobody has noted that
+    publish(client, f"{name}.in.a", 20, start=70)
+    stream.run()
+    stream.forget("commits", "offsets")  # between batches, before the next was planned: the same offsets come again
+    stream.run()
+    published = [message.properties["n"] for _, message in out.read().messages]
+    assert sorted(published) == list(range(90))
+
+
+def test_a_stream_says_when_messages_are_gone(
+    spark: SparkSession,
+    broker: BrokerThread,
+    client: sync.Client,
+    name: str,
+    tmp_path: Path,
+    patiently: Callable[..., Any],
+) -> None:
+    kept = client.retain(f"{name}-in", f"{name}.in.>")
+    client.retain(f"{name}-out", f"{name}.out")
+    stream = Stream(spark, broker, name, tmp_path, patiently)
+    publish(client, f"{name}.in.a", 5)
+    stream.run()
+    publish(client, f"{name}.in.a", 5, start=5)
+    kept.release(kept.range()[1])
+    with pytest.raises(PySparkException, match="E_SOURCE_LOSS"):
+        stream.run()
