@@ -4,14 +4,18 @@ Messages belong to topics, a topic's subscribers sit at some brokers, and a mess
 every broker on its way. Histories are filled by arrays, by the code that brokers use.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tidings.model.tables import ATTACHMENTS, HISTORIES
+from tidings.pipeline.trace import binary
 from tidings.segments.tracking import attachment_row, entry_row
 from tidings.segments.writer import SegmentWriter
 from tidings.tracking.attachments import Attachment, AttachmentKind
@@ -124,3 +128,19 @@ def path(a: int, b: int) -> set[int]:
         a, b = (a // 2, b) if a > b else (a, b // 2)
         seen |= {a, b}
     return seen
+
+
+def write_ids(traffic: Traffic, folder: Path, counts: list[int]) -> None:
+    """Files of ids drawn from all there are."""
+    ids = np.concatenate([traffic.ids(origin) for origin in traffic.numbers])
+    rng = np.random.default_rng(1)
+    for count in counts:
+        chosen = ids[rng.integers(0, len(ids), count)]
+        pq.write_table(pa.table({"id": binary(chosen)}), folder / f"ids-{count}.parquet", row_group_size=500_000)
+
+
+if __name__ == "__main__":
+    target, messages, *counts = sys.argv[1:]
+    drawn = Traffic(int(messages))
+    print(drawn.write(Path(target) / "segments"))
+    write_ids(drawn, Path(target), list(map(int, counts)))

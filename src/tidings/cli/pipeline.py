@@ -10,11 +10,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tidings.pipeline import jobs
-from tidings.pipeline.config import load
-from tidings.pipeline.session import parse_conf
+from tidings.errors import UsageError
+from tidings.pipeline.config import JOB_NAMES, load
 
-Job = StrEnum("Job", [(name, name) for name in ("run", *jobs.JOBS)])  # type: ignore[misc]
+Job = StrEnum("Job", [(name, name) for name in ("run", *JOB_NAMES)])  # type: ignore[misc]
 _NO_PAIRS: list[str] = []
 
 
@@ -38,6 +37,11 @@ def pipeline(
 
     Example: tidings pipeline run --input segments --output warehouse --master 'local[2]'
     """
+    try:  # only now: Spark is not needed, and may not be there, for anything else
+        from tidings.pipeline import jobs
+        from tidings.pipeline.session import parse_conf
+    except ModuleNotFoundError as error:
+        raise UsageError("E_PIPELINE_INSTALL", f"{error}: pip install 'tidings[pipeline]'") from None
     chosen = load(config, settings)
     chosen = replace(
         chosen,

@@ -142,6 +142,7 @@ class Retained(Mailbox):
         first = self.backlog.oldest()
         known = [Piece(*one) for one in pieces]
         self._pieces = deque(one for one in known if first is not None and first <= one.last <= self._last)
+        self._finished = sum(one.ms == 0 for one in self._pieces)
         self._released = self._last = max(self._last, min(last, last_seq))
         rest = first is not None and self._last > (self._pieces[-1].last if self._pieces else 0)
         self._open_bytes = self.retention.bytes_max // PIECES if rest else 0

@@ -11,10 +11,12 @@ from tidings.node.once import Once
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice, expires_ms_of
+from tidings.node.queues import Queues
 from tidings.node.requests import (
     Ack,
     AckMode,
     Begin,
+    Browse,
     Commit,
     Credit,
     DeskRequest,
@@ -24,6 +26,8 @@ from tidings.node.requests import (
     Forget,
     Identify,
     MakeTemporary,
+    Move,
+    Purge,
     RemoveTemporary,
     Rollback,
     Subscribe,
@@ -52,6 +56,7 @@ class Desk:
         self._outbox = outbox
         self._settings = settings
         self.once = Once()
+        self.queues = Queues(plane, office, journal, outbox)
         self.transacted_bytes = 0  # of messages in open transactions
         self._abroad = abroad  # a message for other brokers: what sends it once it is safe, if that is left to do
 
@@ -84,6 +89,12 @@ class Desk:
                 self._outbox.answer(client.number, Done(request.receipt))
             case Sync():
                 self._done_when_written(client, request.receipt)
+            case Browse():
+                self.queues.browse(now_ms, client, request)
+            case Purge():
+                self.queues.purge(client, request)
+            case Move():
+                self.queues.move(now_ms, client, request)
             case _:
                 assert_never(request)
 
@@ -318,11 +329,12 @@ class Desk:
 
     def _commit(self, now_ms: int, client: Connection, request: Commit) -> None:
         transaction = self._end_transaction(client, request.session)
-        before = self.once.number(request.key)
+        key = request.key and f"{client.principal.name}/{request.key}"  # everybody has keys of their own
+        before = self.once.number(key)
         try:
             if transaction.failure is not None:
                 raise transaction.failure
-            if request.key and self.once.done(request.key, request.number):
+            if key and self.once.done(key, request.number):
                 self._roll_back(transaction)
                 self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
                 return
@@ -337,11 +349,11 @@ class Desk:
         ]
         for mailbox, places in transaction.acks:
             self._office.finished_if_written(mailbox, [place.seq for place in places])
-        if request.key:
-            self._journal.message(self.once.begin(request.key, request.number, self._office.take_seq()), 0)
+        if key:
+            self._journal.message(self.once.begin(key, request.number, self._office.take_seq()), 0)
 
         def apply() -> None:
-            self.once.finished(request.key)
+            self.once.finished(key)
             for mailbox, places in transaction.acks:
                 for place in places:
                     mailbox.finish(place.seq)
@@ -350,8 +362,8 @@ class Desk:
             self._outbox.answer(client.number, Done(request.receipt))
 
         def undo(error: TidingsError) -> None:
-            if request.key:
-                self.once.failed(request.key, before)
+            if key:
+                self.once.failed(key, before)
             self._roll_back(transaction)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 

@@ -19,6 +19,9 @@ from typing import Any
 
 from tidings.errors import ConfigError
 
+# In the order in which they need each other.
+JOB_NAMES = ("ingest", "compact", "trace", "generate", "replay", "measure", "fit", "sweep", "report")
+
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:

@@ -19,7 +19,7 @@ from tidings.errors import UsageError
 from tidings.model.tables import MESSAGES, TABLES, Table
 from tidings.pipeline import generate, measure, replay, sweep, trace
 from tidings.pipeline.compact import compacted
-from tidings.pipeline.config import Config
+from tidings.pipeline.config import JOB_NAMES, Config
 from tidings.pipeline.ingest import clean_table, ingest, listing
 from tidings.pipeline.places import Place, fingerprint
 from tidings.pipeline.report import READS, ROWS_MAX, write_report
@@ -355,6 +355,9 @@ JOBS: dict[str, Job] = {
     ),
     "report": Job(report_job, "draw figures, write a page", "results/*", "report"),
 }
+
+
+assert tuple(JOBS) == JOB_NAMES
 
 
 @contextmanager

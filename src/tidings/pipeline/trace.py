@@ -102,7 +102,7 @@ def _trace(batches: Iterator[pa.RecordBatch], records: Records) -> Iterator[pa.R
             if (number := int(own[place])) not in seen:
                 seen.add(number)
                 reports[place] = documents[numbers[place]]
-        columns = [_binary(ids), pa.array(own), pa.array(reports, pa.string())]
+        columns = [binary(ids), pa.array(own), pa.array(reports, pa.string())]
         yield pa.RecordBatch.from_arrays(columns, ["id", "path", "report"])
 
 
@@ -120,7 +120,8 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[np.ndarray[Any, np.dt
         yield np.concatenate(waiting)
 
 
-def _binary(ids: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.Array:
+def binary(ids: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.Array:
+    """Ids as a column, without a copy of each."""
     offsets = np.arange(len(ids) + 1, dtype=np.int32) * SIZE
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(ids))]
     return pa.Array.from_buffers(pa.binary(), len(ids), buffers)

@@ -76,7 +76,7 @@ class Everyone:
     def may(self, operation: str, destination: str) -> bool:
         return True
 
-    def restriction(self, destination: str) -> str:
+    def restriction(self, destination: str, operation: str = "subscribe") -> str:
         return ""
 
 
