@@ -2,8 +2,6 @@
 
 from random import Random
 
-import pytest
-
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanSettings
 from tidings.overlay.generate import full
@@ -36,8 +34,8 @@ def everybody_reaches_everybody(brokers: Brokers) -> bool:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_sixteen_brokers_form_a_network_and_any_three_may_crash(seed: int) -> None:
+def test_sixteen_brokers_form_a_network_and_any_three_may_crash() -> None:
+    seed = 1
     brokers = arranged(seed)
     brokers.calendar.run(until=60_000)
     assert everybody_reaches_everybody(brokers)

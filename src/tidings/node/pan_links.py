@@ -50,7 +50,7 @@ class PanLinks:
         self.settings, self._links, self._say = settings, links, say
         self._rng, self._router = rng, router
         self.pan = Pan(Contact(id_of(router), router), rng, NETWORK_IDS, settings.options)
-        self._dialled: dict[str, float] = {}  # address -> since when nobody needs it; 0: it is needed
+        self._dialled: dict[str, float] = {}  # address -> when it was last needed
         self._waiting: dict[Router, list[tuple[float, Contact, PanMessage]]] = {}
         self._addresses: dict[Router, str] = {}
         self._rejoin_at = 0.0
@@ -104,6 +104,12 @@ class PanLinks:
             if self.settings.join and not (self.pan.joined and self.pan.neighbours()):  # not in yet, or all are gone
                 out += self._dial(now, self.settings.join) + self._join(now)
         return out + self._tidy(now)
+
+    def status(self) -> dict[str, object]:
+        """For those who watch."""
+        pan = self.pan
+        neighbours = sorted(one.router for one in pan.neighbours())
+        return {"id": NETWORK_IDS.text(pan.me.id), "joined": pan.joined, "neighbours": neighbours}
 
     # --- joining --------------------------------------------------------------------------------------------------
 
