@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize crash sim pan hermes docs stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash sim flaps pan hermes docs stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -39,11 +39,16 @@ bench: setup  ## measure the kernel and the models; results and plots go to benc
 versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)
 	$(BIN)/python -m bench.broker --full --install
 
-fuzz: setup  ## fuzz everything that reads bytes, under AddressSanitizer (SECONDS_EACH=30)
+fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSanitizer (SECONDS_EACH=30, STREAMS=20000)
 	scripts/fuzz
+	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1)
+	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets
 
 sim: setup  ## networks of brokers under random faults in the simulator, judged against the truth (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.network 1 $(or $(SEEDS),1000)
+
+flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
+	$(BIN)/python -m tidings.testing.flaps $(or $(SECONDS),120)
 
 pan: setup  ## Pan under joins, leaves and crashes: every key must reach the closest node (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.pan 1 $(or $(SEEDS),1000)

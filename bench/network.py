@@ -11,8 +11,9 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 
 from bench.harness import RESULTS, save, table
-from tidings.lab.scale_out import TOPOLOGIES, VARIANTS, Measurement, ScaleOut
+from tidings.lab.scale_out import VARIANTS, Measurement, ScaleOut, Setup
 
+BROKERS = (2, 4, 8)
 RATES = (1000, 2000, 4000, 8000)
 SECONDS = 1.0
 
@@ -20,10 +21,10 @@ SECONDS = 1.0
 def measure() -> list[Measurement]:
     """Each point in a fresh network: what one rate leaves in the queues must not slow down the next."""
     found = []
-    for brokers in TOPOLOGIES:
+    for brokers in BROKERS:
         for variant in VARIANTS:
             for rate in RATES:
-                found.append(ScaleOut(brokers, variant).run(rate, SECONDS))
+                found.append(ScaleOut(Setup(brokers), variant).run(rate, SECONDS))
                 print(".", end="", flush=True)
     return found
 
@@ -48,8 +49,8 @@ def show(found: Sequence[Measurement]) -> None:
 
 def plot(found: Sequence[Measurement]) -> None:
     mpl.rcParams["svg.hashsalt"] = "tidings"
-    figure, axes = plt.subplots(2, len(TOPOLOGIES), figsize=(11, 6), sharex=True, sharey="row", squeeze=False)
-    for column, brokers in enumerate(TOPOLOGIES):
+    figure, axes = plt.subplots(2, len(BROKERS), figsize=(11, 6), sharex=True, sharey="row", squeeze=False)
+    for column, brokers in enumerate(BROKERS):
         for variant in VARIANTS:
             some = [one for one in found if (one.brokers, one.variant) == (brokers, variant)]
             rates = [one.rate for one in some]

@@ -180,6 +180,7 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
         .def("mailbox", [](PyForwarder& self, nb::bytes predicate) { return self.forwarder.mailbox(view_of(predicate)); },
              nb::arg("predicate"))
         .def("unsubscribe", [](PyForwarder& self, uint32_t sink) { self.forwarder.unsubscribe(sink); }, nb::arg("sink"))
+        .def("take_credit", [](PyForwarder& self, uint32_t sink) { return self.forwarder.outlets().sink_at(sink).take_credit(); }, nb::arg("sink"))
         .def("credit", [](PyForwarder& self, uint32_t sink, uint32_t more, int64_t now_ms) { self.forwarder.outlets().credit(sink, more, now_ms); },
              nb::arg("sink"), nb::arg("more"), nb::arg("now_ms"))
         .def("match", [](PyForwarder& self, nb::bytes message) { return self.forwarder.match(view_of(message)); }, nb::arg("message"))

@@ -26,7 +26,7 @@ nb::list tuples(std::vector<TrackedFilter> filters) {
     for (const TrackedFilter& one : filters) {
         nb::object range = one.has_range ? nb::object(nb::make_tuple(one.first_ms, one.last_ms)) : nb::none();
         all.append(nb::make_tuple(one.kind, one.origin, one.peer, one.sequence, range, nb::tuple(nb::cast(one.singles)), one.count,
-                                  one.full, to_bytes(one.data), one.opened_ms, one.stored_ms));
+                                  one.full, one.exact, to_bytes(one.data), one.opened_ms, one.stored_ms));
     }
     return all;
 }
@@ -47,7 +47,7 @@ void add(Tracker& tracker, int kind, uint32_t peer, nb::bytes bytes, int64_t now
 }  // namespace
 
 void bind_tracker(nb::module_& m) {
-    const char* filters = "list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]";
+    const char* filters = "list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]";
     const std::string take = std::string("def take(self, now_ms: int, all: bool) -> ") + filters;
     const std::string end = std::string("def end(self, kind: int, peer: int, now_ms: int) -> ") + filters;
     const std::string end_all = std::string("def end_all(self, now_ms: int) -> ") + filters;
@@ -62,7 +62,7 @@ void bind_tracker(nb::module_& m) {
         .def("add", &add, nb::arg("kind"), nb::arg("peer"), nb::arg("ids"), nb::arg("now_ms"))
         .def("take", [](Tracker& self, int64_t now_ms, bool all) { return tuples(self.take(now_ms, all)); }, nb::arg("now_ms"), nb::arg("all"),
              nb::sig(take.c_str()),
-             "Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, bytes, opened, stored.")
+             "Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, exact, bytes, opened, stored.")
         .def("end", [](Tracker& self, int kind, uint32_t peer, int64_t now_ms) { return tuples(self.end(kind_of(kind), peer, now_ms)); },
              nb::arg("kind"), nb::arg("peer"), nb::arg("now_ms"), nb::sig(end.c_str()))
         .def("end_all", [](Tracker& self, int64_t now_ms) { return tuples(self.end_all(now_ms)); }, nb::arg("now_ms"),
@@ -73,10 +73,10 @@ void bind_tracker(nb::module_& m) {
                  if (id.size() != Tracker::id_bytes) throw UsageError{"E_BLOOM_IDS", "an id has 16 bytes"};
                  const auto found = self.find(kind_of(kind), origin, peer, reinterpret_cast<const uint8_t*>(id.c_str()), moment_ms, now_ms);
                  if (!found) return {};
-                 return std::tuple{found->sequence, found->count, found->held};
+                 return std::tuple{found->sequence, found->hashed, found->held};
              },
              nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
-             "The filter in memory that matches this time: sequence, count, whether it holds the id.")
+             "The filter in memory that matches this time: sequence, how many ids are hashed, whether it holds the id.")
         .def("stragglers", &Tracker::stragglers, nb::arg("origin"), nb::arg("moment_ms"), nb::arg("now_ms"),
              "Subscribers that were given a message of this origin and time long after it.")
         .def_prop_ro("memory_bytes", &Tracker::memory_bytes);

@@ -35,6 +35,7 @@ def test_code_runs_and_prints_what_its_comments_say(
     page: str, line: int, code: str, broker: BrokerThread, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = code.replace("127.0.0.1:7300", f"127.0.0.1:{broker.port}")  # the documented port may be taken here
+    code = code.replace("127.0.0.1:5672", broker.amqp)
     exec(compile("\n" * line + code, page, "exec"), {"__name__": "__docs__"})
     expected = re.findall(r"^ *print\(.*\)  # (.*)$", code, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == expected

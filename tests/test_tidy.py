@@ -34,7 +34,7 @@ PURE = {"errors", "model", "kernel", "matching", "overlay", "routing", "tracking
 # Below the drivers nothing reads a clock, a random source, a socket, a file or an event loop.
 BANNED_IN_PURE = {"asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "ssl", "subprocess"}
 BANNED_IN_PURE |= {"tempfile", "threading", "time", "uvloop", "selectors", "shutil", "uuid", "datetime"}
-ALLOWED_NAMES = {("random", "Random")}  # a generator may be *passed in*, so its type may be named
+ALLOWED_NAMES = {("random", "Random"), ("uuid", "UUID")}  # what is *passed in* may have its type named
 MODULE_LINES_MAX = 500
 
 

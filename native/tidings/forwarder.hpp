@@ -150,7 +150,7 @@ public:
         Sink& sink = out_.add_sink(Sink::Kind::Direct);
         sink.connection = number;
         sink.number = subscription;
-        sink.credit = credit > 0 ? credit : Sink::unlimited;
+        sink.credit = credit > 0 ? credit : credit < 0 ? 0 : Sink::unlimited;
         sink.policy = policy;
         sink.backlog_bytes_max = backlog_bytes_max;
         sink.no_local = no_local;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tidings {
@@ -39,6 +40,8 @@ struct Sink {
     std::deque<Waiting> backlog;       // for credit, or for room in the output
     std::vector<uint32_t> waiters;     // publishing connections that are pushed back because of this sink
 
+    // Take back what is left of the credit; unlimited credit counts as none.
+    uint32_t take_credit() { return credit == unlimited ? 0 : static_cast<uint32_t>(std::exchange(credit, 0)); }
     bool full() const { return backlog_bytes > backlog_bytes_max; }
     bool relaxed() const { return backlog_bytes <= backlog_bytes_max / 2; }
 };

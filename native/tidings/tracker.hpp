@@ -44,6 +44,7 @@ struct TrackedFilter {
     bool full = false, has_range = false;
     int64_t first_ms = 0, last_ms = 0, opened_ms = 0, stored_ms = 0;
     std::vector<int64_t> singles;
+    bool exact = false;  // data is the ids themselves
     std::string data;
 };
 
@@ -55,7 +56,7 @@ public:
     static constexpr size_t done_max = 1024;  // full filters that may wait for company
 
     struct Found {
-        uint64_t sequence, count;
+        uint64_t sequence, hashed;  // how many ids are in a Bloom filter, and not exact
         bool held;
     };
 
@@ -64,6 +65,7 @@ public:
         if (options.bits > bits_max) throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
         Bloom(options.exact ? 64 : options.bits, options.exact ? 1 : options.hashes);  // throws if it has no such shape
         bits_.resize(options.exact ? 0 : slots * options.hashes);
+        young_max_ = options.exact ? UINT64_MAX : options.retain ? std::min(options.bits / 8 / id_bytes, options.capacity - 1) : 0;
     }
     Tracker(const Tracker&) = delete;
 
@@ -137,7 +139,7 @@ public:
         uint8_t held = 0;
         if (history->filter) history->filter->contains(id, 1, &held);
         for (size_t i = 0; i < history->ids.size() && !held; i += id_bytes) held = std::memcmp(&history->ids[i], id, id_bytes) == 0;
-        return Found{history->sequence, history->count, held != 0};
+        return Found{history->sequence, history->filter ? history->count : 0, held != 0};
     }
 
     // Subscribers whose filter in memory has a message of this origin and time as a straggler.
@@ -287,10 +289,11 @@ private:
     }
 
     void add_one(History& history, uint32_t slot) {
-        if (history.count == 0) begin_filter(history);
-        if (options_.exact) history.ids.append(reinterpret_cast<const char*>(ids_[slot].data()), id_bytes);
-        else history.filter->set(&bits_[slot * options_.hashes]);
+        if (history.count == 0) history.opened_ms = began_ms_;
         ++history.count;
+        if (!history.filter && history.count > young_max_) grow_up(history);
+        if (history.filter) history.filter->set(&bits_[slot * options_.hashes]);
+        else history.ids.append(reinterpret_cast<const char*>(ids_[slot].data()), id_bytes);
         stretch(history, times_[slot]);
         if (history.count >= options_.capacity) {
             store(history, now_ms_);
@@ -298,9 +301,11 @@ private:
         }
     }
 
-    void begin_filter(History& history) {
-        history.opened_ms = began_ms_;
-        if (!options_.exact) history.filter = std::make_unique<Bloom>(options_.bits, options_.hashes);
+    // Its ids take as much room as a filter would: now it is one.
+    void grow_up(History& history) {
+        history.filter = std::make_unique<Bloom>(options_.bits, options_.hashes);
+        history.filter->add(reinterpret_cast<const uint8_t*>(history.ids.data()), history.ids.size() / id_bytes);
+        history.ids = {};
     }
 
     // R, or S for a straggler: much older than the filter, or from a clock that is ahead.
@@ -331,8 +336,9 @@ private:
         out.opened_ms = history.opened_ms;
         out.stored_ms = now_ms;
         out.singles.assign(history.singles.begin(), history.singles.end());
-        if (options_.exact) {
-            out.data = std::move(history.ids);
+        out.exact = !history.filter;
+        if (out.exact) {
+            out.data = history.ids;
         } else {
             out.data.resize(history.filter->serialised_bytes());
             history.filter->serialise(reinterpret_cast<uint8_t*>(out.data.data()));
@@ -364,6 +370,7 @@ private:
     std::array<std::array<uint8_t, id_bytes>, slots> ids_{};
     std::array<uint32_t, slots> origins_{};
     std::array<int64_t, slots> times_{};
+    uint64_t young_max_ = 0;  // so many ids are kept as they are before they become a filter
     std::vector<Bloom::Bit> bits_;  // of the ids in the arena
 };
 

@@ -168,6 +168,8 @@ class Forwarder:
 
     def unsubscribe(self, sink: int) -> None: ...
 
+    def take_credit(self, sink: int) -> int: ...
+
     def credit(self, sink: int, more: int, now_ms: int) -> None: ...
 
     def match(self, message: bytes) -> list[int]: ...
@@ -376,18 +378,18 @@ class Tracker:
 
     def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
 
-    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]:
+    def take(self, now_ms: int, all: bool) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]:
         """
-        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, bytes, opened, stored.
+        Filters that are full or due: kind, origin, peer, sequence, range, singles, count, full, exact, bytes, opened, stored.
         """
 
-    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]: ...
+    def end(self, kind: int, peer: int, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]: ...
 
-    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int]]: ...
+    def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]: ...
 
     def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, bool] | None:
         """
-        The filter in memory that matches this time: sequence, count, whether it holds the id.
+        The filter in memory that matches this time: sequence, how many ids are hashed, whether it holds the id.
         """
 
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:

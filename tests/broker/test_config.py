@@ -31,7 +31,7 @@ WRONG = {
     "[broker]\nname = 'a\\nb'": None,
     '[broker]\nname = "a\\nb"': "f:2: broker.name: it holds a control character; take it out",
     "[broker]\ndata = ''": "f:2: broker.data: it is empty; name a directory",
-    "[[listeners]]\nprotocol = 'smtp'": "f:2: listeners[0].protocol: 'smtp' is not spoken here; there is: native",
+    "[[listeners]]\nprotocol = 'smtp'": "f:2: listeners[0].protocol: 'smtp' is not spoken here; there is: native,",
     "[[listeners]]\ntls = true": "f:2: listeners[0].tls: there is no certificate; set certificate and key in [tls]",
     "[[listeners]]\n[[listeners]]\nhost='127.0.0.1'": "f:2: listeners[1].port: 7300 is taken by an earlier listener",
     "listeners = []": "f:1: listeners: nobody could connect; leave it out, or add a [[listeners]] table",
@@ -132,7 +132,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 def test_without_a_file_the_defaults_are_safe() -> None:
     configuration = load(None)
-    assert [(one.host, one.port) for one in configuration.listeners] == [("127.0.0.1", 7300)]
+    assert [(one.host, one.port) for one in configuration.listeners] == [
+        ("127.0.0.1", 7300),
+        ("127.0.0.1", 61613),
+        ("127.0.0.1", 5672),
+    ]
     assert (configuration.metrics.host, configuration.metrics.port) == ("127.0.0.1", 8700)
     assert exposed(configuration) == []
     assert configuration.limits_of() == Limits()

@@ -14,6 +14,7 @@ from tidings.client import connect
 from tidings.client.client import Client
 from tidings.client.subscription import Subscription
 from tidings.errors import UsageError
+from tidings.testing import flaps
 from tidings.testing.links import BrokerNetwork, eventually
 
 SQUARE = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
@@ -97,6 +98,12 @@ def test_a_link_that_is_cut_under_load_loses_no_persistent_message(tmp_path: Pat
             assert await drain(audit, 300) == list(range(300))
 
     asyncio.run(check())
+
+
+def test_links_that_flap_and_a_partition_lose_nothing_persistent(tmp_path: Path) -> None:
+    found = asyncio.run(flaps.run(tmp_path, 4.0, pause=(0.05, 0.5)))
+    assert found.published > 20
+    assert found.cuts > 3
 
 
 def test_who_does_not_know_the_secret_stays_outside(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from tidings.broker import process, users
 from tidings.broker.passwords import Cost
 from tidings.broker.process import Options, prepare
 from tidings.broker.users import Users
+from tidings.cli.broker import GATEWAYS, LAYERS, SESSIONS
 from tidings.client import connect
 from tidings.errors import ConfigError, ConnectionLostError, SecurityError, TidingsError
-from tidings.protocols.native import NativeSession
 from tidings.testing.broker_here import run
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.certificates import Authority
@@ -163,7 +163,7 @@ def test_reload_of_users_rules_and_certificates(tmp_path: Path) -> None:
 def check_file(tmp_path: Path, text: str) -> process.Prepared:
     path = tmp_path / "broker.toml"
     path.write_text(text)
-    return prepare(Options(path), ("native",))
+    return prepare(Options(path), tuple(SESSIONS))
 
 
 def test_other_machines_are_let_in_only_with_users_or_on_purpose(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_what_cannot_work_is_refused(tmp_path: Path, text: str, problem: str) ->
 def test_a_second_signal_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    running = process.Process(Options(data=str(tmp_path)), {"native": NativeSession})
+    running = process.Process(Options(data=str(tmp_path)), SESSIONS, None, LAYERS, GATEWAYS)
     running._asked_to_stop(signal.SIGTERM)
     assert ended == []
     running._asked_to_stop(signal.SIGTERM)
@@ -213,7 +213,7 @@ def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:
         with pytest.raises(
             TidingsError, match=r"E_LISTEN: cannot listen on 127.0.0.1 port .* is another broker running"
         ):
-            await process.Process(Options(path), {"native": NativeSession}).run()
+            await process.Process(Options(path), SESSIONS, None, LAYERS, GATEWAYS).run()
         server.close()
 
     run(occupied())

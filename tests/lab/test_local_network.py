@@ -20,8 +20,10 @@ from tidings.testing.links import eventually, free_ports
 
 
 class Running:
-    def __init__(self, folder: Path, graph: Graph, routing: str = "bdrp") -> None:
-        options = LocalOptions(port=free_ports(3 * len(graph))[0], routing=Routing(routing, heartbeat_ms=300))
+    def __init__(self, folder: Path, graph: Graph, routing: str = "bdrp", *, delays: bool = False) -> None:
+        options = LocalOptions(
+            port=free_ports(3 * len(graph))[0], routing=Routing(routing, heartbeat_ms=300), delays=delays
+        )
         self.network = LocalNetwork.create(folder, graph, options)
 
     async def __aenter__(self) -> LocalNetwork:
@@ -113,6 +115,33 @@ def test_killing_the_broker_between_loses_no_persistent_message(tmp_path: Path) 
                 assert await numbers(reader, 300) == list(range(300))
 
     asyncio.run(check())
+
+
+def test_links_take_as_long_as_the_topology_says(tmp_path: Path) -> None:
+    graph = Graph()
+    graph.add("paris", "oslo", latency_ms=40.0)
+
+    def measured(network: LocalNetwork) -> list[float]:
+        seen = [one["sees"] for one in network.status().values()]
+        return [link["latency_ms"] for one in seen if one for link in one["links"].values()]
+
+    async def check() -> None:
+        async with Running(tmp_path, graph, delays=True) as network:
+            await eventually(lambda: len(measured(network)) == 2 and min(measured(network)) >= 40.0, 30)
+
+    asyncio.run(check())
+
+
+def test_namespaces_and_delays_are_planned(tmp_path: Path) -> None:
+    graph = Graph()
+    graph.add("paris", "oslo", latency_ms=15.0, bandwidth_bytes_s=1e6)
+    network = LocalNetwork.create(tmp_path, graph, LocalOptions(port=7300, delays=True, namespaces=True))
+    assert network.plan is not None
+    assert any("tbf rate 8000000bit" in command for command in network.plan.commands)
+    paris, oslo = (config.load(tmp_path / f"{name}.toml").network for name in ("paris", "oslo"))
+    assert paris.peers == (PeerTable(f"{network.plan.address('oslo', 'paris')}:7301", 2, delay_ms=15.0),)
+    assert oslo.peers == (PeerTable("", 1, delay_ms=15.0),)
+    assert "paris: down" in network.draw()
 
 
 def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidings.lab.scale_out import ScaleOut, selector_of
+from tidings.lab.scale_out import ScaleOut, Setup, selector_of
 from tidings.matching.workload import Workload
 from tidings.model.selector import Selector
 
@@ -11,7 +11,7 @@ WORKLOAD = Workload(4, conjunctions=1, constraints_max=1)
 
 @pytest.mark.parametrize(("variant", "most"), [("graded", 1.2), ("plain", 3.0), ("flooding", 6.0)])
 def test_everything_is_delivered_and_links_carry_little_more_than_they_must(variant: str, most: float) -> None:
-    found = ScaleOut(4, variant).run(rate=200, seconds=1)
+    found = ScaleOut(Setup(4), variant).run(rate=200, seconds=1)
     assert found.delivered == found.expected > 0
     assert 1.0 <= found.link_bytes / found.least_bytes <= most
 

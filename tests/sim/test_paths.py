@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tidings.errors import UsageError
 from tidings.overlay.generate import transit_stub, waxman
 from tidings.overlay.graph import Graph, distances
-from tidings.sim.paths import direct, flat, two_level
+from tidings.sim.paths import direct, flat, two_level, two_level_latency
 
 
 @given(st.integers(2, 12), st.integers(0, 2**32))
@@ -50,3 +50,13 @@ def test_where_no_path_is() -> None:
     with pytest.raises(UsageError, match="E_GRAPH_UNREACHABLE"):
         direct(graph)(1, "island")
     assert direct(graph)(1, 2) == (1, 2)
+
+
+def test_two_level_latency_is_the_length_of_the_two_level_path() -> None:
+    graph = transit_stub(Random(3), systems=5, nodes_each=8)
+    path, latency_ms = two_level(graph), two_level_latency(graph)
+    for source in list(graph)[::3]:
+        for target in list(graph)[::5]:
+            way = path(source, target)
+            length = sum(graph.neighbours(a)[b].latency_ms for a, b in pairwise(way))
+            assert latency_ms(source, target) == pytest.approx(length)

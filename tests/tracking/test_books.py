@@ -13,6 +13,7 @@ START_MS = 1_762_000_000_000
 STRATEGIES: dict[str, Strategy] = {
     "retain": BloomStrategy(BloomSettings(40, 1024, 5, skew_ms=20, jitter_ms=10)),
     "rotate": BloomStrategy(BloomSettings(300, 8192, 7, skew_ms=20, jitter_ms=10, mode=Mode.ROTATE)),
+    "young": BloomStrategy(BloomSettings(400, 16384, 5, skew_ms=20, jitter_ms=10)),
     "one": BloomStrategy(BloomSettings(1, 64, 64, skew_ms=0)),
     "async": AsyncStrategy(50 * 16, skew_ms=20, jitter_ms=10),
 }

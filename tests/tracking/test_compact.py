@@ -56,7 +56,7 @@ def test_the_same_ids_in_fewer_filters(
 def test_filters_of_other_shapes_stay_apart() -> None:
     key, entries = Key(Kind.PUBLISH, 1), []
     for bits, incarnation in ((640, 1), (1280, 2), (1280, 3)):
-        history = BloomHistory(key, BloomSettings(CAPACITY, bits, 8), incarnation)
+        history = BloomHistory(key, BloomSettings(CAPACITY, bits, 8, mode=Mode.ROTATE), incarnation)
         history.add(id_array(MessageId(7, 1, 1000 + incarnation)), 1000)
         entries += history.close(1000)
     assert [(entry.count, entry.span) for entry in compact(entries, CAPACITY)] == [(1, (1001, 1001)), (2, (1002, 1003))]

@@ -92,7 +92,7 @@ def test_traces_are_the_routes(seed: int) -> None:
         assert path.complete
         assert all(found[broker] == sender for broker, sender in route.items())
         assert {f"s{broker}" for broker in wanted} <= {one.peer for _, one in path.subscribers}
-        assert all(0 < hop.probability < 0.1 for hop in path.hops)
+        assert all(0 <= hop.probability < 0.1 for hop in path.hops)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5))
@@ -165,7 +165,7 @@ def test_a_subscriber_that_leaves_and_comes_back_keeps_its_history() -> None:
         archive.store(1, [effect.entry for effect in stored(effects)])
     assert [one.peer for m in messages for one in recorder.answer(m, archive).subscribers] == ["audit"] * 3
     assert recorder.detach(AttachmentKind.SUBSCRIBER, "audit", START_MS) == []
-    assert 8192 < recorder.memory_bytes < 2 * 8192  # of the route alone
+    assert recorder.memory_bytes == 3 * 16  # of the route alone, which is young
 
 
 def test_copies_of_the_filter_in_memory_are_not_counted_twice() -> None:

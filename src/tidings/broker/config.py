@@ -17,7 +17,7 @@ from typing import Any
 
 from tidings.broker.config_reader import Problem, read
 from tidings.broker.config_rules import Checker
-from tidings.broker.config_tables import Configuration
+from tidings.broker.config_tables import PORTS, PROTOCOLS, Configuration
 from tidings.broker.toml_lines import lines_of
 from tidings.errors import ConfigError
 
@@ -25,7 +25,7 @@ FILE_BYTES_MAX = 1 << 20
 NETWORK_FILES = ("secret_file", "certificate", "key", "ca", "encoding_key_file")
 
 
-def load(path: Path | None, *, protocols: Sequence[str] = ("native",)) -> Configuration:
+def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
     """Read and check a file; without one, the defaults. File names in it are relative to its directory."""
     if path is None:
         return Configuration()
@@ -44,16 +44,29 @@ def load(path: Path | None, *, protocols: Sequence[str] = ("native",)) -> Config
     return _beside(path.parent, parse(text, str(path), protocols=protocols))
 
 
-def parse(text: str, name: str, *, protocols: Sequence[str] = ("native",)) -> Configuration:
+def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
     """Read and check a configuration's text; a ConfigError holds all that is wrong with it."""
     document = parse_toml(text, name)
     problems: list[Problem] = []
-    configuration = read(Configuration, document, (), problems)
+    configuration = _with_ports(read(Configuration, document, (), problems), document)
     problems += Checker(configuration, protocols).problems()
     if problems:
         lines = lines_of(text)
         raise ConfigError([_located(problem, name, lines) for problem in problems])
     return configuration
+
+
+def _with_ports(configuration: Configuration, document: dict[str, object]) -> Configuration:
+    """Listeners that name no port have that of their protocol."""
+    written = document.get("listeners")
+    if not isinstance(written, list) or len(written) != len(configuration.listeners):
+        return configuration
+    pairs = zip(configuration.listeners, written, strict=True)
+    listeners = tuple(
+        one if not isinstance(table, dict) or "port" in table else replace(one, port=PORTS.get(one.protocol, one.port))
+        for one, table in pairs
+    )
+    return replace(configuration, listeners=listeners)
 
 
 def parse_toml(text: str, name: str) -> dict[str, object]:

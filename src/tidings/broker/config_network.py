@@ -14,6 +14,7 @@ from tidings.matching.categories import PlainGrade
 from tidings.matching.encoding import HASHES_MAX, Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.node.network_settings import UNICASTS, NetworkSettings
+from tidings.node.pan_links import PanSettings
 from tidings.overlay.link import LinkOptions
 from tidings.routing.bdrp import BdrpOptions
 from tidings.routing.covering.policies import POLICIES
@@ -21,6 +22,7 @@ from tidings.routing.interests import InterestEncoding
 from tidings.routing.registry import SCHEMES
 from tidings.routing.unicast import COST_MAX
 
+OVERLAYS = ("static", "pan")
 ENCODINGS = ("graded", "elements", "vectors", "graded-vectors")
 _ENCODING, _LINK = Encoding(), LinkOptions()
 _NETWORK = NetworkSettings(router=1)
@@ -31,6 +33,12 @@ class PeerTable:
     address: str = setting("", "host:port to dial; empty: the peer dials, and this table only says what is known of it")
     router: int = setting(0, "its broker.id; 0: whoever answers", minimum=0, maximum=0xFFFF_FFFF)
     certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>")
+    delay_ms: float = setting(
+        0.0,
+        "what is sent there is held back so long: to try out a far network on one machine",
+        minimum=0,
+        maximum=60_000,
+    )
     cost: int = setting(0, "of the link, for routes; 0: its measured latency in 0.1 ms", minimum=0, maximum=COST_MAX)
 
 
@@ -47,6 +55,13 @@ class NetworkTable:
     key: str = setting("", "its private key, a PEM file; empty: it is in the certificate's file")
     ca: str = setting("", "who signs the certificates of brokers, a PEM file")
     insecure: bool = setting(False, "without secret and certificates, let in everybody who can reach the port")
+    overlay: str = setting(
+        "static",
+        "who decides on links: static: [[network.peers]]; pan: the brokers; the same everywhere",
+        choices=OVERLAYS,
+    )
+    join: str = setting("", "with pan: host:port where links of any broker of the network come in; empty: the first")
+    address: str = setting("", "with pan: host:port where others reach this broker; empty: host and port")
     unicast: str = setting(_NETWORK.unicast, "how routes are found; the same everywhere", choices=UNICASTS)
     routing: str = setting(_NETWORK.scheme, "the routing scheme; the same everywhere", choices=tuple(SCHEMES))
     policy: str = setting(
@@ -111,6 +126,7 @@ class NetworkTable:
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
             policy=self.policy,
             advertise=self.advertise,
+            pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )
 
     def _encoding(self) -> InterestEncoding:
@@ -135,7 +151,9 @@ class NetworkTable:
             dial,
             {peer.router: peer.certificate_name for peer in self.peers if peer.certificate_name},
             certificates=bool(self.certificate),
+            delays_ms={peer.router: peer.delay_ms for peer in self.peers if peer.delay_ms},
             insecure=self.insecure,
+            address=self.address,
         )
 
 

@@ -78,6 +78,18 @@ class Checker:
         if judgement is not None and judgement.problem and table.accuracy == "refuse":
             yield Problem(("tracking",), judgement.problem, "ask tidings plan tracking for what would do")
 
+    def _pan(self, network: NetworkTable) -> Iterator[Problem]:
+        if not network.accept:
+            yield Problem(("network", "accept"), "other brokers must reach this one", "take it out")
+        for key in ("join", "address"):
+            host, _, port = getattr(network, key).rpartition(":")
+            if getattr(network, key) and not (host and port.isdigit() and 0 < int(port) < 65536):
+                yield Problem(("network", key), "not host:port", "give it as in 10.0.0.5:7301")
+        if not network.address and network.host in ("0.0.0.0", "::"):
+            yield Problem(
+                ("network", "address"), f"nobody reaches {network.host}", "say where others reach this broker"
+            )
+
     def _network(self) -> Iterator[Problem]:
         network, broker = self._configuration.network, self._configuration.broker
         if not network.name:
@@ -92,6 +104,10 @@ class Checker:
             yield Problem(("network", "insecure"), "peers prove who they are already", "take it out")
         if bool(network.certificate) != bool(network.ca) or (network.key and not network.certificate):
             yield Problem(("network", "certificate"), "certificate and ca go together", "set both, or neither")
+        if network.overlay == "pan":
+            yield from self._pan(network)
+        elif network.join or network.address:
+            yield Problem(("network", "overlay"), "join and address are for pan", 'say overlay = "pan"')
         if network.encoding_bits % 64:
             yield Problem(
                 ("network", "encoding_bits"), f"{network.encoding_bits} bits make no words", "give a multiple of 64"
@@ -170,8 +186,9 @@ def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
             yield Problem((*at, "router"), f"{router} is this broker itself", "name another one")
         if peer.router and peer.router in seen:
             yield Problem((*at, "router"), f"{peer.router} is named twice", "one table for each peer")
-        if peer.cost and not peer.router:
-            yield Problem((*at, "cost"), "it is not known whose link this is", "set router too")
+        for key in ("cost", "delay_ms"):
+            if getattr(peer, key) and not peer.router:
+                yield Problem((*at, key), "it is not known whose link this is", "set router too")
         if peer.certificate_name and not peer.router:
             yield Problem((*at, "certificate_name"), "it is not known whose name this is", "set router too")
         seen.add(peer.router)

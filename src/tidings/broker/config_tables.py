@@ -17,6 +17,9 @@ LEVELS = ("debug", "info", "warning", "error")
 TYPES = ("string", "int", "float", "bool")
 OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
+DESTINATION_KINDS = ("queue", "topic")
+PROTOCOLS = ("native", "stomp", "websocket", "amqp")
+PORTS = {"native": 7300, "stomp": 61613, "amqp": 5672}  # of listeners that name none, by protocol
 _LIMITS, _SETTINGS = Limits(), Settings()
 _BYTES: dict[str, Any] = {"minimum": 1 << 16, "maximum": 1 << 40}
 _COUNT: dict[str, Any] = {"minimum": 1, "maximum": 1 << 31}
@@ -35,7 +38,12 @@ class BrokerTable:
 class ListenerTable:
     protocol: str = setting("native", "which protocol is spoken there")
     host: str = setting("127.0.0.1", "the address to listen on; other machines reach only one that is not loopback")
-    port: int = setting(7300, "the port; 0: the system chooses", minimum=0, maximum=65535)
+    port: int = setting(
+        PORTS["native"],
+        "the port; 0: the system chooses; left out: the protocol's own (stomp: 61613, amqp: 5672)",
+        minimum=0,
+        maximum=65535,
+    )
     tls: bool = setting(False, "whether connections are encrypted, with the certificate of [tls]")
     origins: tuple[str, ...] = setting(
         tuple, 'websocket: web pages of which origins may connect, as in "https://example.org"; "*": of all'
@@ -43,7 +51,7 @@ class ListenerTable:
 
 
 def default_listeners() -> tuple[ListenerTable, ...]:
-    return (ListenerTable(), ListenerTable("stomp", port=61613))
+    return tuple(ListenerTable(protocol, port=port) for protocol, port in PORTS.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,13 @@ def type_rules(types: Iterable[TypesTable]) -> list[tuple[str, bool, str, int]]:
     """As the forwarding plane takes them: pattern, whether of queues, property, type."""
     patterns = [(DestinationPattern.parse(one.destination), one) for one in types]
     return [(pattern.name, pattern.queue, one.name, TYPES.index(one.type) + 1) for pattern, one in patterns]
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpTable:
+    plain_address: str = setting(
+        "queue", "what an address is that says neither topic nor queue", choices=DESTINATION_KINDS
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +203,13 @@ class MetricsTable:
 class Configuration:
     broker: BrokerTable = setting(BrokerTable, "the broker itself")
     listeners: tuple[ListenerTable, ...] = setting(
-        default_listeners, "where clients connect; one table for each; without any, native on 7300 and STOMP on 61613"
+        default_listeners,
+        "where clients connect; one table for each; without any, native, STOMP and AMQP on their own ports",
     )
     types: tuple[TypesTable, ...] = setting(
         tuple, "types of properties that STOMP clients send as text, by destination; the first that fits counts"
     )
+    amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
     tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")
     users: UsersTable = setting(UsersTable, "who may log in")
     access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tidings.broker.connection import ClientConnection
+from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.listening import Listener
 from tidings.broker.session import Layer, Session
 
@@ -52,6 +53,8 @@ class LayeredConnection(ClientConnection):
 def make_connection(broker: "Broker", listener: Listener) -> ClientConnection:
     """For a client that comes to this listener."""
     session = listener.make_session()
+    if listener.make_gateway is not None:
+        return GatewayConnection(broker, session, listener.make_gateway)
     if listener.make_layer is None:
         return ClientConnection(broker, session)
     return LayeredConnection(broker, session, listener.make_layer())

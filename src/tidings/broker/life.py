@@ -18,6 +18,8 @@ def give_signs(broker: "Broker", now_ms: int) -> None:
     for connection in broker.beating:
         if connection.beat_due(now_ms):
             broker.forwarder.send(connection.number, connection.session.ping())
+    for gateway in list(broker.gateways):
+        gateway.tick(now_ms)
 
 
 def check_silence(broker: "Broker", now_ms: int) -> None:

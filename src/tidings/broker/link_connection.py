@@ -1,6 +1,7 @@
 """The socket of a link to another broker: bytes go to the forwarder, its output comes back."""
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from tidings.broker.link_secret import Handshake
@@ -19,6 +20,7 @@ class LinkConnection(asyncio.BufferedProtocol):
         self.proven: bool | None = None  # by the secret; None: not yet
         self.asked = 0  # the router it says to be, once the machine has asked whether that is true
         self.writable = True
+        self._held: deque[tuple[float, bytes]] = deque()  # when it may go, and what: an emulated delay
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -59,11 +61,31 @@ class LinkConnection(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None
-        self._transport.write(data)
+        delay_ms = self.links.delay_ms(self)
+        if not delay_ms and not self._held:
+            self._transport.write(data)
+            return
+        loop = asyncio.get_running_loop()
+        self._held.append((loop.time() + delay_ms / 1000, data))
+        if len(self._held) == 1:
+            loop.call_at(self._held[0][0], self._let_go)
+
+    def _let_go(self) -> None:
+        """Send what was held back long enough, in order."""
+        assert self._transport is not None
+        loop = asyncio.get_running_loop()
+        while self._held and self._held[0][0] <= loop.time():
+            _, data = self._held.popleft()
+            if not self._transport.is_closing():
+                self._transport.write(data)
+        if self._held:
+            loop.call_at(self._held[0][0], self._let_go)
 
     def close(self) -> None:
         """Close once what was written is sent, or after a while."""
         assert self._transport is not None
+        while self._held:
+            self._transport.write(self._held.popleft()[1])
         self._transport.close()
         asyncio.get_running_loop().call_later(ABORT_SECONDS, self._transport.abort)
 

@@ -43,7 +43,9 @@ class LinkSettings:
     tls_dial: ssl.SSLContext | None = field(default=None, repr=False)
     certificate_names: Mapping[int, str] = field(default_factory=dict)  # by router number; default: "broker-<number>"
     certificates: bool = False  # a peer must show the certificate of its name
+    delays_ms: Mapping[int, float] = field(default_factory=dict)  # by router number: how long output is held back
     insecure: bool = False  # let everybody in who can reach the port
+    address: str = ""  # host:port where other brokers reach this one, if it is not host and port
 
     def __post_init__(self) -> None:
         if self.secret and len(self.secret) < SECRET_BYTES_MIN:
@@ -86,6 +88,7 @@ class BrokerLinks:
                 self._accept, self.settings.host, self.settings.port, ssl=self.settings.tls_accept
             )
             self.port = self._server.sockets[0].getsockname()[1]
+            self.network.address = self.settings.address or f"{self.settings.host}:{self.port}"
         self._started = True
         self.network.start(self.now())
         self._broker.settle()
@@ -126,6 +129,10 @@ class BrokerLinks:
             self._forwarder.send(number, encode_frame(CHALLENGE_FRAME, connection.handshake.challenge))
         dialled = connection.name.startswith("to:")
         self._tell(fx.Connected(connection.name) if dialled else fx.Accepted(connection.name))
+
+    def delay_ms(self, connection: LinkConnection) -> float:
+        """How long what goes out by this connection is held back, once it is known whose it is."""
+        return self.settings.delays_ms.get(connection.asked, 0.0) if self.settings.delays_ms else 0.0
 
     def received(self, connection: LinkConnection, size: int) -> None:
         self.network.at(self.now())

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tidings.broker.session import Layer, Session
+from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.errors import UsageError
 
 BACKLOG = 4096
@@ -24,6 +24,8 @@ class Listener:
     port: int = 7300
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     make_layer: Callable[[], Layer] | None = None  # if there are frames around the protocol
+    make_gateway: Callable[[Caller], Gateway] | None = None  # another protocol, translated into the session's
+    protocol: str = ""  # its name, if it is not the session's
 
 
 class Listening:

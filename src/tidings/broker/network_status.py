@@ -1,6 +1,7 @@
 """What a broker sees of its network: links, routes, interests, what waits and what was counted. For /network."""
 
 import json
+import time
 from typing import Any
 
 from tidings.broker.http_endpoint import Page
@@ -27,6 +28,7 @@ def status(broker: Broker) -> dict[str, Any]:
         "routes": {router: network.unicast.next_hop(router) for router in network.unicast.reachable()},
         "interests": {router: len(rows) for router, rows in network.scheme.predicates.items()},
         "scheme": dict(network.scheme.counts()),
+        "cpu_seconds": round(time.process_time(), 6),
         "in_transit": len(network.transit),
         "plane": broker.forwarder.stats(),
         "counts": broker.forwarder.network_stats(),

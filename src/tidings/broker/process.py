@@ -30,6 +30,7 @@ from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import Configuration, type_rules
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
+from tidings.broker.joining import joining
 from tidings.broker.links import BrokerLinks
 from tidings.broker.listening import Listener
 from tidings.broker.logs import note
@@ -38,7 +39,7 @@ from tidings.broker.network_status import network_page
 from tidings.broker.observing import Observer, watch
 from tidings.broker.peers import Peers
 from tidings.broker.server import Broker
-from tidings.broker.session import Layer, Session
+from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tls import server_context
 from tidings.broker.tracking_thread import TrackingOptions
@@ -51,6 +52,7 @@ STORE = "messages.db"
 
 Sessions: TypeAlias = Mapping[str, Callable[[], Session]]  # by the name of the protocol
 Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
+Gateways: TypeAlias = Mapping[str, Callable[[Configuration], Callable[[Caller], Gateway]]]  # those that are translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Options:
     config: Path | None = None
     data: str | None = None
     port: int | None = None  # of the first listener, and without a file the only one
+    join: str | None = None  # host:port of a broker whose network this one joins; empty: it begins one
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
         if options.config is None:
             others = []  # two brokers on one machine must not need a file
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
+    if options.join is not None:
+        configuration = joining(configuration, options.join, bare=options.config is None)
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
     _check_exposure(configuration, known, str(options.config or "the defaults"))
@@ -119,9 +124,11 @@ class Process:
         sessions: Sessions,
         make_observer: Callable[[], Observer] | None = None,
         layers: Layers | None = None,
+        gateways: Gateways | None = None,
     ) -> None:
         self._options = options
         self._layers = layers or {}
+        self._gateways = gateways or {}
         self._make_observer = make_observer
         self._sessions = sessions
         self._prepared = prepare(options, tuple(sessions))
@@ -217,6 +224,8 @@ class Process:
                 table.port,
                 self._prepared.tls if table.tls else None,
                 partial(self._layers[table.protocol], table.origins) if table.protocol in self._layers else None,
+                self._gateways[table.protocol](self.configuration) if table.protocol in self._gateways else None,
+                table.protocol,
             )
             for table in self.configuration.listeners
         ]
@@ -300,12 +309,13 @@ def run(
     sessions: Sessions,
     make_observer: Callable[[], Observer] | None = None,
     layers: Layers | None = None,
+    gateways: Gateways | None = None,
 ) -> int:
     """Run a broker until a signal ends it."""
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions, make_observer, layers)
+        process = Process(options, sessions, make_observer, layers, gateways)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()

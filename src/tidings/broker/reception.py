@@ -20,6 +20,7 @@ log = logging.getLogger("tidings.broker")
 
 LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
 BLOCKED = int(Flag.BLOCKED)
+PUBLISHER_MAX = (1 << 29) - 1  # the first three bits tell what came by AMQP, and how (docs/wire.md)
 
 
 class Reception:
@@ -76,7 +77,7 @@ class Reception:
         self._broker.node.connected(number, principal, client_id)
         self._broker.forwarder.log_in(number, self._broker.limits.frame_bytes_max, not self._broker.guard.open)
         publisher = self._next_publisher
-        self._next_publisher = publisher % 0xFFFF_FFFF + 1
+        self._next_publisher = publisher % PUBLISHER_MAX + 1
         welcome = connection.session.welcome(
             {
                 "server": self._broker.name,

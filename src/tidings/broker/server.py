@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import assert_never
 
 from tidings.broker.connection import ClientConnection
+from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.layered_connection import make_connection
 from tidings.broker.life import check_silence, give_signs
@@ -76,6 +77,7 @@ class Broker:
         self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
         self.tracking = TrackingThread(tracking, settings.broker_id)
         self.connections: dict[int, ClientConnection] = {}
+        self.gateways: set[GatewayConnection] = set()  # those of them that want to be told the time
         self.refused_logins: Counter[str] = Counter()  # by code
         self.refused_connections = 0
         self.protocol_errors: Counter[str] = Counter()
@@ -118,8 +120,7 @@ class Broker:
         listening = Listening(listener, lambda: make_connection(self, listener), self.limits.login_seconds)
         await listening.open()
         self._listening.append(listening)
-        protocol = listener.make_session().name
-        tls = listener.tls is not None
+        protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
         note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
         return listening.port
 

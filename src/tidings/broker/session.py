@@ -1,5 +1,6 @@
 """What the broker asks of a protocol, and what a protocol tells the broker besides requests for the node."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -66,6 +67,39 @@ class Layer(Protocol):
     def wrap(self, data: bytes) -> bytes: ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What the broker knows of a client before it says a word."""
+
+    certificate: str  # the name in it; empty: it showed none
+    open: bool  # nobody has to log in here
+    frame_bytes_max: int
+    permits: Callable[[str, str], bool]  # may it, once logged in, do this operation at this destination?
+
+
+class Gateway(Protocol):
+    """One connection's side of a protocol that is translated into native frames, without I/O."""
+
+    def receive(self, data: bytes, now_ms: int) -> None:
+        """Bytes from the client. A TidingsError ends the connection, once what `take_output` has is sent."""
+
+    def frames(self, data: bytes, now_ms: int) -> None:
+        """Native frames from the broker."""
+
+    def tick(self, now_ms: int) -> None:
+        """Every quarter of a second."""
+
+    def take_frames(self) -> bytes:
+        """For the broker."""
+
+    def take_output(self) -> bytes:
+        """For the client."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is held because the client does not want it yet."""
 
 
 class Session(Protocol):

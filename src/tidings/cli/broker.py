@@ -1,18 +1,34 @@
 """`tidings broker`: run a broker, or check its configuration."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidings.broker import process
+from tidings.broker.config_tables import Configuration
 from tidings.broker.observing import Observer
+from tidings.broker.session import Caller, Gateway
+from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
 
-SESSIONS: process.Sessions = {"native": NativeSession, "stomp": StompSession, "websocket": StompSession}
+
+def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
+    return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
+
+
+SESSIONS: process.Sessions = {
+    "native": NativeSession,
+    "stomp": StompSession,
+    "websocket": StompSession,
+    "amqp": NativeSession,
+}
 LAYERS: process.Layers = {"websocket": WebSocketLayer}
+GATEWAYS: process.Gateways = {"amqp": amqp}
 
 
 def _capacity_monitor() -> Observer:
@@ -37,14 +53,20 @@ def broker(
             help="The first listener's port, instead of the configured one; without a file the only one.",
         ),
     ] = None,
+    join: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Join the network that this broker belongs to.")
+    ] = None,
+    found: Annotated[bool, typer.Option("--found", help="Begin a network that others join.")] = False,
 ) -> None:
     """Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.
 
     Example: tidings broker --config broker.toml
     """
-    options = process.Options(config, data, port)
+    if join is not None and found:
+        raise typer.BadParameter("a broker joins a network or begins one", param_hint="--found")
+    options = process.Options(config, data, port, "" if found else join)
     if not check:
-        raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS))
+        raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
     prepared = process.prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol

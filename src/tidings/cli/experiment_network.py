@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tidings.errors import UsageError
 from tidings.lab import real_network, real_network_figures, real_pruning
+from tidings.lab.broker_costs import fit
 from tidings.lab.real_network import VARIANTS, RealMeasurement
 from tidings.lab.real_pruning import PruningMeasurement, PruningOptions
 from tidings.lab.real_pruning_figures import draw
@@ -95,6 +96,32 @@ def scale_out(
     console.print(f"data and picture in [bold]{output}[/bold]")
     if as_json:
         typer.echo(json.dumps(data))
+
+
+@app.command()
+def costs(
+    rate: Annotated[list[float] | None, typer.Option(help="Messages a second; may be repeated.")] = None,
+    seconds: Annotated[float, typer.Option(min=2.0, help="Of each run.")] = 10.0,
+    output: Output = OUTPUT,
+    as_json: AsJson = False,
+) -> None:
+    """What a message costs a broker's processor, from four real brokers; for the simulator (needs root).
+
+    Example: tidings net experiment costs && tidings sim experiment large-network --costs out/net-experiments/costs.json
+    """
+    console = Console(stderr=as_json)
+    work: list[dict[str, float]] = []
+    for one in rate or [200.0, 600.0]:
+        for variant in ("graded", "flooding"):
+            with console.status(f"four brokers, {variant}, {one:g} messages a second"):
+                work += real_network.measure(4, variant, (one, one), seconds).work
+    found = fit(work)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "costs.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
+    for name, price in asdict(found).items():
+        console.print(f"{name}: {price:.1f} µs")
+    if as_json:
+        typer.echo(json.dumps(asdict(found)))
 
 
 def _scale_table(found: list[RealMeasurement]) -> Table:

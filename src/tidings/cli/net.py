@@ -51,13 +51,18 @@ def start(
     routing: Annotated[str, typer.Option(help=f"The scheme: {', '.join(SCHEMES)}.")] = "bdrp",
     policy: Annotated[str, typer.Option(help="Of covering: none, active, lazy, packing or selective.")] = "selective",
     encoding: Annotated[str, typer.Option(help="How interests travel: graded, elements or vectors.")] = "graded",
+    delays: Annotated[bool, typer.Option(help="Hold back what links carry as long as the topology says.")] = False,
+    namespaces: Annotated[
+        bool, typer.Option(help="Network namespaces, links of the topology's bandwidth (as root).")
+    ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait until all brokers know each other.")] = 20.0,
 ) -> None:
     """Start a network: one process a broker.
 
     Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
     """
-    options = LocalOptions(port=port, routing=Routing(routing, encoding=encoding, policy=policy))
+    way = Routing(routing, encoding=encoding, policy=policy)
+    options = LocalOptions(port=port, routing=way, delays=delays, namespaces=namespaces)
     network = LocalNetwork.create(folder, from_toml(topology.read_text()), options)
     network.start()
     deadline = time.monotonic() + wait

@@ -6,13 +6,17 @@ from typing import Annotated
 
 import typer
 
+from tidings.cli.experiment_hermes import hermes_command
 from tidings.cli.experiment_hierarchy import hierarchy_command
+from tidings.cli.experiment_large import large_command
 from tidings.cli.experiment_pruning import pruning_command
 from tidings.sim.scenario import Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Networks of brokers in virtual time: the same machines, no sockets.")
 experiment = typer.Typer(help="Experiments of the papers.", no_args_is_help=True)
+experiment.command("hermes")(hermes_command)
 experiment.command("hierarchy")(hierarchy_command)
+experiment.command("large-network")(large_command)
 experiment.command("pruning")(pruning_command)
 app.add_typer(experiment, name="experiment")
 

@@ -33,6 +33,7 @@ class MailboxKind(Enum):
     SHARED_DURABLE = "shared-durable"
     RETAINED = "retained"  # kept to be read again (`retained`)
     PRIVATE = "private"  # client acknowledgement without durability: lives as long as its consumer
+    TEMPORARY = "temporary"  # a queue in memory: lives as long as the connection that made it
 
 
 class SlowPolicy(Enum):
@@ -56,6 +57,8 @@ class Consumer:
     active: bool = True  # False: it must first be on disk that somebody may see these messages
     unacknowledged: dict[int, Place] = field(default_factory=dict)  # by tag, in delivery order
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
+    avoids: set[int] = field(default_factory=set)  # what it has sent elsewhere
+    draining: int = 0  # the receipt of who wants to know when there is nothing more to give out; 0: nobody
 
     @property
     def ready(self) -> bool:
@@ -127,7 +130,7 @@ class Mailbox:
         ready = [consumer for consumer in self.consumers if consumer.ready]
         if not ready:
             return []
-        if any(consumer.accepts is not None for consumer in ready):
+        if any(consumer.accepts is not None or consumer.avoids for consumer in ready):
             return self._dispatch_selective(now_ms, ready)
         given = []
         while ready and (place := self.backlog.first()) is not None:
@@ -191,6 +194,8 @@ class Mailbox:
     def finish(self, seq: int) -> None:
         """This mailbox is done with the message."""
         self._deliveries.pop(seq, None)
+        for consumer in self.consumers:
+            consumer.avoids.discard(seq)
         if not self.durable and (held := self._depot.get(seq)) is not None:
             self.bytes -= len(held.message)
         self._depot.release(seq)
@@ -243,7 +248,7 @@ class Mailbox:
             consumer = ready[(self._turn + step) % len(ready)]
             if place.seq <= consumer.looked[place.priority]:
                 continue
-            if consumer.accepts is None or consumer.accepts(message):
+            if place.seq not in consumer.avoids and (consumer.accepts is None or consumer.accepts(message)):
                 self._turn += step
                 return consumer
             consumer.looked[place.priority] = place.seq

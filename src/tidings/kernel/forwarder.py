@@ -140,7 +140,10 @@ class Forwarder:
         backlog_bytes_max: int,
         no_local: bool,
     ) -> int:
-        """A direct sink: what matches goes straight to the connection's output. Returns the sink's number."""
+        """A direct sink: what matches goes straight to the connection's output. Returns the sink's number.
+
+        `credit`: how many; 0 means without end, -1 none at first.
+        """
         number = _POLICIES[policy]
         return self._plane.subscribe(connection, subscription, predicate, credit, number, backlog_bytes_max, no_local)
 
@@ -153,6 +156,10 @@ class Forwarder:
 
     def credit(self, sink: int, more: int, now_ms: int) -> None:
         self._plane.credit(sink, more, now_ms)
+
+    def take_credit(self, sink: int) -> int:
+        """Take back the credit that is left; returns how much that was."""
+        return self._plane.take_credit(sink)
 
     def match(self, message: bytes) -> list[int]:
         """The mailbox sinks that match."""

@@ -1,6 +1,6 @@
 """Histories that the forwarding plane fills by itself: a thin face over the kernel (native/tidings/tracker.hpp)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidings import _kernel
 
@@ -8,7 +8,7 @@ KINDS = ("publish", "route", "forward", "deliver")  # by the number the kernel h
 
 
 class TrackedFilter(NamedTuple):
-    """(B, R, S) on its way to the disk; `data` is a Bloom filter, or the ids themselves."""
+    """(B, R, S) on its way to the disk."""
 
     kind: str
     origin: int
@@ -18,6 +18,7 @@ class TrackedFilter(NamedTuple):
     singles: tuple[int, ...]
     ids: int  # how many
     full: bool
+    exact: bool  # the data is the ids themselves
     data: bytes
     opened_ms: int
     stored_ms: int
@@ -66,7 +67,7 @@ class Tracker:
     def find(
         self, kind: str, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int
     ) -> tuple[int, int, bool] | None:
-        """Of the filter in memory, if it matches this time: its sequence, count, and whether it holds the id."""
+        """Of the filter in memory that matches this time: sequence, how many ids it has hashed, whether it holds it."""
         return self.kernel.find(KINDS.index(kind), origin, peer, id, moment_ms, now_ms)
 
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:
@@ -74,7 +75,5 @@ class Tracker:
         return self.kernel.stragglers(origin, moment_ms, now_ms)
 
 
-def _named(
-    row: tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bytes, int, int],
-) -> TrackedFilter:
+def _named(row: tuple[Any, ...]) -> TrackedFilter:
     return TrackedFilter(KINDS[row[0]], *row[1:])

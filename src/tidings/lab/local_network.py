@@ -8,6 +8,7 @@ Everything about it is in the folder: the secret and, for each member, its confi
 numbered in the order of the topology, from 1; of each link the end that comes first dials.
 """
 
+import hashlib
 import json
 import os
 import secrets
@@ -19,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tidings.errors import ConfigError, UsageError
-from tidings.lab.member import Member, Routing, write_secret
+from tidings.lab.member import Member, Peer, Routing, write_secret
+from tidings.lab.namespaces import Plan
 from tidings.overlay.draw import to_text
 from tidings.overlay.graph import Graph
 from tidings.overlay.topology import from_toml, to_toml
 
-TOPOLOGY, PROCESSES = "topology.toml", "processes.json"
+TOPOLOGY, PROCESSES, NAMESPACES = "topology.toml", "processes.json", "namespaces"
 STOP_SECONDS = 10.0
 
 
@@ -34,11 +36,14 @@ class LocalOptions:
     port: int = 7400  # of the first member's clients; after all of these come those of links, then of statuses
     routing: Routing = field(default_factory=Routing)
     publishers: tuple[str, ...] | None = None  # under covering: the members whose clients publish; None: all
+    delays: bool = False  # what is sent by a link is held back as long as the topology says
+    namespaces: bool = False  # each member in one, with links of the topology's bandwidth; needs root
 
 
 class LocalNetwork:
     def __init__(self, folder: Path, graph: Graph, members: dict[str, Member]) -> None:
         self.folder, self.graph, self.members = folder, graph, members
+        self.plan = Plan.of(graph, _prefix(folder)) if (folder / NAMESPACES).exists() else None
 
     @classmethod
     def create(cls, folder: Path, graph: Graph, options: LocalOptions | None = None) -> "LocalNetwork":
@@ -46,23 +51,32 @@ class LocalNetwork:
         if (folder / PROCESSES).exists() and any(cls.load(folder).alive().values()):
             raise UsageError("E_NET_RUNNING", f"a network runs in {folder} already: stop it first")
         folder.mkdir(parents=True, exist_ok=True)
-        names = [str(node) for node in graph]
-        host, port, size = options.host, options.port, len(names)
-        members = {
-            name: Member(
-                name, number, host, port + number - 1, host, port + size + number - 1, port + 2 * size + number - 1
-            )
-            for number, name in enumerate(names, 1)
-        }
+        members = _members(graph, options)
         (folder / TOPOLOGY).write_text(to_toml(graph))
+        (folder / NAMESPACES).unlink(missing_ok=True)
+        if options.namespaces:
+            (folder / NAMESPACES).touch()
+        network = cls(folder, graph, members)
         write_secret(folder, secrets.token_hex(32))
         for name, member in members.items():
-            peers = [members[str(edge.b)] for edge in graph.edges() if str(edge.a) == name]
-            dials = [(f"{peer.link_host}:{peer.link_port}", peer.router) for peer in peers]
             silent = options.publishers is not None and name not in options.publishers
-            member.save(folder, dials, options.routing, **({"advertise": []} if silent else {}))
+            more: dict[str, list[str]] = {"advertise": []} if silent else {}
+            member.save(folder, network._peers(name, delays=options.delays), options.routing, **more)
         (folder / PROCESSES).write_text("{}")
-        return cls(folder, graph, members)
+        return network
+
+    def _peers(self, name: str, *, delays: bool) -> list[Peer]:
+        """Of each link the end that comes first dials; the other only learns of a delay."""
+        found = []
+        for edge in self.graph.edges():
+            a, b, delay_ms = str(edge.a), str(edge.b), edge.latency_ms if delays else 0.0
+            if a == name:
+                there = self.members[b]
+                host = self.plan.address(b, a) if self.plan else there.link_host
+                found.append(Peer(f"{host}:{there.link_port}", there.router, delay_ms))
+            elif b == name and delay_ms:
+                found.append(Peer("", self.members[a].router, delay_ms))
+        return found
 
     @classmethod
     def load(cls, folder: Path) -> "LocalNetwork":
@@ -77,6 +91,8 @@ class LocalNetwork:
 
     def start(self, name: str | None = None) -> None:
         """Start all members, or one."""
+        if self.plan is not None and not any(self.alive().values()):
+            self.plan.build()
         for member in self._chosen(name):
             if self.alive()[member.name]:
                 raise UsageError("E_NET_RUNNING", f"{member.name} is running")
@@ -86,7 +102,9 @@ class LocalNetwork:
         """A process of its own, that goes on when this one ends."""
         log = str(self.folder / f"{member.name}.log")
         command = member.command(self.folder)
-        return os.posix_spawn(
+        if self.plan is not None:
+            command = self.plan.inside(member.name, command)
+        return os.posix_spawnp(
             command[0],
             command,
             os.environ,
@@ -112,6 +130,8 @@ class LocalNetwork:
             time.sleep(0.02)
         for one in chosen:
             self._note(one, 0)
+        if self.plan is not None and not any(self.alive().values()):
+            self.plan.remove()
 
     def alive(self) -> dict[str, bool]:
         pids = self._pids()
@@ -123,8 +143,11 @@ class LocalNetwork:
         """By member: whether it runs, where, and what it sees; None before it first said so."""
         alive, found = self.alive(), {}
         for name, member in self.members.items():
-            seen = member.status() if alive[name] else None
+            space = self.plan.namespace(name) if self.plan else ""
+            seen = member.status(space) if alive[name] else None
             found[name] = {"running": alive[name], "router": member.router, "url": member.url(), "sees": seen}
+            if space:
+                found[name]["namespace"] = space
         return found
 
     def settled(self) -> bool:
@@ -145,7 +168,8 @@ class LocalNetwork:
             else:
                 seen = one["sees"]
                 counts = f"{len(seen['links'])} links, {len(seen['routes'])} routes, {seen['in_transit']} in transit"
-                lines.append(f"{name}: {one['url']}, {counts}")
+                space = f", in namespace {one['namespace']}" if "namespace" in one else ""
+                lines.append(f"{name}: {one['url']}{space}, {counts}")
         return "\n".join(lines)
 
     def _chosen(self, name: str | None) -> list[Member]:
@@ -164,6 +188,24 @@ class LocalNetwork:
 
     def _note(self, name: str, pid: int) -> None:
         (self.folder / PROCESSES).write_text(json.dumps({**self._pids(), name: pid}))
+
+
+def _members(graph: Graph, options: LocalOptions) -> dict[str, Member]:
+    names = [str(node) for node in graph]
+    host, port, size = options.host, options.port, len(names)
+    members = {}
+    for number, name in enumerate(names, 1):
+        if options.namespaces:  # each has all ports for itself
+            members[name] = Member(name, number, host, port, "0.0.0.0", port + 1, port + 2)
+        else:
+            ports = port + number - 1, port + size + number - 1, port + 2 * size + number - 1
+            members[name] = Member(name, number, host, ports[0], host, *ports[1:])
+    return members
+
+
+def _prefix(folder: Path) -> str:
+    """Of the namespaces: another one for each folder."""
+    return "t" + hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:5]
 
 
 def _is_member(pid: int, path: Path) -> bool:

@@ -10,7 +10,7 @@ import sys
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidings.broker import config
 from tidings.lab.namespaces import within
@@ -32,6 +32,14 @@ class Routing:
     redial_ms_max: float = 2000.0
 
 
+class Peer(NamedTuple):
+    """Another member: where it is dialled (empty: it dials), its number, how long what is sent to it is held back."""
+
+    address: str
+    router: int
+    delay_ms: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     name: str
@@ -48,8 +56,8 @@ class Member:
     def config(self, folder: Path) -> Path:
         return folder / f"{self.name}.toml"
 
-    def save(self, folder: Path, dials: list[tuple[str, int]], routing: Routing, **more: Any) -> None:
-        """Write its configuration, with more keys of [network]. A dial is an address, and the router expected there."""
+    def save(self, folder: Path, peers: list[Peer], routing: Routing, **more: Any) -> None:
+        """Write its configuration, with more keys of [network]."""
         keys = {name: getattr(routing, name) for name in Routing.__slots__} | more
         lines = [
             f"[broker]\nname = {json.dumps(self.name)}\nid = {self.router}\ndata = {json.dumps(self.name)}",
@@ -57,7 +65,10 @@ class Member:
             f'[metrics]\nhost = "{self.host}"\nport = {self.http_port}',
             f'[network]\nname = "local"\nhost = "{self.link_host}"\nport = {self.link_port}\nsecret_file = "{SECRET}"',
             *(f"{name} = {json.dumps(value)}" for name, value in keys.items()),
-            *(f'[[network.peers]]\naddress = "{address}"\nrouter = {router}' for address, router in dials),
+            *(
+                f'[[network.peers]]\naddress = "{one.address}"\nrouter = {one.router}\ndelay_ms = {one.delay_ms}'
+                for one in peers
+            ),
         ]
         self.config(folder).write_text("\n".join(lines) + "\n")
 
@@ -84,7 +95,10 @@ class Member:
             except OSError:
                 return None
 
-        return within(namespace, ask) if namespace else ask()
+        try:
+            return within(namespace, ask) if namespace else ask()
+        except OSError:  # the namespace has gone
+            return None
 
 
 def write_secret(folder: Path, secret: str) -> None:

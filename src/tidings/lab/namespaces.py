@@ -79,10 +79,13 @@ class Plan:
     # --- carrying it out ------------------------------------------------------------------------------------------
 
     def __enter__(self) -> "Plan":
+        self.build()
+        return self
+
+    def build(self) -> None:
         self.remove()
         for command in self.commands:
             _run(command)
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.remove()

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -22,14 +22,15 @@ from tidings.errors import TidingsError
 from tidings.kernel.codec import MessageBatch, encode_message, encode_messages
 from tidings.lab import activemq_network
 from tidings.lab.load import Load
-from tidings.lab.member import Member, Routing, write_secret
+from tidings.lab.member import Member, Peer, Routing, write_secret
 from tidings.lab.namespaces import Plan
 from tidings.lab.scale_out import BANDWIDTH_BYTES_S, FRAME_BYTES, LATENCY_MS, TOPOLOGIES, Truth, workload
 from tidings.overlay.generate import line, with_links
-from tidings.overlay.graph import Graph
+from tidings.overlay.graph import Graph, Node, shortest_tree
 
 ENCODINGS = {"graded": "graded", "plain": "vectors", "flooding": "graded"}
-VARIANTS = (*ENCODINGS, "activemq")
+ACTIVEMQ = ("activemq-tree", "activemq")  # on a spanning tree; on all links
+VARIANTS = (*ENCODINGS, *ACTIVEMQ)
 WAIT_SECONDS = 180.0
 PORT, LINK_PORT, HTTP_PORT = 7300, 7301, 8700  # each broker has its own namespace
 GOSSIP_SECONDS = 8.0  # until ActiveMQ's brokers have heard of each other's consumers; they do not say so
@@ -60,6 +61,7 @@ class RealMeasurement:
     least_bytes: int
     busiest: float  # share of its bandwidth that the busiest link used, over the whole run
     timeline: list[Second] = field(default_factory=list)
+    work: list[dict[str, float]] = field(default_factory=list)  # of each broker: what it counted, and processor time
 
 
 def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: float, seed: int = 1) -> RealMeasurement:
@@ -68,8 +70,10 @@ def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: flo
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         plan = stack.enter_context(Plan.of(graph, "tnet"))
-        fleet = _ActiveMq(stack, plan, folder) if variant == "activemq" else _Tidings(stack, plan, folder, variant)
-        loads = _loads(truth, folder, rates, seconds, seed, "stomp" if variant == "activemq" else "native")
+        foreign = variant in ACTIVEMQ
+        tree = shortest_tree(graph, next(iter(graph))) if variant == "activemq-tree" else None
+        fleet = _ActiveMq(stack, plan, folder, tree) if foreign else _Tidings(stack, plan, folder, variant)
+        loads = _loads(truth, folder, rates, seconds, seed, "stomp" if foreign else "native")
         fleet.start()
         running: list[subprocess.Popen[bytes]] = []
         for load in loads:
@@ -79,16 +83,16 @@ def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: flo
         fleet.settle()
         start = time.monotonic() + BEGIN_SECONDS
         (folder / "go.new").write_text(str(start))
-        carried = [plan.sent_bytes()]
+        carried, idle = [plan.sent_bytes()], fleet.work()
         (folder / "go.new").rename(folder / "go")
         while not all(load.path("result.json").exists() for load in loads):
             if time.monotonic() > start + seconds + WAIT_SECONDS:
                 raise TidingsError("E_EXPERIMENT", "clients do not finish")
             time.sleep(max(0.0, start + len(carried) - time.monotonic()))
             carried.append(plan.sent_bytes())
-        frames = fleet.frame_bytes()
+        work = [{name: one[name] - then[name] for name in one} for one, then in zip(fleet.work(), idle, strict=True)]
         results = {load.name: json.loads(load.path("result.json").read_text()) for load in loads}
-    return _judge(truth, (brokers, variant, rates), seed, seconds, results, carried, frames)
+    return _judge(truth, (brokers, variant, rates), seed, seconds, results, carried, work)
 
 
 def topology(brokers: int) -> Graph:
@@ -106,9 +110,9 @@ class _Tidings:
         write_secret(folder, "5e" * 32)
         self._members = []
         for name in plan.nodes:
-            dials = [(f"{plan.address(peer, name)}:{LINK_PORT}", router[peer]) for peer in _dialled(plan, name)]
+            peers = [Peer(f"{plan.address(one, name)}:{LINK_PORT}", router[one]) for one in _dialled(plan, name)]
             member = Member(name, router[name], "127.0.0.1", PORT, "0.0.0.0", LINK_PORT, HTTP_PORT)
-            member.save(folder, dials, routing)
+            member.save(folder, peers, routing)
             self._members.append(member)
 
     def start(self) -> None:
@@ -132,8 +136,9 @@ class _Tidings:
 
         _wait(quiet, "interests are known everywhere")
 
-    def frame_bytes(self) -> int:
-        return sum(seen["counts"]["copy_bytes"] for seen in self._statuses())
+    def work(self) -> list[dict[str, float]]:
+        seen = self._statuses()
+        return [{**one["plane"], **one["counts"], "cpu_seconds": one["cpu_seconds"]} for one in seen]
 
     def _statuses(self) -> list[dict[str, Any]]:
         """What each member sees; empty for one that does not say."""
@@ -141,12 +146,16 @@ class _Tidings:
 
 
 class _ActiveMq:
-    def __init__(self, stack: ExitStack, plan: Plan, folder: Path) -> None:
+    """Where there are cycles its topics deliver messages several times: a tree (node to predecessor) avoids them."""
+
+    def __init__(self, stack: ExitStack, plan: Plan, folder: Path, tree: Mapping[Node, Node] | None) -> None:
         self._stack, self._plan, self._folder = stack, plan, folder
+        self._used = None if tree is None else {frozenset((str(a), str(b))) for a, b in tree.items()}
 
     def start(self) -> None:
         for name in self._plan.nodes:
-            dials = [f"{self._plan.address(peer, name)}:{LINK_PORT}" for peer in _dialled(self._plan, name)]
+            peers = [one for one in _dialled(self._plan, name) if self._used is None or {one, name} in self._used]
+            dials = [f"{self._plan.address(peer, name)}:{LINK_PORT}" for peer in peers]
             command = activemq_network.command(self._folder, name, PORT, LINK_PORT, dials)
             _spawn(self._stack, self._plan, name, command, self._folder / f"{name}.log")
         _wait(lambda: all(self._plan.listens(name, PORT) for name in self._plan.nodes), "brokers start")
@@ -155,8 +164,8 @@ class _ActiveMq:
     def settle(self) -> None:
         time.sleep(GOSSIP_SECONDS)
 
-    def frame_bytes(self) -> int:
-        return 0
+    def work(self) -> list[dict[str, float]]:
+        return []
 
 
 def _dialled(plan: Plan, name: str) -> list[str]:
@@ -204,7 +213,7 @@ def _judge(
     seconds: float,
     results: dict[str, Any],
     carried: list[dict[tuple[str, str], int]],
-    frames: int,
+    work: list[dict[str, float]],
 ) -> RealMeasurement:
     sent: Counter[int] = Counter()
     expected: Counter[int] = Counter()
@@ -226,5 +235,6 @@ def _judge(
     timeline = [Second(at, sent[at], expected[at], delivered[at], round(used[at], 4)) for at in range(len(used))]
     total = {end: carried[-1][end] - carried[0][end] for end in carried[0]}
     busiest = max(total.values(), default=0) / (BANDWIDTH_BYTES_S * seconds)
+    frames = round(sum(one["copy_bytes"] for one in work))
     sums = (sent.total(), expected.total(), delivered.total(), sum(total.values()), frames, least)
-    return RealMeasurement(*what, *sums, busiest, timeline)
+    return RealMeasurement(*what, *sums, busiest, timeline, work)

@@ -9,7 +9,7 @@ computer's processor.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Subscribe
-from tidings.overlay.generate import eight_brokers, line, square_diagonal, with_links
+from tidings.overlay.generate import eight_brokers, large_network, line, square_diagonal, with_links
 from tidings.overlay.graph import Graph, shortest_tree
 from tidings.routing.interests import InterestEncoding
 from tidings.sim.broker import SimBroker, SimClient
@@ -36,12 +36,30 @@ STRINGS, INTEGERS = 105, 70
 BANDWIDTH_BYTES_S, LATENCY_MS = 1_000_000.0, 5.0
 SETTLE_MS, DRAIN_MS = 4000.0, 200.0
 FRAME_BYTES = 8
-TOPOLOGIES = {2: lambda: line(2), 4: square_diagonal, 8: eight_brokers}
+TOPOLOGIES = {2: lambda: line(2), 4: square_diagonal, 8: eight_brokers, 42: large_network}
 VARIANTS = {
     "graded": ("bdrp", InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)),
     "plain": ("bdrp", InterestEncoding()),
     "flooding": ("flooding", InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What may be varied; the defaults are the paper's comparison runs."""
+
+    brokers: int = 8
+    clients: int = CLIENTS
+    subscriptions: int = SUBSCRIPTIONS  # of a client
+    constraints_max: int = 1
+    bandwidth_bytes_s: float = BANDWIDTH_BYTES_S
+
+    def graph(self) -> Graph:
+        return with_links(TOPOLOGIES[self.brokers](), LATENCY_MS, self.bandwidth_bytes_s)
+
+    def workload(self, seed: int) -> Workload:
+        limit = self.constraints_max
+        return Workload(seed, conjunctions=1, constraints_max=limit, strings=STRINGS, integers=INTEGERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +78,19 @@ class Measurement:
 
 
 def workload(seed: int) -> Workload:
-    return Workload(seed, conjunctions=1, constraints_max=1, strings=STRINGS, integers=INTEGERS)
+    return Setup().workload(seed)
 
 
 class Truth:
     """Where the clients are, what they want, and what it would take at least to bring it to them."""
 
-    def __init__(self, graph: Graph, seed: int) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, seed: int, setup: Setup | None = None) -> None:
+        setup = setup or Setup()
+        self.graph, self.subscriptions = graph, setup.subscriptions
         self.routers = [int(node) for node in graph]
-        self.homes = [self.routers[client * len(self.routers) // CLIENTS] for client in range(CLIENTS)]
-        self.predicates = workload(seed).predicates(0, CLIENTS * SUBSCRIPTIONS)
+        clients = setup.clients
+        self.homes = [self.routers[client * len(self.routers) // clients] for client in range(clients)]
+        self.predicates = setup.workload(seed).predicates(0, clients * setup.subscriptions)
         self._matcher = IndexedMatcher()
         for number, predicate in enumerate(self.predicates):
             self._matcher.add(number, predicate)
@@ -81,7 +101,7 @@ class Truth:
         return per_message(self._matcher.match(batch))
 
     def brokers_of(self, matched: Sequence[int]) -> set[int]:
-        return {self.homes[one // SUBSCRIPTIONS] for one in matched}
+        return {self.homes[one // self.subscriptions] for one in matched}
 
     def least_links(self, source: int, routers: set[int]) -> int:
         """Links of the shortest-path tree to these."""
@@ -95,10 +115,14 @@ class Truth:
 
 
 class ScaleOut:
-    def __init__(self, brokers: int, variant: str, seed: int = 1) -> None:
-        self.graph: Graph = with_links(TOPOLOGIES[brokers](), LATENCY_MS, BANDWIDTH_BYTES_S)
+    """`service` says how long brokers take (broker_costs.py); without it only links limit."""
+
+    def __init__(
+        self, setup: Setup, variant: str, seed: int = 1, service: Callable[[Any], float] | None = None
+    ) -> None:
+        self.setup, self.graph = setup, setup.graph()
         self.variant, self.seed = variant, seed
-        self.truth = Truth(self.graph, seed)
+        self.truth = Truth(self.graph, seed, setup)
         scheme, encoding = VARIANTS[variant]
         settings = {
             int(node): NetworkSettings(
@@ -110,14 +134,15 @@ class ScaleOut:
             )
             for node in self.graph
         }
-        self.net = Brokers(self.graph, settings, seed)
+        self.net = Brokers(self.graph, settings, seed, service=service)
         self.clients: list[SimClient] = []
         self._subscribe()
         self.net.calendar.run(until=SETTLE_MS)
 
     def _subscribe(self) -> None:
         for client, home in enumerate(self.truth.homes):
-            mine = self.truth.predicates[client * SUBSCRIPTIONS : (client + 1) * SUBSCRIPTIONS]
+            size = self.setup.subscriptions
+            mine = self.truth.predicates[client * size : (client + 1) * size]
 
             def act(machine: SimBroker, now: float, mine: Sequence[Predicate] = mine) -> list[Any]:
                 one = machine.connect()
@@ -133,7 +158,7 @@ class ScaleOut:
     def run(self, rate: float, seconds: float) -> Measurement:
         count = int(rate * seconds)
         rng = Random(f"{self.seed} {rate}")
-        messages = workload(self.seed).messages(0, count)
+        messages = self.setup.workload(self.seed).messages(0, count)
         before = self._counts()
         carried = self._carried()
         start, at = self.net.calendar.now, self.net.calendar.now
@@ -142,14 +167,14 @@ class ScaleOut:
         found = self.truth.matches(batch)
         for number, message in enumerate(messages):
             at += rng.expovariate(rate) * 1000
-            client = rng.randrange(CLIENTS)
+            client = rng.randrange(self.setup.clients)
             data = encode_message(message)
             matched = found[number]
             expected += len(matched)
             home = self.truth.homes[client]
             routers = self.truth.brokers_of(matched) - {home}
             wanted += len(routers)
-            clients += len({one // SUBSCRIPTIONS for one in matched})
+            clients += len({one // self.setup.subscriptions for one in matched})
             least += self.truth.least_links(home, routers) * (len(data) + FRAME_BYTES)
             self.net.calendar.at(at, self._publish, client, data)
         self.net.calendar.run(until=at)
@@ -157,7 +182,7 @@ class ScaleOut:
         self.net.calendar.run(until=at + DRAIN_MS)
         after = self._counts()
         used = {wire: amount - carried[wire] for wire, amount in self._carried().items()}
-        busiest = max(used.values()) / (BANDWIDTH_BYTES_S * took_ms / 1000)
+        busiest = max(used.values()) / (self.setup.bandwidth_bytes_s * took_ms / 1000)
         delta = Counter(after)
         delta.subtract(before)
         return Measurement(
@@ -192,9 +217,9 @@ class ScaleOut:
 
 
 def selector_of(predicate: Predicate) -> str:
-    """The text of a predicate of one constraint, as the workload draws them."""
-    [[constraint]] = predicate.conjunctions
-    return _text(constraint)
+    """The text of a predicate of one conjunction, as the workload draws them."""
+    [conjunction] = predicate.conjunctions
+    return " AND ".join(map(_text, conjunction))
 
 
 def _text(constraint: Constraint) -> str:

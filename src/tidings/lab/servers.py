@@ -63,7 +63,8 @@ class Server:
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """The process ends; what it wrote stays until `stop`."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -73,6 +74,9 @@ class Server:
                 self._process.wait()
             if self._process.stdout is not None:
                 self._process.stdout.close()
+
+    def stop(self) -> None:
+        self.end()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self) -> "Server":

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
+from tidings.model.destination import Destination
 from tidings.node.journal import Journal
 from tidings.node.once import Once
 from tidings.node.outbox import Outbox
@@ -18,8 +19,12 @@ from tidings.node.requests import (
     Credit,
     DeskRequest,
     Done,
+    Drain,
     Failed,
     Forget,
+    Identify,
+    MakeTemporary,
+    RemoveTemporary,
     Rollback,
     Subscribe,
     Sync,
@@ -28,7 +33,7 @@ from tidings.node.requests import (
 )
 from tidings.node.session import Connection, DirectSubscription, MailboxSubscription, Subscription, Transaction
 from tidings.node.settings import Settings
-from tidings.node.subscribing import Plan, durable_name, plan
+from tidings.node.subscribing import Plan, durable_name, is_temporary, plan, queue_predicate, shared_durable_name
 
 
 class Desk:
@@ -55,13 +60,19 @@ class Desk:
             case Subscribe():
                 self._subscribe(now_ms, client, request)
             case Unsubscribe():
-                self._end(client.subscription(request.subscription))
-                del client.subscriptions[request.subscription]
-                self._done_when_written(client, request.receipt)
+                self._unsubscribe(client, request)
             case Forget():
                 self._forget(client, request)
             case Credit():
                 self._credit(now_ms, client, request)
+            case Drain():
+                self._drain(client, request)
+            case Identify():
+                self._identify(client, request)
+            case MakeTemporary():
+                self._make_temporary(client, request)
+            case RemoveTemporary():
+                self._remove_temporary(client, request)
             case Ack():
                 self._ack(now_ms, client, request)
             case Begin():
@@ -83,10 +94,8 @@ class Desk:
             self._roll_back(transaction)
         for subscription in client.subscriptions.values():
             self._end(subscription)
-        for name in client.temporary:
-            mailbox = self._office.by_name.get(name)
-            if mailbox is not None and not mailbox.consumers:
-                self._office.remove(mailbox)
+        for mailbox in client.temporary.values():
+            self._office.remove(mailbox)
 
     def _end(self, subscription: Subscription) -> None:
         match subscription:
@@ -111,7 +120,7 @@ class Desk:
                 client.number,
                 request.subscription,
                 wanted.predicate,
-                credit=0 if request.window else request.credit,
+                credit=-1 if request.paused else 0 if request.window else request.credit,
                 policy=request.policy.value,
                 backlog_bytes_max=self._settings.sink_bytes_max,
                 no_local=request.no_local,
@@ -126,17 +135,15 @@ class Desk:
     ) -> None:
         new = wanted.name not in self._office.by_name
         mailbox = self._mailbox(client, request, wanted, kind)
-        credit = min(request.credit or self._settings.credit_default, self._settings.credit_max)
+        asked = min(request.credit or self._settings.credit_default, self._settings.credit_max)
         consumer = Consumer(
             client.number,
             request.subscription,
-            credit,
+            0 if request.paused else asked,
             accepts=wanted.accepts,
             window=request.window,
             settles=request.window and request.ack is not AckMode.CLIENT,
         )
-        if request.temporary and kind is MailboxKind.QUEUE:
-            client.temporary.add(wanted.name)
         subscription = MailboxSubscription(mailbox, consumer)
         mailbox.policy = request.policy
         mailbox.taken_ms = now_ms
@@ -157,14 +164,30 @@ class Desk:
 
         self._journal.then(active, undo)
 
+    def _unsubscribe(self, client: Connection, request: Unsubscribe) -> None:
+        subscription = client.subscription(request.subscription)
+        if request.release and isinstance(subscription, MailboxSubscription):
+            consumer = subscription.consumer
+            for place in subscription.mailbox.reject(consumer, list(consumer.unacknowledged)):
+                subscription.mailbox.put_back(place)
+            self._office.touch(subscription.mailbox)
+        self._end(subscription)
+        del client.subscriptions[request.subscription]
+        self._done_when_written(client, request.receipt)
+
     def _mailbox(self, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
         mailbox = self._office.by_name.get(wanted.name)
         if mailbox is None:
+            if kind is MailboxKind.TEMPORARY:
+                if not request.temporary:
+                    raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
+                client.temporary[wanted.name] = self._office.make(wanted.name, kind, wanted.predicate)
+                return client.temporary[wanted.name]
             return self._office.make(wanted.name, kind, wanted.predicate)
         if mailbox.consumers and kind is MailboxKind.DURABLE:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
-        if kind is MailboxKind.QUEUE or self._office.predicate(mailbox) == wanted.predicate:
+        if kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY) or self._office.predicate(mailbox) == wanted.predicate:
             return mailbox
         if mailbox.consumers:
             raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
@@ -175,7 +198,8 @@ class Desk:
         return self._office.make(wanted.name, kind, wanted.predicate)
 
     def _forget(self, client: Connection, request: Forget) -> None:
-        mailbox = self._office.by_name.get(durable_name(client.client_id, request.durable))
+        own = durable_name(client.client_id, request.durable)
+        mailbox = self._office.by_name.get(shared_durable_name(request.durable) if request.shared else own)
         if mailbox is None:
             raise UsageError("E_DURABLE_UNKNOWN", f"there is no durable subscription {request.durable!r}")
         if mailbox.consumers:
@@ -191,6 +215,50 @@ class Desk:
                 consumer.credit = min(consumer.credit + request.more, self._settings.credit_max)
                 self._office.touch(mailbox)
 
+    def _drain(self, client: Connection, request: Drain) -> None:
+        match client.subscription(request.subscription):
+            case DirectSubscription(sink):
+                left = self._plane.take_credit(sink)
+                self._outbox.answer(client.number, Done(request.receipt, {"credit": left}))
+            case MailboxSubscription(mailbox, consumer):
+                consumer.draining = request.receipt
+                self._office.touch(mailbox)
+
+    def drained(self, mailbox: Mailbox) -> None:
+        """The mailbox has given out what it could: tell those who asked, unless bytes or room are still waited for."""
+        for consumer in mailbox.consumers:
+            done = consumer.active and not mailbox.wanted and (consumer.credit == 0 or consumer.room_bytes > 0)
+            if consumer.draining and done:
+                self._outbox.answer(consumer.connection, Done(consumer.draining, {"credit": consumer.credit}))
+                consumer.credit = consumer.draining = 0
+
+    # --- who it is, and what is its own -----------------------------------------------------------------------------
+
+    def _identify(self, client: Connection, request: Identify) -> None:
+        if client.subscriptions:
+            raise UsageError("E_IDENTIFY_LATE", "a client says who it is before it subscribes")
+        client.client_id += request.client_id
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def _make_temporary(self, client: Connection, request: MakeTemporary) -> None:
+        queue = Destination.parse(request.queue)
+        name = str(queue)
+        if not is_temporary(queue):
+            raise UsageError("E_QUEUE_TEMPORARY", f"{name!r} is not the name of a temporary queue")
+        if not client.principal.may("subscribe", name):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {name}")
+        if name in self._office.by_name:
+            raise UsageError("E_QUEUE_EXISTS", f"there is a temporary queue {queue.name!r} already")
+        client.temporary[name] = self._office.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def _remove_temporary(self, client: Connection, request: RemoveTemporary) -> None:
+        mailbox = client.temporary.pop(str(Destination.parse(request.queue)), None)
+        if mailbox is None:
+            raise UsageError("E_QUEUE_TEMPORARY", f"no temporary queue {request.queue!r} of this connection")
+        self._office.remove(mailbox)
+        self._outbox.answer(client.number, Done(request.receipt))
+
     # --- acknowledgements -----------------------------------------------------------------------------------------
 
     def _ack(self, now_ms: int, client: Connection, request: Ack) -> None:
@@ -204,7 +272,12 @@ class Desk:
             case Verdict.DONE:
                 self._office.finished(mailbox, mailbox.acknowledge(consumer, tags))
             case Verdict.RETRY:
+                self._avoid(consumer, request)
                 self._office.returned(mailbox, mailbox.refuse(consumer, tags))
+            case Verdict.RELEASE:
+                self._avoid(consumer, request)
+                for place in mailbox.reject(consumer, tags):
+                    mailbox.put_back(place)
             case Verdict.DEAD:
                 self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
         if consumer.window:
@@ -212,6 +285,13 @@ class Desk:
         self._office.touch(mailbox)
         if request.receipt:
             self._done_when_written(client, request.receipt)
+
+    @staticmethod
+    def _avoid(consumer: Consumer, request: Ack) -> None:
+        if request.elsewhere:
+            consumer.avoids.update(
+                consumer.unacknowledged[tag].seq for tag in request.tags if tag in consumer.unacknowledged
+            )
 
     def _resolve(self, client: Connection, request: Ack) -> tuple[Mailbox, Consumer, list[int]]:
         subscription = client.subscription(request.subscription)

@@ -21,11 +21,13 @@ from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_frame
 from tidings.node.journal import Journal
 from tidings.node.network_settings import NetworkSettings
+from tidings.node.pan_links import PanLinks
 from tidings.node.plane import NetworkPlane
 from tidings.node.transit import Transit
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.links import Links
+from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
@@ -33,6 +35,7 @@ from tidings.routing.effects import Deliver, Effect, HandOver, Install, Report, 
 from tidings.routing.flood import Flood
 from tidings.routing.interests import Change, encode_change
 from tidings.routing.link_state import LinkState
+from tidings.routing.pan_codec import SCHEME as PAN
 from tidings.routing.registry import Place
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
 from tidings.routing.scheme import Carrier
@@ -64,6 +67,10 @@ class Network:
         self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._now = self._started = 0.0
+        self.address = ""  # where links come in, as others see it; the driver knows it when it listens
+        self.pan: PanLinks | None = None
+        if settings.pan is not None:
+            self.pan = PanLinks(settings.router, settings.pan, self.links, rng, self._say)
 
     def _make_unicast(self, incarnation: int) -> tuple[Unicast, Flood]:
         settings = self.settings
@@ -110,8 +117,12 @@ class Network:
         self._routed(self.scheme.start(now))
         for address, expected in self.settings.dials:
             self._linked(self.links.dial(now, address, expected))
+        if self.pan is not None:
+            self._linked(self.pan.start(now, self.address))
 
     def stop(self, now: float, reason: str) -> None:
+        if self.pan is not None:
+            self.pan.stop(self.at(now))
         self._linked(self.links.stop(self.at(now), reason))
 
     def opened(self, connection: str, number: int) -> None:
@@ -127,6 +138,8 @@ class Network:
                 self._routed(self.flood.tick(now))
             case fx.Timer(name=name) if name == SCHEME_TIMER:
                 self._routed(self.scheme.tick(now))
+            case fx.Timer(name=name) if name == PAN_TIMER and self.pan is not None:
+                self._linked(self.pan.tick(now))
             case fx.Lost(connection=connection):
                 self._linked(self.links.step(now, told))
                 self._forget_connection(connection)
@@ -281,6 +294,8 @@ class Network:
             self._routed(self.flood.link_up(self._now, peer))
         if self.carrier is not None:
             self._routed(self.carrier.link_up(self._now, peer))
+        if self.pan is not None:
+            self._linked(self.pan.link_up(self._now, peer))
         self.out.append(fx.Report("LINK_UP", f"router {peer}"))
 
     def _link_down(self, peer: Router) -> None:
@@ -293,6 +308,8 @@ class Network:
             self._routed(self.flood.link_down(self._now, peer))
         if self.carrier is not None:
             self._routed(self.carrier.link_down(self._now, peer))
+        if self.pan is not None:
+            self._linked(self.pan.link_down(self._now, peer))
         self.out.append(fx.Report("LINK_DOWN", f"router {peer}"))
 
     def _cost(self, peer: Router, latency_ms: float) -> None:
@@ -305,6 +322,8 @@ class Network:
                 self.transit.taken(peer, tags)
             case Letter():
                 self._letter(message)
+            case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:
+                self._linked(self.pan.heard(self._now, peer, payload))
             case SchemeMessage():
                 self._routed(self.scheme.learn(self._now, (peer, message)))
             case FloodItem() | FloodAck() | FloodSummary() if not isinstance(self.unicast, LinkState):
@@ -316,9 +335,7 @@ class Network:
         for effect in effects:
             match effect:
                 case Send(neighbour=neighbour, message=message):
-                    number = self._peers.get(neighbour)
-                    if number is not None:
-                        self._plane.send(number, control_frame(message))
+                    self._say(neighbour, message)
                 case Install(table=table):
                     self._routed(self.scheme.routed(self._now, table))
                 case Deliver():
@@ -329,6 +346,11 @@ class Network:
                     self.out.append(effect)
                 case _:
                     assert_never(effect)
+
+    def _say(self, neighbour: Router, message: ControlMessage) -> None:
+        number = self._peers.get(neighbour)
+        if number is not None:
+            self._plane.send(number, control_frame(message))
 
     def _transmit(self, connection: str, message: ControlMessage) -> None:
         number = self._numbers.get(connection)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tidings.errors import UsageError
 from tidings.kernel.forwarder import NetworkShape
+from tidings.node.pan_links import PanSettings
 from tidings.overlay.effects import Router
 from tidings.overlay.greeting import Greeting
 from tidings.overlay.link import LinkOptions
@@ -38,6 +39,7 @@ class NetworkSettings:
     bdrp: BdrpOptions = field(default_factory=BdrpOptions)
     policy: str = "selective"  # of covering: what becomes of covered subscriptions
     advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
+    pan: PanSettings | None = None  # links are made as Pan decides; None: only those of `dials`
 
     def __post_init__(self) -> None:
         if not 0 < self.router < 2**32:
@@ -56,7 +58,12 @@ class NetworkSettings:
         return SCHEMES[self.scheme]
 
     def greeting(self, incarnation: int) -> Greeting:
-        same = (("scheme", self.scheme), ("unicast", self.unicast), *self.encoding.parameters())
+        same = (
+            ("overlay", "static" if self.pan is None else "pan"),
+            ("scheme", self.scheme),
+            ("unicast", self.unicast),
+            *self.encoding.parameters(),
+        )
         return Greeting(self.network, self.router, incarnation, parameters=tuple(sorted(same)))
 
     def shape(self) -> NetworkShape:

@@ -325,6 +325,7 @@ class Node:
             self.tracking.delivered(now_ms, mailbox, messages)
         if mailbox.expired:
             self.post_office.late(mailbox, mailbox.expired)
+        self._desk.drained(mailbox)
         return settled and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:

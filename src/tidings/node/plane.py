@@ -19,7 +19,10 @@ class Plane(Protocol):
         backlog_bytes_max: int,
         no_local: bool,
     ) -> int:
-        """A direct sink: messages that match go straight to the connection's output. Returns the sink number."""
+        """A direct sink: messages that match go straight to the connection's output. Returns the sink number.
+
+        `credit`: how many; 0 means without end, -1 none at first.
+        """
 
     def mailbox(self, predicate: bytes) -> int:
         """A sink whose messages come back as events. Returns the sink number."""
@@ -27,6 +30,9 @@ class Plane(Protocol):
     def unsubscribe(self, sink: int) -> None: ...
 
     def credit(self, sink: int, more: int, now_ms: int) -> None: ...
+
+    def take_credit(self, sink: int) -> int:
+        """Take back the credit that is left; returns how much that was."""
 
     def match(self, message: bytes) -> list[int]:
         """The mailbox sinks that match."""

@@ -18,14 +18,14 @@ from tidings.delivery.depot import Depot
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
 from tidings.delivery.retained import Retained, Retention
 from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
-from tidings.errors import LimitError, TidingsError
+from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.node.brakes import Brakes
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
 from tidings.node.settings import Settings
-from tidings.node.subscribing import queue_predicate
+from tidings.node.subscribing import is_temporary, queue_predicate
 
 PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags of a message, docs/wire.md
 ID = slice(4, 20)  # where its id stands
@@ -76,7 +76,11 @@ class PostOffice:
     def queue(self, destination: Destination) -> Mailbox:
         """The queue of this name, made at first use."""
         name = str(destination)
-        return self.by_name.get(name) or self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
+        if (mailbox := self.by_name.get(name)) is not None:
+            return mailbox
+        if is_temporary(destination):
+            raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary queue {destination.name!r}, or no longer")
+        return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
 
     def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
         self._check_room()
@@ -108,6 +112,10 @@ class PostOffice:
     def remove(self, mailbox: Mailbox) -> None:
         """The mailbox and what waits in it are gone."""
         mailbox.purge()
+        for consumer in list(mailbox.consumers):  # of a temporary queue: whoever else consumes it gets nothing more
+            mailbox.consumers.remove(consumer)
+            for place in mailbox.reject(consumer, list(consumer.unacknowledged)):
+                mailbox.finish(place.seq)
         sink, _ = self._open_sinks.pop(mailbox)
         self._plane.unsubscribe(sink)
         del self.by_sink[sink]
@@ -146,7 +154,8 @@ class PostOffice:
             return
         self._attended.pop(mailbox, None)
         if not mailbox.durable:
-            self.remove(mailbox)
+            if mailbox.kind is not MailboxKind.TEMPORARY:
+                self.remove(mailbox)
         elif not mailbox.unsure:  # otherwise the store had better go on taking all that waits for seen
             self._journal.change(Detached(mailbox.number))
 

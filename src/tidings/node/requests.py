@@ -30,8 +30,9 @@ class Subscribe:
     policy: SlowPolicy = SlowPolicy.PUSH_BACK
     no_local: bool = False
     session: int = 0
+    paused: bool = False  # no credit at first, whatever `credit` says
     window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
-    temporary: bool = False  # of a queue: it goes with the connection
+    temporary: bool = False  # of a temporary queue: make it if it is not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Unsubscribe:
 
     receipt: int
     subscription: int
+    release: bool = False  # what it was given and has not acknowledged does not count as tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Forget:
 
     receipt: int
     durable: str
+    shared: bool = False  # it is one that several share
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +59,43 @@ class Credit:
     more: int
 
 
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Give out what there is now, then take back the credit that is left; the answer's `credit` says how much."""
+
+    receipt: int
+    subscription: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identify:
+    """The rest of the client's id, from one that could not name it when it logged in."""
+
+    receipt: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTemporary:
+    """A queue that lives as long as this connection, in memory only."""
+
+    receipt: int
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTemporary:
+    receipt: int
+    queue: str
+
+
 class Verdict(Enum):
     """What a consumer says of messages it was given."""
 
     DONE = 0
     RETRY = 2
     DEAD = 4
+    RELEASE = 8  # try again, and do not count this time
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +106,14 @@ class Ack:
     verdict: Verdict = Verdict.DONE
     session: int = 0
     receipt: int = 0
+    elsewhere: bool = False  # with RETRY and RELEASE: not to this consumer again
 
     @classmethod
     def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
-        """As a frame says it: bit 0 of the flags means cumulative, the others are the verdict's value."""
-        verdict = Verdict.DEAD if flags & Verdict.DEAD.value else Verdict(flags & Verdict.RETRY.value)
-        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session)
+        """As a frame says it: bit 0 means cumulative, bit 4 elsewhere, the others are the verdict's value."""
+        said = (one for one in (Verdict.DEAD, Verdict.RETRY, Verdict.RELEASE) if flags & one.value)
+        verdict = next(said, Verdict.DONE)
+        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session, elsewhere=bool(flags & 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +190,21 @@ class Release:
     forget: bool = False
 
 
-DeskRequest: TypeAlias = Subscribe | Unsubscribe | Forget | Credit | Ack | Begin | Commit | Rollback | Sync
+DeskRequest: TypeAlias = (
+    Subscribe
+    | Unsubscribe
+    | Forget
+    | Credit
+    | Drain
+    | Identify
+    | MakeTemporary
+    | RemoveTemporary
+    | Ack
+    | Begin
+    | Commit
+    | Rollback
+    | Sync
+)
 Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release
 
 

@@ -52,7 +52,7 @@ class Connection:
     client_id: str
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     transactions: dict[int, Transaction] = field(default_factory=dict)
-    temporary: set[str] = field(default_factory=set)  # names of queues that go with it
+    temporary: dict[str, Mailbox] = field(default_factory=dict)  # queues that end with it, by name
 
     def subscription(self, number: int) -> Subscription:
         try:

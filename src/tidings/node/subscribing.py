@@ -14,6 +14,7 @@ from tidings.node.requests import AckMode, Subscribe
 from tidings.node.session import Principal
 
 NAME_MAX = 255  # characters of a subscription's or client's name
+TEMPORARY_PREFIX = "tmp."  # a queue of such a name is made by its owner alone, never by being used
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
     if request.durable and request.shared:
         if request.durable != request.shared:
             raise UsageError("E_SUBSCRIBE_NAME", "a subscription that is shared and durable has one name for both")
-        kind, name = MailboxKind.SHARED_DURABLE, f"shared-durable:{request.shared}"
+        kind, name = MailboxKind.SHARED_DURABLE, shared_durable_name(request.shared)
     elif request.durable:
         kind, name = MailboxKind.DURABLE, durable_name(client_id, request.durable)
     elif request.shared:
@@ -67,10 +68,18 @@ def queue_predicate(destination: Destination) -> bytes:
     return encode_predicate(Predicate.of(pattern.constraint))
 
 
+def is_temporary(destination: Destination) -> bool:
+    return destination.queue and destination.name.startswith(TEMPORARY_PREFIX)
+
+
 def durable_name(client_id: str, name: str) -> str:
     """Two clients may give their durable subscriptions the same name: theirs is the pair."""
     owner = client_id.replace("%", "%25").replace(":", "%3A")
     return f"durable:{owner}:{name}"
+
+
+def shared_durable_name(name: str) -> str:
+    return f"shared-durable:{name}"
 
 
 def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selector) -> Plan:
@@ -80,7 +89,8 @@ def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selec
         raise UsageError("E_QUEUE_DURABLE", "queues are always durable and shared: leave these options out")
     accepts = None if not selector.text.strip() else lambda message: _accepts(selector, message)
     destination = Destination(pattern.name, True)
-    return Plan(str(pattern), queue_predicate(destination), MailboxKind.QUEUE, str(destination), accepts)
+    kind = MailboxKind.TEMPORARY if is_temporary(destination) else MailboxKind.QUEUE
+    return Plan(str(pattern), queue_predicate(destination), kind, str(destination), accepts)
 
 
 def _accepts(selector: Selector, message: bytes) -> bool:

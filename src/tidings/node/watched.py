@@ -15,6 +15,7 @@ class WatchedPlane:
         self._direct: list[tuple[bool, int]] = []  # (added?, connection) of direct sinks, since they were last taken
         self._connections: dict[int, int] = {}  # of direct sinks
         self.credit = plane.credit
+        self.take_credit = plane.take_credit
         self.match = plane.match
         self.publish = plane.publish
         self.deliver = plane.deliver

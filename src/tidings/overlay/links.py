@@ -46,6 +46,11 @@ class Links:
         self._links[name] = link
         return link.start(now)
 
+    def hang_up(self, now: float, address: str) -> list[LinkEffect]:
+        """No longer keep a link to this address. One that the peer dialled stays."""
+        link = self._links.get(f"to:{address}")
+        return [] if link is None else self._settle(link, link.stop(now, "not needed any more"))
+
     def stop(self, now: float, reason: str) -> list[LinkEffect]:
         """Say goodbye to all."""
         return [effect for link in list(self._links.values()) for effect in self._settle(link, link.stop(now, reason))]

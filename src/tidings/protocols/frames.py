@@ -17,7 +17,7 @@ from tidings.model.values import Value
 VERSION = 1
 HEADER_BYTES = 8
 FIELDS_MAX = 64
-ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD = 1, 2, 4
+ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD, ACK_RELEASE, ACK_ELSEWHERE = 1, 2, 4, 8, 16
 _HEADER = struct.Struct("<IBBH")
 _ACK = struct.Struct("<IBI")
 _PAIR = struct.Struct("<II")
@@ -33,6 +33,7 @@ class FrameType(IntEnum):
     PONG = 0x06
     CLOSE = 0x07
     CLOCK = 0x08
+    IDENTIFY = 0x09
     PUBLISH = 0x10
     DELIVER = 0x11
     RECEIPTS = 0x12
@@ -49,6 +50,8 @@ class FrameType(IntEnum):
     RETAIN = 0x28
     READ = 0x29
     RELEASE = 0x2A
+    DRAIN = 0x2B
+    TEMPORARY = 0x2C
 
 
 class RawFrame(NamedTuple):

@@ -25,11 +25,15 @@ from tidings.node.requests import (
     Commit,
     Credit,
     Done,
+    Drain,
     Failed,
     Forget,
+    Identify,
+    MakeTemporary,
     ReadRetained,
     Refused,
     Release,
+    RemoveTemporary,
     Request,
     Retain,
     Rollback,
@@ -77,6 +81,9 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BEGIN: State.READY,
         FrameType.COMMIT: State.READY,
         FrameType.ROLLBACK: State.READY,
+        FrameType.DRAIN: State.READY,
+        FrameType.IDENTIFY: State.READY,
+        FrameType.TEMPORARY: State.READY,
         FrameType.TRACE: State.READY,
         FrameType.RETAIN: State.READY,
         FrameType.READ: State.READY,
@@ -180,8 +187,8 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return _subscribe(fields, receipt, session)
         case FrameType.UNSUBSCRIBE:
             if durable := field(fields, "durable", str):
-                return Forget(receipt, durable)
-            return Unsubscribe(receipt, unsigned(fields, "subscription"))
+                return Forget(receipt, durable, bool(field(fields, "shared", str)))
+            return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
             return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
         case FrameType.CLOCK:
@@ -197,6 +204,13 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
         case FrameType.RELEASE:
             up_to, forget = unsigned(fields, "up_to", 63), field(fields, "forget", bool)
             return Release(receipt, field(fields, "name", str), up_to, forget)
+        case FrameType.DRAIN:
+            return Drain(receipt, unsigned(fields, "subscription"))
+        case FrameType.IDENTIFY:
+            return Identify(receipt, _client_id(fields))
+        case FrameType.TEMPORARY:
+            queue = field(fields, "queue", str)
+            return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
         case _:
             return Rollback(receipt, session)
 
@@ -229,17 +243,21 @@ def _hello(fields: dict[str, Value]) -> Hello:
     version = unsigned(fields, "version")
     if version != VERSION:
         raise RemoteProtocolError("E_VERSION", f"this broker speaks version {VERSION}, not {version}")
+    return Hello(
+        field(fields, "user", str),
+        field(fields, "password", str),
+        _client_id(fields),
+        unsigned(fields, "heartbeat_ms"),
+        unsigned(fields, "time_ms", 48),
+    )
+
+
+def _client_id(fields: dict[str, Value]) -> str:
     client = field(fields, "client", str)
     if len(client) > NAME_MAX or any(character < " " for character in client):
         reason = f"a client id has at most {NAME_MAX} characters and no control characters"
         raise RemoteProtocolError("E_FRAME_FIELD", reason)
-    return Hello(
-        field(fields, "user", str),
-        field(fields, "password", str),
-        client,
-        unsigned(fields, "heartbeat_ms"),
-        unsigned(fields, "time_ms", 48),
-    )
+    return client
 
 
 def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscribe:
@@ -260,4 +278,5 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
         policy=policy,
         no_local=field(fields, "no_local", bool),
         session=session,
+        paused=field(fields, "paused", bool),
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tidings.errors import StoreError
 from tidings.model.tables import HISTORIES
@@ -16,6 +17,7 @@ from tidings.segments.tracking import row_entry
 from tidings.segments.writer import FILTERS_PER_GROUP
 from tidings.tracking.history import Entry, Key, Kind, newest
 
+OPEN_SEGMENTS_MAX = 16
 GROUPS_MAX = 32  # of rows that were read lately: other subscribers' filters of the same time lie beside this one's
 _ABOUT = [column.name for column in HISTORIES.columns if column.name != "data"]
 
@@ -32,6 +34,7 @@ class SegmentArchive:
         self._root = root
         self._catalog = FilterCatalog(catalog)
         self._verified: set[str] = set()
+        self._open: OrderedDict[str, pq.ParquetFile] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
         self._given_up: set[str] = set()
         self.since_ms = 0
@@ -42,6 +45,8 @@ class SegmentArchive:
         return len(self._catalog)
 
     def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
         self._catalog.close()
 
     def refresh(self) -> None:
@@ -65,8 +70,11 @@ class SegmentArchive:
         self._catalog.add(path.name, rows)
 
     def forget(self, path: Path) -> None:
-        """A segment that is about to be deleted."""
+        """A segment that was deleted."""
         self._catalog.forget(path.name)
+        self._verified.discard(path.name)
+        if path.name in self._open:
+            self._open.pop(path.name).close()
 
     def superseded(self) -> list[Path]:
         """Segments with nothing in them that is not stored again elsewhere."""
@@ -112,19 +120,30 @@ class SegmentArchive:
         if found is not None:
             self._groups.move_to_end((name, group))
             return found
-        segment_name = SegmentName.parse(name)
-        assert segment_name is not None
-        segment = Segment(segment_name, self._path(name))
-        with open_segment(segment, HISTORIES, verified=name in self._verified) as file:
-            try:
-                found = file.read_row_group(group, use_threads=False)
-            except (pa.ArrowException, OSError, IndexError) as error:
-                raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None
-        self._verified.add(name)
+        file = self._opened(name)
+        try:
+            found = file.read_row_group(group, use_threads=False)
+        except (pa.ArrowException, OSError, IndexError) as error:
+            raise StoreError("E_STORE_DAMAGED", f"{self._path(name)}: {error}") from None
         self._groups[name, group] = found
         if len(self._groups) > GROUPS_MAX:
             self._groups.popitem(last=False)
         return found
+
+    def _opened(self, name: str) -> pq.ParquetFile:
+        if name in self._open:
+            self._open.move_to_end(name)
+            return self._open[name]
+        segment_name = SegmentName.parse(name)
+        assert segment_name is not None
+        segment = Segment(segment_name, self._path(name))
+        if name not in self._verified:
+            open_segment(segment, HISTORIES).close()
+            self._verified.add(name)
+        self._open[name] = open_segment(segment, HISTORIES, verified=True)
+        if len(self._open) > OPEN_SEGMENTS_MAX:
+            self._open.popitem(last=False)[1].close()
+        return self._open[name]
 
 
 def _entries(segment: Segment) -> list[tuple[int, Entry]]:

@@ -17,7 +17,7 @@ from tidings.segments.writer import SegmentWriter
 from tidings.tracking.compact import compact
 from tidings.tracking.history import Entry
 
-RUN_BYTES_MAX = 256 << 20
+RUN_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)

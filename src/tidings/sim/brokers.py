@@ -9,7 +9,7 @@ The truth is central: who has which selector, and what was published where. Chec
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -83,12 +83,13 @@ class Brokers:
         seed: int,
         skews_ms: Mapping[int, float] | None = None,
         trace: Trace | None = None,
+        service: Callable[[Any], float] | None = None,
         tracking: TrackingSettings | None = None,
     ) -> None:
         self.graph = graph
         self.calendar = Calendar()
         network = Network.of_graph(self.calendar, graph, direct)
-        self.driver = Driver(network, trace=trace, encode=lambda data: data, decode=lambda data: data)
+        self.driver = Driver(network, trace=trace, encode=lambda data: data, decode=lambda data: data, service=service)
         self.stores = {router: MemoryStore() for router in settings}
         self.records = {router: Records(tracking) for router in settings}
         self.subscribers: list[Subscriber] = []

@@ -56,10 +56,12 @@ class CoveringNetwork:
         cycles: bool = False,
         hear_ms: float = 0.0,
         on_hand: HandTo | None = None,
+        on_send: Callable[[Router, Router, CoveringMessage], None] | None = None,
+        cover_advertisements: bool = False,
     ) -> None:
         self.calendar = Calendar()
         self.graph, self.service, self.cycles, self.hear_ms = graph, service, cycles, hear_ms
-        self.on_hand = on_hand
+        self.on_hand, self.on_send = on_hand, on_send
         self.pending = 0
         self.on_quiet: Callable[[], None] | None = None
         self._jitter = jitter
@@ -67,7 +69,7 @@ class CoveringNetwork:
         self.channels: dict[tuple[Router, Router], Channel] = {}
         self.brokers: dict[Router, SimulatedBroker] = {}
         for node in graph:
-            machine = Covering(int(node), make_policy())
+            machine = Covering(int(node), make_policy(), cover_advertisements=cover_advertisements)
             self.brokers[int(node)] = SimulatedBroker(machine, self._queue(int(node)) if service else None)
         for edge in graph.edges():
             a, b = int(edge.a), int(edge.b)
@@ -137,6 +139,8 @@ class CoveringNetwork:
             channel = self.channels[router, effect.neighbour]
             if not channel.up:
                 continue
+            if self.on_send is not None:
+                self.on_send(router, effect.neighbour, message)
             self._count(message, 1)
             latency = channel.latency_ms * (self._jitter.uniform(0.5, 2.0) if self._jitter else 1.0)
             channel.last_at = max(channel.last_at, calendar.now + latency)

@@ -7,6 +7,7 @@ includes the codec and knows sizes. Each process may have a clock of its own, ah
 started again is a new machine with the next incarnation; what was meant for the old one never reaches it.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from math import ulp
 from typing import Any, Protocol, TypeAlias
@@ -38,6 +39,8 @@ class Process:
         self.incarnation = 0
         self.ends: dict[str, End] = {}
         self.timers: dict[str, float] = {}
+        self.waiting: deque[Callable[[], None]] = deque()  # inputs, where machines take time
+        self.busy = False
 
 
 class Driver:
@@ -48,7 +51,9 @@ class Driver:
         trace: Trace | None = None,
         encode: Callable[[Any], bytes] = encode,
         decode: Callable[[bytes], Any] = decode,
+        service: Callable[[Any], float] | None = None,
     ) -> None:
+        """`service(machine)`: for how many ms a machine was busy with its last input; what comes meanwhile waits."""
         self.network = network
         self.calendar: Calendar = network.calendar
         self.processes: dict[str, Process] = {}
@@ -56,7 +61,7 @@ class Driver:
         self.bytes_sent = 0
         self._observe = observe
         self._encode, self._decode = encode, decode
-        self._trace = trace
+        self._trace, self._service = trace, service
         self._streams = Streams(network, self._connected, self._received, self._lost)
         self._accepted = 0
 
@@ -84,6 +89,8 @@ class Driver:
         self._note(process, "crashes")
         process.machine = None
         process.timers.clear()
+        process.waiting.clear()
+        process.busy = False
         ends, process.ends = process.ends, {}
         for end in ends.values():
             self._streams.abandon(end)
@@ -100,7 +107,28 @@ class Driver:
         """Something from outside, such as a client: `action(machine, now)` gives effects. Nothing if it is down."""
         process = self.processes[address]
         if process.machine is not None:
-            self._carry_out(process, action(process.machine, self.calendar.now + process.skew_ms))
+            self._input(process, lambda: self._act(process, action))
+
+    def _act(self, process: Process, action: Callable[[Any, float], Iterable[Any]]) -> None:
+        self._carry_out(process, action(process.machine, self.calendar.now + process.skew_ms))
+
+    def _input(self, process: Process, work: Callable[[], None]) -> None:
+        """Now or, if the machine is busy, when its turn comes."""
+        if self._service is None:
+            work()
+            return
+        process.waiting.append(work)
+        if not process.busy:
+            self._serve(process, process.incarnation)
+
+    def _serve(self, process: Process, incarnation: int) -> None:
+        if process.machine is None or process.incarnation != incarnation:
+            return
+        process.busy = bool(process.waiting)
+        if process.waiting:
+            process.waiting.popleft()()
+            assert self._service is not None
+            self.calendar.after(self._service(process.machine), self._serve, process, incarnation)
 
     def _carry_out(self, process: Process, effects: Iterable[Any]) -> None:
         for effect in effects:
@@ -183,7 +211,7 @@ class Driver:
             return
         told = fx.Received(end.name, message)
         self._note(process, told)
-        self.tell(process, told)
+        self._input(process, lambda: self.tell(process, told))
 
     def _lost(self, end: End, reason: str) -> None:
         process = self._alive(end)

@@ -67,6 +67,13 @@ class PanNetwork:
             self.add(router, near)
             self.calendar.run()
 
+    def tend(self, rounds: int) -> None:
+        """As if so many tending intervals had passed."""
+        for _ in range(rounds):
+            for router, node in self.nodes.items():
+                self._do(router, node.tend(self.calendar.now))
+            self.calendar.run()
+
     def crash(self, router: Router) -> None:
         self._ids.discard(self.nodes.pop(router).me.id)
 

@@ -130,7 +130,7 @@ def check_forwarder(make: Callable[..., Any], *, examples: int = 100) -> None:
         @rule(
             data=st.data(),
             predicate=PREDICATES,
-            credit=st.sampled_from((0, 0, 1, 3)),
+            credit=st.sampled_from((-1, 0, 0, 1, 3)),
             policy=st.sampled_from(POLICIES),
             bytes_max=st.sampled_from((0, 200, 1_000)),
             no_local=st.booleans(),
@@ -181,6 +181,13 @@ def check_forwarder(make: Callable[..., Any], *, examples: int = 100) -> None:
             if sink is not None:
                 for forwarder, number in zip(self.both, sink, strict=True):
                     forwarder.credit(number, more, self.now_ms)
+
+        @rule(data=st.data())
+        def take_credit(self, data: st.DataObject) -> None:
+            sink = self.pick(data).sink
+            if sink is not None:
+                left = [forwarder.take_credit(number) for forwarder, number in zip(self.both, sink, strict=True)]
+                assert left[0] == left[1]
 
         # --- input
 

@@ -14,6 +14,7 @@ from tidings.node.network_settings import NetworkSettings
 from tidings.node.settings import Settings
 from tidings.overlay.link import LinkOptions
 from tidings.protocols.native import NativeSession
+from tidings.testing.tcp_wire import TcpWire
 from tidings.tracking.record import Settings as TrackingSettings
 
 # Quick to notice and to return, for short tests.
@@ -24,7 +25,7 @@ SECRET = b"a secret of the test network"
 
 
 class BrokerNetwork:
-    """`edges` name routers; the first of each dials the second."""
+    """`edges` name routers; the first of each dials the second: directly or, if `wired`, by a wire that can be cut."""
 
     def __init__(
         self,
@@ -32,16 +33,23 @@ class BrokerNetwork:
         edges: list[tuple[int, int]],
         *,
         links: Callable[[int, int], LinkSettings] | None = None,
+        wired: bool = False,
         tracking: TrackingSettings | None = None,
     ) -> None:
         self.folder, self.edges, self._tracking = folder, edges, tracking
         self._links = links or (lambda router, port: LinkSettings(port=port, secret=SECRET))
         self.routers = sorted({router for edge in edges for router in edge})
-        self.link_ports = dict(zip(self.routers, free_ports(len(self.routers)), strict=True))
+        ports = free_ports(len(self.routers) + len(edges))
+        self.link_ports = dict(zip(self.routers, ports, strict=False))
+        self.wires: dict[tuple[int, int], TcpWire] = {}
+        for edge, port in zip(edges if wired else (), ports[len(self.routers) :], strict=False):
+            self.wires[edge] = TcpWire(port, self.link_ports[edge[1]])
         self.ports: dict[int, int] = {}
         self.brokers: dict[int, Broker] = {}
 
     async def __aenter__(self) -> "BrokerNetwork":
+        for wire in self.wires.values():
+            await wire.start()
         for router in self.routers:
             await self.start(router)
         return self
@@ -49,9 +57,12 @@ class BrokerNetwork:
     async def __aexit__(self, *_: object) -> None:
         for router in list(self.brokers):
             await self.stop(router)
+        for wire in self.wires.values():
+            await wire.stop()
 
     async def start(self, router: int, links: LinkSettings | None = None) -> None:
-        dials = tuple((f"127.0.0.1:{self.link_ports[b]}", b) for a, b in self.edges if a == router)
+        ports = {edge: self.wires[edge].port if edge in self.wires else self.link_ports[edge[1]] for edge in self.edges}
+        dials = tuple((f"127.0.0.1:{port}", b) for (a, b), port in ports.items() if a == router)
         network = NetworkSettings(router, "test", dials, link=QUICK)
         links = links or self._links(router, self.link_ports[router])
         store = SqliteStore(self.folder / f"{router}.db")

@@ -136,7 +136,8 @@ class ReferenceForwarder:
         no_local: bool,
     ) -> int:
         one = self._connections[connection]
-        return self._add(predicate, _Sink(one, subscription, credit or None, policy, backlog_bytes_max, no_local))
+        allowed = max(credit, 0) if credit else None
+        return self._add(predicate, _Sink(one, subscription, allowed, policy, backlog_bytes_max, no_local))
 
     def mailbox(self, predicate: bytes) -> int:
         return self._add(predicate, _Sink(None))
@@ -156,6 +157,13 @@ class ReferenceForwarder:
         if one.credit is not None:
             one.credit += more
         self._pump(one, now_ms)
+
+    def take_credit(self, sink: int) -> int:
+        one = self._sinks[sink]
+        if one.credit is None:
+            return 0
+        left, one.credit = one.credit, 0
+        return left
 
     def sink_counts(self, sink: int) -> tuple[int, int, int, bool]:
         one = self._sinks[sink]

@@ -194,8 +194,8 @@ class KernelBooks:
         found = self.tracker.find(key.kind.value, key.origin, peer, one, message.ms, now_ms)
         if found is None:
             return None
-        sequence, held_ids, held = found
-        fpp = 0.0 if self._shape is None else false_positive_probability(*self._shape, held_ids)
+        sequence, hashed, held = found
+        fpp = false_positive_probability(*self._shape, hashed) if self._shape is not None and hashed else 0.0
         return Current(sequence, held, fpp)
 
     def stragglers(self, message: MessageId, now_ms: int) -> list[str]:
@@ -209,7 +209,6 @@ class KernelBooks:
     def _entry(self, one: TrackedFilter) -> Entry:
         kind = Kind(one.kind)
         peer = {Kind.DELIVER: lambda: self._names[one.peer], Kind.FORWARD: lambda: str(one.peer)}.get(kind, str)()
-        exact = self._shape is None
         return Entry(
             key=Key(kind, one.origin, peer),
             sequence=one.sequence,
@@ -217,8 +216,8 @@ class KernelBooks:
             singles=one.singles,
             count=one.ids,
             full=one.full,
-            encoding=Encoding.IDS if exact else Encoding.BLOOM,
-            data=encode_ids(as_ids(one.data)) if exact else one.data,
+            encoding=Encoding.IDS if one.exact else Encoding.BLOOM,
+            data=encode_ids(as_ids(one.data)) if one.exact else one.data,
             opened_ms=one.opened_ms,
             stored_ms=one.stored_ms,
             incarnation=self._incarnation,

@@ -42,11 +42,12 @@ def _merge(entries: list[Entry], capacity: int) -> list[Entry]:
 
 def _union(one: Entry, other: Entry, capacity: int) -> Entry | None:
     count = one.count + other.count
-    if count > capacity or one.encoding is not other.encoding or one.span is None or other.span is None:
+    if count > capacity or one.span is None or other.span is None:
         return None
-    data = _united(one, other)
-    if data is None:
+    united = _united(one, other)
+    if united is None:
         return None
+    encoding, data = united
     span: Span = (min(one.span[0], other.span[0]), max(one.span[1], other.span[1]))
     singles = {moment for moment in one.singles + other.singles if not span[0] <= moment <= span[1]}
     return replace(
@@ -55,17 +56,24 @@ def _union(one: Entry, other: Entry, capacity: int) -> Entry | None:
         singles=tuple(sorted(singles)),
         count=count,
         full=count >= capacity,
+        encoding=encoding,
         data=data,
         opened_ms=min(one.opened_ms, other.opened_ms),
         stored_ms=max(one.stored_ms, other.stored_ms),
     )
 
 
-def _united(one: Entry, other: Entry) -> bytes | None:
+def _united(one: Entry, other: Entry) -> tuple[Encoding, bytes] | None:
+    if one.encoding is other.encoding is Encoding.IDS:
+        return Encoding.IDS, encode_ids(np.concatenate([decode_ids(one.data), decode_ids(other.data)]))
     if one.encoding is Encoding.IDS:
-        return encode_ids(np.concatenate([decode_ids(one.data), decode_ids(other.data)]))
-    left, right = BloomFilter.from_bytes(one.data), BloomFilter.from_bytes(other.data)
+        one, other = other, one
+    left = BloomFilter.from_bytes(one.data)
+    if other.encoding is Encoding.IDS:
+        left.add(decode_ids(other.data))
+        return Encoding.BLOOM, left.to_bytes()
+    right = BloomFilter.from_bytes(other.data)
     if (left.bits, left.hashes) != (right.bits, right.hashes):
         return None
     left.unite(right)
-    return left.to_bytes()
+    return Encoding.BLOOM, left.to_bytes()

@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.errors import UsageError
-from tidings.kernel.bloom import BloomFilter, check_shape, false_positive_probability
+from tidings.kernel.bloom import ID_BYTES, BloomFilter, check_shape, false_positive_probability
 from tidings.tracking.ids import IdArray, Ids, as_ids, id_times
-from tidings.tracking.log_codec import decode_ids
+from tidings.tracking.log_codec import decode_ids, encode_ids
 
 Span: TypeAlias = tuple[int, int]
 
@@ -164,6 +164,11 @@ class BloomSettings:
             raise UsageError("E_TRACKING_TIME", "skew_ms and jitter_ms are not negative")
 
     @property
+    def young_max(self) -> int:
+        """So many ids are kept as they are: no more than would fill a filter, or its room."""
+        return min(self.bits // 8 // ID_BYTES, self.capacity - 1) if self.mode is Mode.RETAIN else 0
+
+    @property
     def fpp(self) -> float:
         """Of a full filter."""
         return false_positive_probability(self.bits, self.hashes, self.capacity)
@@ -201,7 +206,11 @@ class Range:
 
 
 class BloomHistory:
-    """The strategy `bloom`: m bits in memory, whatever passes."""
+    """The strategy `bloom`: m bits in memory, whatever passes.
+
+    A filter that is retained begins as the list of its ids, until they take as much room as its bits would: most
+    histories are quiet, and stored again and again while they are nearly empty.
+    """
 
     def __init__(
         self, key: Key, settings: BloomSettings, incarnation: int = 0, numbers: Iterator[int] | None = None
@@ -210,13 +219,14 @@ class BloomHistory:
         self._settings, self._incarnation = settings, incarnation
         self._numbers = count() if numbers is None else numbers
         self._filter: BloomFilter | None = None
+        self._young = bytearray()  # ids, as long as there is no filter
+        self._count = self._stored_count = 0
         self._range = Range(settings.skew_ms, 0 if key.kind is Kind.PUBLISH else settings.jitter_ms)
         self.sequence = next(self._numbers)
-        self._stored_count = 0
 
     @property
     def dirty(self) -> bool:
-        return self._filter is not None and self._filter.count > self._stored_count
+        return self._count > self._stored_count
 
     @property
     def singles(self) -> Collection[int]:
@@ -224,52 +234,65 @@ class BloomHistory:
 
     @property
     def memory_bytes(self) -> int:
-        return 0 if self._filter is None else self._filter.memory_bytes
+        return len(self._young) + (0 if self._filter is None else self._filter.memory_bytes)
 
     def add(self, ids: Ids, now_ms: int) -> list[Entry]:
         left, stored = as_ids(ids), []
         while len(left):
-            if self._filter is None:
-                self._filter = BloomFilter(self._settings.bits, self._settings.hashes)
-            taken = left[: self._settings.capacity - self._filter.count]
+            taken = left[: self._settings.capacity - self._count]
             left = left[len(taken) :]
-            self._filter.add(taken)
+            self._count += len(taken)
+            if self._filter is None and self._count <= self._settings.young_max:
+                self._young += taken.tobytes()
+            else:
+                self._grow_up().add(taken)
             self._range.add(taken, now_ms)
-            if self._filter.count >= self._settings.capacity:
+            if self._count >= self._settings.capacity:
                 stored += self.close(now_ms)
         return stored
 
+    def _grow_up(self) -> BloomFilter:
+        if self._filter is None:
+            self._filter = BloomFilter(self._settings.bits, self._settings.hashes)
+            self._filter.add(bytes(self._young))
+            self._young.clear()
+        return self._filter
+
     def persist(self, now_ms: int) -> list[Entry]:
-        if self._filter is None or not self.dirty:
+        if not self.dirty:
             return []
         if self._settings.mode is Mode.ROTATE:
             return self.close(now_ms)
-        self._stored_count = self._filter.count
-        return [self._entry(self._filter, now_ms)]
+        self._stored_count = self._count
+        return [self._entry(now_ms)]
 
     def close(self, now_ms: int) -> list[Entry]:
-        if self._filter is None:
+        if not self._count:
             return []
-        stored = [self._entry(self._filter, now_ms)] if self.dirty else []
-        self._filter, self._stored_count = None, 0
+        stored = [self._entry(now_ms)] if self.dirty else []
+        self._filter, self._count, self._stored_count = None, 0, 0
+        self._young.clear()
         self._range.clear()
         self.sequence = next(self._numbers)
         return stored
 
     def matching(self, moment: int) -> Searchable | None:
-        return self._filter if self._filter is not None and self._range.holds(moment) else None
+        if not self._count or not self._range.holds(moment):
+            return None
+        return ExactIds(as_ids(bytes(self._young))) if self._filter is None else self._filter
 
-    def _entry(self, held: BloomFilter, now_ms: int) -> Entry:
+    def _entry(self, now_ms: int) -> Entry:
         assert self._range.opened_ms is not None
+        young = self._filter is None
         return Entry(
             key=self.key,
             sequence=self.sequence,
             span=self._range.span,
             singles=tuple(sorted(self._range.singles)),
-            count=held.count,
-            full=held.count >= self._settings.capacity,
-            encoding=Encoding.BLOOM,
-            data=held.to_bytes(),
+            count=self._count,
+            full=self._count >= self._settings.capacity,
+            encoding=Encoding.IDS if young else Encoding.BLOOM,
+            data=encode_ids(as_ids(bytes(self._young))) if self._filter is None else self._filter.to_bytes(),
             opened_ms=self._range.opened_ms,
             stored_ms=now_ms,
             incarnation=self._incarnation,

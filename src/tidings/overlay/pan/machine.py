@@ -119,6 +119,11 @@ class Pan:
         self.joined = False
         return self._done()
 
+    def tend(self, now: float) -> list[PanEffect]:
+        """Look for nearer nodes for one row of the table; done from time to time by itself."""
+        self._tend(now)
+        return self._done(now)
+
     def route(self, now: float, key: int, payload: bytes) -> list[PanEffect]:
         self._forward(None, Routed(key, self.me, payload))
         return self._done()
@@ -206,6 +211,7 @@ class Pan:
         if self._tend_at <= now:
             self._tend_at = now + options.tend_ms
             self._tend(now)
+            self._look_up_self()
         for token, (key, payload, at, left) in list(self._requests.items()):
             if at <= now and not left:
                 del self._requests[token]
@@ -370,7 +376,6 @@ class Pan:
             return
         one = self._rng.choice(union)
         self._tell(one, Ask(self.space.shared(one.id, self.me.id)))
-        self._look_up_self()
         for contact in self._rng.sample(union, min(len(union), SEEK_CONTACTS)):
             self._probe(now, contact)
 
@@ -388,10 +393,9 @@ class Pan:
 
     def _done(self, now: float = 0.0) -> list[PanEffect]:
         union = self._union()
-        if union is not self._known:
-            if union.keys() != self._known.keys():
-                self._heard = {id: self._heard.get(id, now) for id in union}
-                self._out.append(Changed())
+        if union is not self._known:  # even with the same members routes may differ: one may be a leaf now
+            self._heard = {id: self._heard.get(id, now) for id in union}
+            self._out.append(Changed())
             self._known = union
         out, self._out = self._out, []
         return out

@@ -128,7 +128,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Neighbours have come or gone: routes may differ."""
+    """The tables have changed: neighbours may have come or gone, routes may differ."""
 
 
 PanEffect: TypeAlias = Tell | Arrived | Answered | Unanswered | Joined | Changed | SetTimer

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from tidings.errors import UsageError
+from tidings.model.covering import covers
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
 from tidings.overlay.effects import Router
@@ -41,9 +42,10 @@ Effect: TypeAlias = Send | Hand
 
 
 class Covering:
-    def __init__(self, router: Router, policy: Policy) -> None:
+    def __init__(self, router: Router, policy: Policy, *, cover_advertisements: bool = False) -> None:
         self.router = router
         self.policy = policy
+        self.cover_advertisements = cover_advertisements  # do not pass on what a neighbour need not know
         self.table = Table()
         self.advertisements: dict[AdvertisementId, tuple[Predicate, Hop]] = {}  # the SRT
         self.borders: dict[Router, Border] = {}  # open links
@@ -112,8 +114,9 @@ class Covering:
         if join is None or neighbour in self.borders:
             return
         if join.epoch == self.epoch and join.heard == self.session:
-            self.borders[neighbour] = Border(neighbour)
-            self._effects += [Send(neighbour, Advertise(id, filter)) for id, (filter, _) in self.advertisements.items()]
+            border = self.borders[neighbour] = Border(neighbour)
+            for id, (filter, _) in self.advertisements.items():
+                self._announce(border, Advertise(id, filter))
 
     def _shut(self, neighbour: Router) -> None:
         if self.borders.pop(neighbour, None) is None:
@@ -124,8 +127,9 @@ class Covering:
         for entry in gone:
             self._withdraw(entry, None)
         for id in [id for id, (_, hop) in self.advertisements.items() if hop == neighbour]:
-            del self.advertisements[id]
-            self._effects += [Send(other, Unadvertise(id)) for other in self.borders]
+            filter, _ = self.advertisements.pop(id)
+            for other in self.borders.values():
+                self._renounce(other, id, filter)
 
     # Messages.
 
@@ -178,12 +182,31 @@ class Covering:
                 raise UsageError("E_COVERING_ID", f"advertisement {message.id} exists already")
             return
         self.advertisements[message.id] = (message.filter, source)
-        self._effects += [Send(border.neighbour, message) for border in self._others(source)]
+        for border in self._others(source):
+            self._announce(border, message)
         if source is not None:
             border = self.borders[source]
             border.advertised.add(message.id, message.filter)
             found = [self.table.entries[id] for id in self.table.index.intersecting(message.filter)]
             self._say(border, self.policy.fill(border, [entry for entry in found if entry.hop != source]))
+
+    def _announce(self, border: Border, message: Advertise) -> None:
+        if self.cover_advertisements:
+            if next(border.announced.covering(message.filter), None) is not None:
+                return
+            border.announced.add(message.id, message.filter)
+        self._effects.append(Send(border.neighbour, message))
+
+    def _renounce(self, border: Border, id: AdvertisementId, filter: Predicate) -> None:
+        """Take an advertisement back, after telling of those that only it made needless."""
+        if self.cover_advertisements:
+            if id not in border.announced:
+                return
+            border.announced.remove(id)
+            for other, (narrow, hop) in self.advertisements.items():
+                if hop != border.neighbour and other not in border.announced and covers(filter, narrow):
+                    self._announce(border, Advertise(other, narrow))
+        self._effects.append(Send(border.neighbour, Unadvertise(id)))
 
     def _unadvertise(self, source: Hop, message: Unadvertise) -> None:
         filter, hop = self.advertisements.get(message.id, (None, None))
@@ -192,7 +215,8 @@ class Covering:
                 raise UsageError("E_COVERING_ID", f"no client here made advertisement {message.id}")
             return
         del self.advertisements[message.id]
-        self._effects += [Send(border.neighbour, message) for border in self._others(source)]
+        for border in self._others(source):
+            self._renounce(border, message.id, filter)
         if source is not None:
             border = self.borders[source]
             border.advertised.remove(message.id)

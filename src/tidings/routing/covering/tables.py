@@ -75,6 +75,9 @@ class Border:
     def __init__(self, neighbour: Router) -> None:
         self.neighbour = neighbour
         self.advertised: CoverIndex[AdvertisementId] = CoverIndex()
+        self.announced: CoverIndex[AdvertisementId] = (
+            CoverIndex()
+        )  # where advertisements are covered: those it was told
         self.told: CoverIndex[SubscriptionId] = CoverIndex()
         self.preserved = Preserved()  # of those told, the ones that nobody here wants any more
 

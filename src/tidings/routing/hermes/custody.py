@@ -27,6 +27,12 @@ class Item:
     passed: dict[Hop, Flags] = field(default_factory=dict)  # to whom, and for which subscriptions there
     waiting: set[Hop] = field(default_factory=set)
 
+    def comes_from(self, source: Hop, flags: Flags) -> None:
+        """Who has it for these subscriptions need not be given it for them."""
+        if isinstance(source, int):
+            before = self.passed.get(source, (False, False))
+            self.passed[source] = (before[0] or flags[0], before[1] or flags[1])
+
     def sends(self, hop: Hop, flags: Flags) -> bool:
         """Whether it is to be passed on to this hop now, for more than it was passed on for already."""
         before = self.passed.get(hop)
@@ -52,8 +58,10 @@ class Custodian:
         trees = self._items.setdefault(event.tag, {})
         known = trees.get(event.type)
         if known is None:
-            trees[event.type] = Item(event, source)
+            known = trees[event.type] = Item(event, source)
+            known.comes_from(source, (event.by_type, event.by_filter))
             return True
+        known.comes_from(source, (event.by_type, event.by_filter))
         flags = (known.event.by_type or event.by_type, known.event.by_filter or event.by_filter)
         known.event = Publication(event.type, *flags, event.rising, event.tag, event.message)
         return known.source == source

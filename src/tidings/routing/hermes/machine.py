@@ -364,7 +364,7 @@ class Hermes:
                 continue  # settled meanwhile, by what became of another
             tree = self.trees.tree(item.event.type, now)
             event = item.event
-            ways = self._ways(tree, item.source, event)
+            ways = self._ways(tree, None, event)
             for hop, (by_type, by_filter) in ways.items():
                 if item.sends(hop, (by_type, by_filter)):
                     rising = hop is not None and hop == tree.up

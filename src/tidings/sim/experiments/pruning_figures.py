@@ -4,19 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tidings.sim.experiments.figures import pyplot, save_figure
 from tidings.sim.experiments.mobile import MobileResult
 from tidings.sim.experiments.pruning import Result
 
 COLOURS = {"active": "C3", "lazy": "C1", "packing": "C4", "selective": "C0", "none": "C7"}
-
-
-def _pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def _delays(axes: Any, labels: Sequence[str], results: Sequence[Result]) -> None:
@@ -38,18 +30,10 @@ def _queues(axes: Any, label: str, one: Result, style: str = "-") -> None:
     )
 
 
-def _save(pyplot: Any, figure: Any, folder: Path, name: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.svg")
-    figure.savefig(folder / f"{name}.png", dpi=110)
-    pyplot.close(figure)
-    return folder / f"{name}.png"
-
-
 def policies(results: Mapping[str, Result], folder: Path) -> Path:
     """Figure 7."""
-    pyplot = _pyplot()
-    figure, grid = pyplot.subplots(2, 3, figsize=(15, 8.5), layout="constrained")
+    plots = pyplot()
+    figure, grid = plots.subplots(2, 3, figsize=(15, 8.5), layout="constrained")
     (delays, tables, traffic), (messages, queues, legend) = grid
     _delays(delays, list(results), list(results.values()))
     delays.set_title("(a) delay of probes")
@@ -99,13 +83,13 @@ def policies(results: Mapping[str, Result], folder: Path) -> Path:
     queues.set_title("(e) input queues")
     queues.legend()
     legend.axis("off")
-    return _save(pyplot, figure, folder, "pruning_policies")
+    return save_figure(figure, folder, "pruning_policies")
 
 
 def sweep(title: str, rows: Mapping[str, Mapping[str, Result]], folder: Path, name: str) -> Path:
     """Figures 8, 9 and 10: for each setting the results by policy."""
-    pyplot = _pyplot()
-    figure, (delays, tables, queues) = pyplot.subplots(1, 3, figsize=(15, 4.8), layout="constrained")
+    plots = pyplot()
+    figure, (delays, tables, queues) = plots.subplots(1, 3, figsize=(15, 4.8), layout="constrained")
     pairs = [(setting, one) for setting, results in rows.items() for one in results.values()]
     _delays(delays, [f"{one.options.policy} {setting}" for setting, one in pairs], [one for _, one in pairs])
     for place, (_, one) in enumerate(pairs):
@@ -123,13 +107,13 @@ def sweep(title: str, rows: Mapping[str, Mapping[str, Result]], folder: Path, na
     queues.set_ylabel("messages waiting, mean of the core")
     queues.legend(fontsize="small")
     figure.suptitle(title)
-    return _save(pyplot, figure, folder, name)
+    return save_figure(figure, folder, name)
 
 
 def mobile(cases: Mapping[str, Mapping[str, MobileResult]], folder: Path) -> Path:
     """Figure 12: a row for each case."""
-    pyplot = _pyplot()
-    figure, grid = pyplot.subplots(len(cases), 3, figsize=(15, 4.5 * len(cases)), layout="constrained", squeeze=False)
+    plots = pyplot()
+    figure, grid = plots.subplots(len(cases), 3, figsize=(15, 4.5 * len(cases)), layout="constrained", squeeze=False)
     for (queues, tables, traffic), (case, results) in zip(grid, cases.items(), strict=True):
         for place, (policy, one) in enumerate(results.items()):
             colour = COLOURS[policy]
@@ -146,4 +130,4 @@ def mobile(cases: Mapping[str, Mapping[str, MobileResult]], folder: Path) -> Pat
         for axes in (queues, tables):
             axes.set_xlabel("s")
         queues.legend()
-    return _save(pyplot, figure, folder, "pruning_mobile")
+    return save_figure(figure, folder, "pruning_mobile")

@@ -1,0 +1,58 @@
+"""What `--join` and `--found` make of a configuration: a member of a network that arranges itself."""
+
+import ipaddress
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+from tidings.broker.config_tables import BrokerTable, Configuration
+from tidings.errors import ConfigError
+
+ID_FILE = "broker-id"
+NETWORK = "tidings"
+
+
+def joining(configuration: Configuration, address: str, *, bare: bool) -> Configuration:
+    """Join by this address; empty: begin a network. `bare`: there is no file, so ports must not be in each other's way,
+    and on a loopback address peers need not prove who they are."""
+    network = replace(
+        configuration.network, name=configuration.network.name or NETWORK, overlay="pan", join=_checked(address)
+    )
+    if bare:
+        network = replace(network, port=network.port if not address else 0)
+    if not (network.secret_file or network.certificate or network.insecure):
+        if not (_loopback(network.host) and (not address or _loopback(address.rpartition(":")[0]))):
+            remedy = "write a [network] table with secret_file, or certificate and ca, into a configuration file"
+            raise ConfigError([f"--join: nothing proves who a peer is; {remedy}"])
+        network = replace(network, insecure=True)
+    broker = configuration.broker
+    if broker.id == BrokerTable().id:
+        broker = replace(broker, id=_own_id(Path(broker.data)))
+    return replace(configuration, network=network, broker=broker)
+
+
+def _checked(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if address and not (host and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigError([f"--join: {address!r} is not host:port, as in 10.0.0.5:7301"])
+    return address
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _own_id(data: Path) -> int:
+    """Drawn once for a data directory: numbers of brokers must differ, and that of one must stay."""
+    path = data / ID_FILE
+    try:
+        if not path.exists():
+            data.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{secrets.randbelow(0xFFFF_FFFE) + 1}\n")
+        number = int(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"{path}: this broker's number cannot be read or written ({error})"]) from None
+    return number

@@ -1,0 +1,55 @@
+"""`tidings sim experiment large-network`: 42 brokers in virtual time."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidings.errors import UsageError
+from tidings.lab.broker_costs import Costs
+from tidings.lab.large_network import SERIES, Point, draw, run
+from tidings.lab.scale_out import VARIANTS
+
+
+def large_command(
+    series: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(SERIES)}; all if left out.")] = None,
+    variant: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(VARIANTS)}; graded if left out.")] = None,
+    rate: Annotated[float, typer.Option(min=1.0, help="Messages a second, all clients together.")] = 1000.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Of each run, in virtual time.")] = 1.0,
+    costs: Annotated[Path | None, typer.Option(help="From `tidings net experiment costs`.")] = None,
+    seed: Annotated[int, typer.Option()] = 1,
+    output: Annotated[Path, typer.Option(help="Where data and picture go.")] = Path("out/large-network"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Output against the ideal as clients, filters, constraints and the capacity of links vary.
+
+    Example: tidings sim experiment large-network --series capacity --variant graded --variant plain
+    """
+    console = Console(stderr=as_json)
+    for name in series or ():
+        if name not in SERIES:
+            raise UsageError("E_SERIES", f"{name} is not one of {', '.join(SERIES)}")
+    for name in variant or ():
+        if name not in VARIANTS:
+            raise UsageError("E_VARIANT", f"{name} is not one of {', '.join(VARIANTS)}")
+    prices = Costs(**json.loads(costs.read_text())) if costs else Costs()
+    points: list[Point] = []
+    table = Table("series", "value", "variant", "deliveries", "of ideal", "busiest link")
+    with console.status("simulating 42 brokers"):
+        for name in series or SERIES:
+            for one in variant or ["graded"]:
+                for point in run(name, rate, seconds, one, prices, seed):
+                    points.append(point)
+                    got = point.measured
+                    share = f"{got.delivered / max(1, got.expected):.1%}"
+                    table.add_row(name, f"{point.value:g}", one, str(got.delivered), share, f"{got.busiest:.1%}")
+    output.mkdir(parents=True, exist_ok=True)
+    data = [point.as_row() for point in points]
+    (output / "large_network.json").write_text(json.dumps(data, indent=1) + "\n")
+    draw(points, output / "large_network.png")
+    console.print(table)
+    if as_json:
+        typer.echo(json.dumps(data))

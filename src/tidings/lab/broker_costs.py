@@ -1,0 +1,66 @@
+"""What a message costs a broker's processor, fitted to real brokers, for brokers in virtual time.
+
+Processor time = received · a + arrived · b + copies · c + delivered · d: messages of clients, copies from other
+brokers, copies to them, deliveries to clients. `fit` finds a to d from what real brokers counted (real_network.py),
+`meter` charges a simulated broker for what it does.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from tidings.errors import UsageError
+from tidings.sim.broker import SimBroker
+
+COUNTED = ("received", "arrived", "copies", "delivered")
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Microseconds of processor time. The defaults were fitted to brokers of four sites (docs/networks.md)."""
+
+    received: float = 60.0
+    arrived: float = 60.0
+    copies: float = 20.0
+    delivered: float = 10.0
+
+
+def fit(work: Iterable[Mapping[str, float]]) -> Costs:
+    """From counts and `cpu_seconds` of several brokers; no cost is negative.
+
+    >>> work = [{"received": n, "arrived": m, "copies": n, "delivered": 0, "cpu_seconds": 2e-5 * n + 1e-5 * m}
+    ...         for n, m in ((10, 1), (5, 20), (7, 7), (1, 2))]
+    >>> round(fit(work).arrived, 3)
+    10.0
+    """
+    rows = list(work)
+    if len(rows) < len(COUNTED):
+        raise UsageError("E_COSTS", f"{len(rows)} brokers say too little for {len(COUNTED)} unknowns")
+    counts = np.array([[row[name] for name in COUNTED] for row in rows], dtype=float)
+    seconds = np.array([row["cpu_seconds"] for row in rows], dtype=float)
+    found, _ = nnls(counts, seconds)
+    return Costs(*(float(one) * 1e6 for one in found))
+
+
+def meter(costs: Costs) -> Callable[[Any], float]:
+    """Milliseconds that a simulated broker was busy since it was last asked about."""
+    before: dict[int, dict[str, int]] = {}
+
+    def busy_ms(machine: Any) -> float:
+        if not isinstance(machine, SimBroker):
+            return 0.0
+        now = counts_of(machine)
+        last = before.get(id(machine), dict.fromkeys(COUNTED, 0))
+        before[id(machine)] = now
+        busy_us = sum((now[name] - last[name]) * price for name, price in asdict(costs).items())
+        return float(busy_us) / 1000
+
+    return busy_ms
+
+
+def counts_of(machine: SimBroker) -> dict[str, int]:
+    seen = {**machine.forwarder.stats(), **machine.forwarder.network_stats()}
+    return {name: seen[name] for name in COUNTED}

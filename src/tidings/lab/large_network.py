@@ -1,0 +1,70 @@
+"""The paper's large network in the simulator: 42 brokers of diameter 11, 420 clients, brokers that take time.
+
+Series vary one thing each: clients, filters of a client, constraints of a filter, capacity of links. For each point:
+output against the ideal, input times replication. Brokers are those that ship, in virtual time; how long they take for
+a message was measured on real ones (broker_costs.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from tidings.lab.broker_costs import Costs, meter
+from tidings.lab.scale_out import Measurement, ScaleOut, Setup
+
+BASE = Setup(brokers=42, clients=420, subscriptions=20, constraints_max=1)
+SERIES: dict[str, list[Setup]] = {
+    "clients": [replace(BASE, clients=clients) for clients in (105, 210, 420, 840)],
+    "filters": [replace(BASE, subscriptions=filters) for filters in (5, 10, 20, 40)],
+    "constraints": [replace(BASE, constraints_max=constraints) for constraints in (1, 2, 3, 5)],
+    "capacity": [replace(BASE, bandwidth_bytes_s=capacity) for capacity in (1e5, 2e5, 5e5, 1e6)],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    series: str
+    setup: Setup
+    measured: Measurement
+
+    @property
+    def value(self) -> float:
+        field = {"clients": "clients", "filters": "subscriptions", "constraints": "constraints_max"}
+        return float(getattr(self.setup, field.get(self.series, "bandwidth_bytes_s")))
+
+    def as_row(self) -> dict[str, object]:
+        return {"series": self.series, "value": self.value, **asdict(self.setup), **asdict(self.measured)}
+
+
+def run(series: str, rate: float, seconds: float, variant: str, costs: Costs, seed: int = 1) -> Iterator[Point]:
+    """Each point in a fresh network."""
+    for setup in SERIES[series]:
+        network = ScaleOut(setup, variant, seed, meter(costs))
+        yield Point(series, setup, network.run(rate, seconds))
+
+
+def draw(points: list[Point], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(one.series for one in points))
+    figure, grid = pyplot.subplots(2, len(names), figsize=(3.6 * len(names), 6), squeeze=False, layout="constrained")
+    for column, name in enumerate(names):
+        some = [one for one in points if one.series == name]
+        values = [one.value for one in some]
+        for variant in dict.fromkeys(one.measured.variant for one in some):
+            mine = [one for one in some if one.measured.variant == variant]
+            at = [one.value for one in mine]
+            grid[0][column].plot(at, [one.measured.delivered for one in mine], "o-", label=variant)
+            grid[1][column].plot(at, [one.measured.busiest for one in mine], "o-", label=variant)
+        grid[0][column].plot(values, [one.measured.expected for one in some], "k:", label="ideal")
+        grid[0][column].set(xlabel=name, ylabel="deliveries", ylim=(0, None))
+        grid[1][column].set(xlabel=name, ylabel="busiest link, share", ylim=(0, None))
+        if name == "capacity":
+            grid[0][column].set_xscale("log")
+            grid[1][column].set_xscale("log")
+    grid[0][0].legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

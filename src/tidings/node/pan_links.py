@@ -1,0 +1,176 @@
+"""A broker whose links Pan decides on: it joins by one address, links to its neighbours, and lets go of others.
+
+Pan speaks to anybody; here that takes a link. To whom there is none one is dialled, what is to be said waits for it,
+and who is no neighbour is let go after a while. If it does not come up in time, Pan hears that the contact cannot be
+reached. The overlay is then a network like any other, with redundant paths, for unicast and for every scheme.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import assert_never
+
+from tidings.errors import CodecError
+from tidings.overlay.effects import LinkEffect, Report, Router, SetTimer
+from tidings.overlay.links import Links
+from tidings.overlay.pan import NETWORK_IDS, Contact, Pan, PanOptions
+from tidings.overlay.pan.machine import TIMER
+from tidings.overlay.pan.messages import (
+    Answered,
+    Arrived,
+    Changed,
+    Joined,
+    PanEffect,
+    PanMessage,
+    Probe,
+    Tell,
+    Unanswered,
+)
+from tidings.routing.control import SchemeMessage
+from tidings.routing.pan_codec import SCHEME, decode, encode
+
+Say = Callable[[Router, SchemeMessage], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PanSettings:
+    join: str = ""  # host:port of a broker of the network; empty: this one is its first
+    options: PanOptions = field(default_factory=lambda: PanOptions(beat_ms=2000, fail_ms=10_000, tend_ms=10_000))
+    linger_ms: float = 10_000  # how long a link is kept that no neighbour is at the other end of
+    reach_ms: float = 3_000  # how long a contact may take to be linked
+    rejoin_ms: float = 2_000
+
+
+def id_of(router: Router) -> int:
+    return NETWORK_IDS.hash(f"broker {router}")
+
+
+class PanLinks:
+    def __init__(self, router: Router, settings: PanSettings, links: Links, rng: Random, say: Say) -> None:
+        self.settings, self._links, self._say = settings, links, say
+        self._rng, self._router = rng, router
+        self.pan = Pan(Contact(id_of(router), router), rng, NETWORK_IDS, settings.options)
+        self._dialled: dict[str, float] = {}  # address -> since when nobody needs it; 0: it is needed
+        self._waiting: dict[Router, list[tuple[float, Contact, PanMessage]]] = {}
+        self._addresses: dict[Router, str] = {}
+        self._rejoin_at = 0.0
+
+    # --- doors ----------------------------------------------------------------------------------------------------
+
+    def start(self, now: float, address: str) -> list[LinkEffect]:
+        """`address`: where others reach this broker."""
+        self.pan.me = self.pan.me._replace(address=address)
+        self._rejoin_at = now + self.settings.rejoin_ms
+        out = self._do(now, self.pan.start_timer(now))
+        if not self.settings.join:
+            return out + self._do(now, self.pan.found(now))
+        return out + self._dial(now, self.settings.join)
+
+    def stop(self, now: float) -> None:
+        for effect in self.pan.leave(now):
+            if isinstance(effect, Tell) and self._links.link(effect.to.router) is not None:
+                self._say(effect.to.router, SchemeMessage(SCHEME, encode(effect.message)))
+
+    def link_up(self, now: float, peer: Router) -> list[LinkEffect]:
+        link = self._links.link(peer)
+        if link is not None and link.address:
+            self._addresses[peer] = link.address
+        for _, contact, message in self._waiting.pop(peer, []):
+            self._say(contact.router, SchemeMessage(SCHEME, encode(message)))
+        return [] if self.pan.joined else self._join(now)
+
+    def link_down(self, now: float, peer: Router) -> list[LinkEffect]:
+        """A neighbour that cannot be linked again in time is gone."""
+        contact = next((one for one in self.pan.neighbours() if one.router == peer), None)
+        return [] if contact is None else self._tell(now, contact, Probe(0))
+
+    def heard(self, now: float, peer: Router, payload: bytes) -> list[LinkEffect]:
+        try:
+            message = decode(payload)
+        except CodecError as error:
+            return [Report("E_SCHEME_MESSAGE", f"what router {peer} said makes no sense: {error}")]
+        return self._do(now, self.pan.hear(now, self._contact(peer), message))
+
+    def tick(self, now: float) -> list[LinkEffect]:
+        out = self._do(now, self.pan.tick(now))
+        for router, waiting in list(self._waiting.items()):
+            late = [one for one in waiting if one[0] + self.settings.reach_ms <= now]
+            if late:
+                self._waiting[router] = [one for one in waiting if one not in late]
+                for _, contact, message in late:
+                    out += self._do(now, self.pan.failed(now, contact, message))
+        if self._rejoin_at <= now:
+            self._rejoin_at = now + self.settings.rejoin_ms
+            if self.settings.join and not self.pan.neighbours():  # not in yet, or all are gone
+                out += self._dial(now, self.settings.join) + self._join(now)
+        return out + self._tidy(now)
+
+    # --- joining --------------------------------------------------------------------------------------------------
+
+    def _join(self, now: float) -> list[LinkEffect]:
+        peers = list(self._links.peers())
+        if not self.settings.join or not peers:
+            return []
+        return self._do(now, self.pan.join(now, self._contact(self._rng.choice(peers))))
+
+    def _contact(self, peer: Router) -> Contact:
+        known = next((one for one in self.pan.neighbours() if one.router == peer), None)
+        return known or Contact(id_of(peer), peer, self._addresses.get(peer, ""))
+
+    # --- effects --------------------------------------------------------------------------------------------------
+
+    def _do(self, now: float, effects: list[PanEffect]) -> list[LinkEffect]:
+        out: list[LinkEffect] = []
+        for effect in effects:
+            match effect:
+                case Tell(to=contact, message=message):
+                    out += self._tell(now, contact, message)
+                case Changed():
+                    for contact in self.pan.neighbours():
+                        out += self._reach(now, contact)
+                case SetTimer(at=at):
+                    out.append(SetTimer(TIMER, at))
+                case Joined():
+                    out.append(Report("PAN_JOINED", f"node {NETWORK_IDS.text(self.pan.me.id)}"))
+                case Arrived() | Answered() | Unanswered():
+                    pass  # nobody routes by keys here yet
+                case _:
+                    assert_never(effect)
+        return out
+
+    def _tell(self, now: float, contact: Contact, message: PanMessage) -> list[LinkEffect]:
+        if contact.router == self._router:
+            return []
+        if self._links.link(contact.router) is not None:
+            self._say(contact.router, SchemeMessage(SCHEME, encode(message)))
+            return []
+        self._waiting.setdefault(contact.router, []).append((now, contact, message))
+        return self._reach(now, contact)
+
+    def _reach(self, now: float, contact: Contact) -> list[LinkEffect]:
+        """Have a link to this contact, or try."""
+        if contact.address and contact.router != self._router:
+            self._addresses[contact.router] = contact.address
+            if self._links.link(contact.router) is None:
+                return self._dial(now, contact.address, contact.router)
+        return []
+
+    def _dial(self, now: float, address: str, expected: Router | None = None) -> list[LinkEffect]:
+        known = address in self._dialled
+        self._dialled[address] = now
+        return [] if known else self._links.dial(now, address, expected)
+
+    def _tidy(self, now: float) -> list[LinkEffect]:
+        """Let go of links that no neighbour is at the other end of."""
+        needed = {one.address for one in self.pan.neighbours()}
+        needed |= {contact.address for waiting in self._waiting.values() for _, contact, _ in waiting}
+        if not self.pan.neighbours():
+            needed.add(self.settings.join)
+        out: list[LinkEffect] = []
+        for address, since in list(self._dialled.items()):
+            if address in needed:
+                self._dialled[address] = now
+            elif since + self.settings.linger_ms <= now:
+                del self._dialled[address]
+                out += self._links.hang_up(now, address)
+        return out

@@ -1,0 +1,354 @@
+"""A client that speaks AMQP 1.0: its session with the broker, without I/O.
+
+    socket ─► receive ─► SASL ─► Proton's engine ─► events ─► links ─► native frames ─► take_frames ─► broker
+    socket ◄─ take_output ◄───── Proton's engine ◄────────── links ◄─ answers, deliveries ◄─ frames ◄─ broker
+
+To the broker it is one more client of the native protocol: what a link, a transfer or a disposition means is said
+there in frames, all those of one read together. So permissions, flow control, acknowledgement and transactions are
+the broker's own, and AMQP is a translation.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from proton import (
+    Collector,
+    Condition,
+    Connection,
+    Described,
+    Endpoint,
+    Event,
+    Link,
+    ProtonException,
+    Session,
+    Transport,
+    symbol,
+    ulong,
+)
+
+from tidings.broker.session import Caller
+from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.model.message_id import MessageIdSource
+from tidings.node.subscribing import NAME_MAX
+from tidings.protocols.amqp_conditions import condition_name, condition_of
+from tidings.protocols.amqp_consumer import ConsumerLink
+from tidings.protocols.amqp_context import Context, refuse
+from tidings.protocols.amqp_producer import ProducerLink
+from tidings.protocols.amqp_sasl import AMQP_HEADER, Outcome, Sasl, amqp_frame
+from tidings.protocols.amqp_sasl import State as SaslState
+from tidings.protocols.amqp_transactions import Transactions
+from tidings.protocols.frames import FrameType, unsigned
+from tidings.protocols.peer import Delivered, Ended, Fields, NativePeer, Said, Welcomed
+
+CHANNELS_MAX = 255
+LINKS_MAX = 4_096  # of one connection
+FRAME_BYTES_MAX = 64 << 10
+SESSION_BYTES = 512 * FRAME_BYTES_MAX  # the window for incoming transfers, which are read as they come
+WAITING_INPUT_MAX = 64 << 10  # from a client whose log-in is being checked
+CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
+
+
+class AmqpSession:
+    """`plain_is_queue`: what an address is that says neither topic nor queue."""
+
+    def __init__(self, caller: Caller, *, plain_is_queue: bool = True) -> None:
+        self._caller = caller
+        self._plain_is_queue = plain_is_queue
+        self._peer = NativePeer(caller.frame_bytes_max + FRAME_BYTES_MAX)
+        offered = {"EXTERNAL": bool(caller.certificate), "PLAIN": True, "ANONYMOUS": caller.open}
+        self._sasl = Sasl(tuple(mechanism for mechanism, on in offered.items() if on))
+        self._engine: Engine | None = None
+        self._over = False
+        self._now_ms = 0
+
+    # --- doors ----------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now_ms: int) -> None:
+        """Bytes from the client. An error ends the connection, once what `take_output` has is sent."""
+        self._now_ms = now_ms
+        if self._over:
+            return
+        if self._engine is not None:
+            self._engine.receive(data, now_ms)
+            return
+        credentials = self._sasl.receive(data)
+        if credentials is not None:
+            self._peer.hello(credentials.user, credentials.password)
+
+    def frames(self, data: bytes, now_ms: int) -> None:
+        """Native frames from the broker."""
+        self._now_ms = now_ms
+        if self._engine is not None:
+            self._engine.context.now_ms = now_ms
+        self._peer.receive(data, self._said)
+        if self._engine is not None:
+            self._engine.settle()
+
+    def tick(self, now_ms: int) -> None:
+        """Every quarter of a second: the client may want a sign of life."""
+        if self._engine is not None and not self._over:
+            self._engine.tick(now_ms)
+
+    def take_frames(self) -> bytes:
+        """For the broker."""
+        return self._peer.take()
+
+    def take_output(self) -> bytes:
+        """For the client."""
+        output = bytes(self._sasl.output)
+        self._sasl.output.clear()
+        return output + self._engine.take_output() if self._engine is not None else output
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for the client to open its windows."""
+        return 0 if self._engine is None else self._engine.waiting_bytes
+
+    # --- what the broker says --------------------------------------------------------------------------------------
+
+    def _said(self, said: Said) -> None:
+        match said:
+            case Delivered():
+                if self._engine is not None:
+                    self._engine.deliver(said)
+            case Welcomed(fields):
+                self._welcomed(fields)
+            case Ended(error):
+                self._ended(error)
+
+    def _welcomed(self, fields: Fields) -> None:
+        if self._sasl.layered:
+            self._sasl.decide(Outcome.OK)
+        self._engine = self._make_engine(fields)
+        if data := self._sasl.take_input():
+            self._engine.receive(data, self._now_ms)
+
+    def _ended(self, error: TidingsError) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._engine is not None:
+            self._engine.fail(error)
+        elif self._sasl.layered:
+            if self._sasl.state is SaslState.CHECKING:
+                self._sasl.decide(Outcome.AUTH if error.code.startswith("E_LOGIN") else Outcome.SYS_TEMP)
+        else:
+            self._sasl.output += _refusal(error)
+
+    def _make_engine(self, welcome: Fields) -> "Engine":
+        ids = MessageIdSource(unsigned(welcome, "publisher"), unsigned(welcome, "broker"))
+        frame_max = unsigned(welcome, "frame_max") or self._caller.frame_bytes_max
+        context = Context(self._peer, ids, self._caller.permits, self._plain_is_queue, frame_max, self._now_ms)
+        return Engine(context, str(welcome.get("server", "tidings")), unsigned(welcome, "heartbeat_ms"))
+
+
+def _refusal(error: TidingsError) -> bytes:
+    """To one who came without SASL and may not: opened and closed in one breath, which Proton's engine does not do."""
+    why = Described(ulong(0x1D), [symbol(condition_name(error.code)), error.reason])
+    return AMQP_HEADER + amqp_frame(0x10, ["tidings"]) + amqp_frame(0x18, [why])
+
+
+class Engine:
+    """Proton's connection and what we make of its events; from the log-in to the end."""
+
+    def __init__(self, context: Context, name: str, heartbeat_ms: int) -> None:
+        self.context = context
+        self._transactions = Transactions(context)
+        self._peer = context.peer
+        self._collector = Collector()
+        self._connection = Connection()
+        self._connection.collect(self._collector)
+        self._connection.container = name
+        self._connection.offered_capabilities = [symbol(one) for one in CAPABILITIES]
+        self._connection.properties = {symbol("product"): "tidings"}
+        self._transport = transport = Transport(Transport.SERVER)
+        transport.max_frame_size = FRAME_BYTES_MAX
+        transport.channel_max = CHANNELS_MAX
+        transport.idle_timeout = 2 * heartbeat_ms / 1000  # Proton tells the client half of it
+        transport.bind(self._connection)
+        self._links: dict[Link, ConsumerLink | ProducerLink] = {}
+        self._consumers: dict[int, ConsumerLink] = {}
+        self._sessions: dict[Session, None] = {}
+        self._header = bytearray()
+        self._closed = False
+
+    # --- bytes ----------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now_ms: int) -> None:
+        self.context.now_ms = now_ms
+        if len(self._header) < len(AMQP_HEADER):  # Proton would begin another SASL layer if it were told to
+            missing = len(AMQP_HEADER) - len(self._header)
+            self._header += data[:missing]
+            if not AMQP_HEADER.startswith(bytes(self._header)):
+                raise RemoteProtocolError("E_AMQP_HEADER", "not AMQP 1.0", position=0)
+        position = 0
+        while position < len(data) and not self._closed:
+            capacity = self._transport.capacity()
+            if capacity <= 0:
+                break
+            part = data[position : position + capacity]
+            try:
+                self._transport.push(part)
+            except (ProtonException, OverflowError) as error:
+                raise RemoteProtocolError("E_AMQP_DECODE", str(error)) from None
+            position += len(part)
+            self.settle()
+
+    def take_output(self) -> bytes:
+        parts = []
+        while (pending := self._transport.pending()) > 0:
+            parts.append(bytes(self._transport.peek(pending) or b""))
+            self._transport.pop(pending)
+        if parts and self._connection.state & Endpoint.LOCAL_ACTIVE:
+            # The client knows how long it may be silent. Whether it is, the driver judges, who knows if we listen.
+            self._transport.idle_timeout = 0
+        for consumer in self._consumers.values():
+            if consumer.starved:
+                consumer.flow()
+        return b"".join(parts)
+
+    def tick(self, now_ms: int) -> None:
+        self.context.now_ms = now_ms
+        self._transport.tick(now_ms / 1000)
+        self.settle()
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(session.outgoing_bytes for session in self._sessions)
+
+    def fail(self, error: TidingsError) -> None:
+        """Say why, and say good-bye."""
+        self._closed = True
+        if self._connection.state & Endpoint.LOCAL_UNINIT:
+            self._connection.open()
+        if self._connection.state & Endpoint.LOCAL_ACTIVE:
+            self._connection.condition = condition_of(error)
+            self._connection.close()
+
+    def deliver(self, delivered: Delivered) -> None:
+        consumer = self._consumers.get(delivered.subscription)
+        if consumer is not None:
+            consumer.deliver(delivered)
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Handle all that Proton has to tell."""
+        for event in self._events():
+            handler = _HANDLERS.get(event.type)
+            if handler is None or self._closed:
+                continue
+            try:
+                handler(self, event)
+            except UnicodeDecodeError:
+                raise RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8") from None
+
+    def _events(self) -> Iterator[Any]:
+        while (event := self._collector.peek()) is not None:
+            yield event
+            self._collector.pop()
+
+    def _connection_opened(self, _: Event) -> None:
+        container = self._connection.remote_container or ""
+        if len(container) > NAME_MAX:
+            error = RemoteProtocolError("E_FRAME_FIELD", f"a container id has at most {NAME_MAX} characters")
+            self._end(error)
+            return
+        self.context.container = container
+        self._peer.ask(FrameType.IDENTIFY, {"client": container}, self._identified)
+        self._connection.open()
+
+    def _identified(self, answer: Fields | TidingsError) -> None:
+        if isinstance(answer, TidingsError):
+            self._end(answer)
+
+    def _connection_closed(self, _: Event) -> None:
+        self._abandon(lambda _: True)
+        self._connection.close()
+        self._closed = True
+        self._peer.close()
+
+    def _end(self, error: TidingsError) -> None:
+        self.fail(error)
+        self._peer.close()
+
+    def _transport_failed(self, event: Event) -> None:
+        condition: Condition | None = self._transport.condition
+        reason = "the connection cannot go on" if condition is None else f"{condition.name}: {condition.description}"
+        self._closed = True
+        raise RemoteProtocolError("E_AMQP_FRAME", reason)
+
+    def _session_opened(self, event: Any) -> None:
+        session: Session = event.session
+        session.incoming_capacity = SESSION_BYTES
+        session.open()
+        self._sessions[session] = None
+
+    def _session_closed(self, event: Any) -> None:
+        session: Session = event.session
+        self._abandon(lambda link: link.session == session)
+        self._sessions.pop(session, None)
+        session.close()
+        session.free()
+
+    def _abandon(self, which: Callable[[Link], bool]) -> None:
+        for link in [link for link in self._links if which(link)]:
+            self._forget(link).abandon()
+
+    def _forget(self, link: Link) -> ConsumerLink | ProducerLink:
+        ours = self._links.pop(link)
+        if isinstance(ours, ConsumerLink):
+            self._consumers.pop(ours.number, None)
+        return ours
+
+    def _link_opened(self, event: Any) -> None:
+        link = event.link
+        if len(self._links) >= LINKS_MAX:
+            self._end(RemoteProtocolError("E_SUBSCRIPTIONS", f"a connection has at most {LINKS_MAX} links"))
+            return
+        ours: ConsumerLink | ProducerLink
+        if link.is_sender:
+            ours = ConsumerLink(self.context, link, self._transactions)
+            self._consumers[ours.number] = ours
+        else:
+            ours = ProducerLink(self.context, link, self._transactions)
+        self._links[link] = ours
+        try:
+            if len(link.name) > NAME_MAX:
+                raise RemoteProtocolError("E_SUBSCRIBE_NAME", f"a link's name has at most {NAME_MAX} characters")
+            ours.attach()
+        except TidingsError as error:
+            ours.refuse()
+            refuse(link, error)
+
+    def _link_closed(self, event: Any) -> None:
+        if event.link in self._links:
+            self._forget(event.link).end(closed=True)
+
+    def _link_detached(self, event: Any) -> None:
+        if event.link in self._links:
+            self._forget(event.link).end(closed=False)
+
+    def _link_flow(self, event: Any) -> None:
+        ours = self._links.get(event.link)
+        if isinstance(ours, ConsumerLink):
+            ours.flow()
+
+    def _delivery(self, event: Any) -> None:
+        ours = self._links.get(event.link)
+        if ours is not None:
+            ours.updated(event.delivery)
+
+
+_HANDLERS: dict[Any, Callable[[Engine, Any], None]] = {
+    Event.CONNECTION_REMOTE_OPEN: Engine._connection_opened,
+    Event.CONNECTION_REMOTE_CLOSE: Engine._connection_closed,
+    Event.SESSION_REMOTE_OPEN: Engine._session_opened,
+    Event.SESSION_REMOTE_CLOSE: Engine._session_closed,
+    Event.LINK_REMOTE_OPEN: Engine._link_opened,
+    Event.LINK_REMOTE_CLOSE: Engine._link_closed,
+    Event.LINK_REMOTE_DETACH: Engine._link_detached,
+    Event.LINK_FLOW: Engine._link_flow,
+    Event.DELIVERY: Engine._delivery,
+    Event.TRANSPORT_ERROR: Engine._transport_failed,
+}

@@ -1,0 +1,263 @@
+"""A link by which we send: one subscription of the broker's.
+
+Credit. What the client allows is passed on to the broker in slices, so that a client with a small session window or a
+slow socket cannot make us hold more than a slice of its messages. To drain, the broker gives out what there is and
+takes back the rest of a slice; if a slice was used up whole, there may be more, and another one follows.
+"""
+
+from enum import Enum
+
+from proton import Delivery, Described, Disposition, Link, Sender
+
+from tidings.errors import RemoteError, TidingsError
+from tidings.kernel.codec import decode_message
+from tidings.protocols.amqp_conditions import condition_of
+from tidings.protocols.amqp_context import Context, refuse
+from tidings.protocols.amqp_message import write_message
+from tidings.protocols.amqp_sections import own
+from tidings.protocols.amqp_source import Source, answer_source, read_source
+from tidings.protocols.amqp_transactions import TRANSACTIONAL, Transactions
+from tidings.protocols.frames import ACK_DEAD, ACK_ELSEWHERE, ACK_RELEASE, ACK_RETRY, FrameType
+from tidings.protocols.peer import Delivered, Fields
+
+SLICE = 256  # messages that the broker may have under way to us
+WINDOW_BYTES = 1 << 20  # of what waits for the client's session window, before the broker gets no more credit
+
+
+class State(Enum):
+    ASKED = "asked"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+class ConsumerLink:
+    def __init__(self, context: Context, link: Sender, transactions: Transactions) -> None:
+        self.number = context.next_number()
+        self._context = context
+        self._link = link
+        self._transactions = transactions
+        self._state = State.ASKED
+        self._source: Source | None = None
+        self.starved = False  # the client has credit that the broker does not know of
+        self._granted = 0  # credit that the broker has of us
+        self._draining = False  # the broker was asked to
+        self._unsettled: dict[int, Delivery] = {}
+        self._sent = 0
+
+    # --- beginning and end ----------------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """The client wants it: ask the broker."""
+        context = self._context
+        if not self._link.remote_source.address and not self._link.remote_source.dynamic:
+            self._attach_to_forget()
+            return
+        self._source = source = read_source(self._link, context)
+        if source.temporary:
+            context.peer.ask(FrameType.TEMPORARY, {"queue": source.destination}, _ignore)
+        context.peer.ask(FrameType.SUBSCRIBE, {"subscription": self.number, **source.fields}, self._subscribed)
+
+    def _attach_to_forget(self) -> None:
+        """A link without a source names a kept subscription in order to close it."""
+        self._link.source.address = self._link.name
+        self._link.source.durability = self._link.source.DELIVERIES
+        self._link.source.expiry_policy = self._link.source.EXPIRE_NEVER
+        self._link.open()
+
+    def _subscribed(self, answer: Fields | RemoteError) -> None:
+        if self._state is State.ENDED:
+            return
+        assert self._source is not None
+        if isinstance(answer, RemoteError):
+            self._state = State.ENDED
+            refuse(self._link, answer)
+            return
+        self._state = State.ACTIVE
+        answer_source(self._link, self._source)
+        self._link.open()
+        self.flow()
+
+    def release(self) -> None:
+        """What the client has not settled goes back, and is not counted as tried."""
+        for tag in self._unsettled:
+            self._context.peer.ack(self.number, tag, ACK_RELEASE)
+        self._unsettled.clear()
+
+    def refuse(self) -> None:
+        """It never came to be."""
+        self._state = State.ENDED
+
+    def end(self, *, closed: bool) -> None:
+        """The client has detached the link; `closed`: and wants no more of what it stands for."""
+        if self._state is State.ENDED:
+            self._link.free()  # it was we who ended it
+            return
+        self._state, source = State.ENDED, self._source
+        requests = self._end_subscription()
+        if source is None:
+            requests.append((FrameType.UNSUBSCRIBE, {"durable": self._link.name.partition("|")[0]}))
+        elif closed and source.durable:
+            requests.append((FrameType.UNSUBSCRIBE, {"durable": source.durable, "shared": source.shared}))
+        for type, fields in requests[:-1]:
+            self._context.peer.ask(type, fields, _ignore)
+        self._context.peer.ask(*requests[-1], lambda answer: self._gone(answer, closed=closed))
+
+    def abandon(self) -> None:
+        """The session around it is gone: so is the subscription, unless it is kept."""
+        if self._state is not State.ENDED:
+            self._state = State.ENDED
+            for type, fields in self._end_subscription():
+                self._context.peer.ask(type, fields, _ignore)
+        self._link.free()
+
+    def _end_subscription(self) -> list[tuple[FrameType, Fields]]:
+        """What to ask for. What the client has not settled goes back, and is not counted as tried."""
+        self._unsettled.clear()
+        if self._source is None:
+            return []
+        requests: list[tuple[FrameType, Fields]] = []
+        requests.append((FrameType.UNSUBSCRIBE, {"subscription": self.number, "release": True}))
+        if self._source.temporary:
+            requests.append((FrameType.TEMPORARY, {"queue": self._source.destination, "remove": True}))
+        return requests
+
+    def _gone(self, answer: Fields | RemoteError, *, closed: bool) -> None:
+        link = self._link
+        if link.state & Link.LOCAL_UNINIT:
+            link.open()
+        if isinstance(answer, RemoteError) and answer.code != "E_DURABLE_BUSY":  # others share it: it stays for them
+            link.condition = condition_of(answer)
+        if closed:
+            link.close()
+        else:
+            link.detach()
+        link.free()
+
+    # --- credit ---------------------------------------------------------------------------------------------------
+
+    def flow(self) -> None:
+        """Credit has changed, or there is room again: see what the broker should be told."""
+        if self._state is not State.ACTIVE or self._draining:
+            return
+        link, peer = self._link, self._context.peer
+        allowed = max(link.credit, 0)
+        if allowed < self._granted:
+            self._drain()  # the client has taken credit back
+            return
+        target = min(allowed, SLICE)
+        if self._granted * 2 <= target and self._granted < target:
+            self.starved = link.session.outgoing_bytes >= WINDOW_BYTES
+            if not self.starved:
+                peer.credit(self.number, target - self._granted)
+                self._granted = target
+        if link.drain_mode and allowed and self._granted:
+            self._drain()
+
+    def _drain(self) -> None:
+        self._draining = True
+        self._context.peer.ask(FrameType.DRAIN, {"subscription": self.number}, self._drained)
+
+    def _drained(self, answer: Fields | RemoteError) -> None:
+        self._draining = False
+        if self._state is not State.ACTIVE or isinstance(answer, RemoteError):
+            return
+        self._granted = 0
+        if answer.get("credit") and self._link.drain_mode:
+            self._link.drained()
+        self.flow()
+
+    # --- deliveries -----------------------------------------------------------------------------------------------
+
+    def deliver(self, delivered: Delivered) -> None:
+        if self._state is State.ENDED:
+            return  # the broker gets it back with the subscription's end
+        assert self._source is not None
+        self._granted = max(self._granted - 1, 0)
+        tag, link, peer = delivered.tag, self._link, self._context.peer
+        try:
+            message = decode_message(delivered.message)
+            content = write_message(message, delivered.attempt, self._context.now_ms, say_destination=self._source.wild)
+        except TidingsError:  # what it keeps for AMQP is not what we put there
+            content = b""
+        limit = link.remote_max_message_size
+        if not content or 0 < limit < len(content):
+            if tag:
+                peer.ack(self.number, tag, ACK_DEAD)
+            return
+        self._sent += 1
+        delivery = link.delivery(str(self._sent))
+        link.stream(content)
+        link.advance()
+        if self._source.presettled or not tag:
+            delivery.settle()
+            if tag:
+                peer.ack(self.number, tag)
+        else:
+            delivery.broker_tag = tag
+            self._unsettled[tag] = delivery
+        if self._granted * 2 <= SLICE:
+            self.flow()
+
+    def updated(self, delivery: Delivery) -> None:
+        """The client says what became of a delivery."""
+        tag = getattr(delivery, "broker_tag", 0)
+        if tag not in self._unsettled:
+            return
+        outcome, session = _outcome(delivery), 0
+        state: int = delivery.remote_state
+        if state == TRANSACTIONAL:
+            data = own(delivery.remote.data or [])
+            session = self._transactions.session_of(data[0] if data else None)
+            outcome = _flags(data[1] if len(data) > 1 else None)
+            if not session:
+                outcome = ACK_RETRY  # no such transaction: it did not happen
+        if outcome is None:
+            if not delivery.settled:
+                return  # not decided yet
+            outcome = ACK_RELEASE  # settled without a word
+        del self._unsettled[tag]
+        self._transactions.acknowledge(self.number, tag, outcome, session)
+        if not delivery.settled and state != TRANSACTIONAL:
+            delivery.update(state)
+        delivery.settle()
+
+
+def _ignore(_: object) -> None:
+    """The answer changes nothing."""
+
+
+def _outcome(delivery: Delivery) -> int | None:
+    """As flags of an acknowledgement; None: not decided."""
+    match int(delivery.remote_state):
+        case Disposition.ACCEPTED:
+            return 0
+        case Disposition.REJECTED:
+            return ACK_DEAD
+        case Disposition.RELEASED:
+            return ACK_RELEASE
+        case Disposition.MODIFIED:
+            return _modified(delivery.remote.failed, delivery.remote.undeliverable)
+        case _:
+            return None
+
+
+def _flags(outcome: object) -> int | None:
+    """The same of the outcome inside a transactional state."""
+    if not isinstance(outcome, Described):
+        return 0
+    fields = outcome.value if isinstance(outcome.value, list) else []
+    match outcome.descriptor:
+        case 0x24 | "amqp:accepted:list":
+            return 0
+        case 0x25 | "amqp:rejected:list":
+            return ACK_DEAD
+        case 0x26 | "amqp:released:list":
+            return ACK_RELEASE
+        case 0x27 | "amqp:modified:list":
+            return _modified(bool(fields[:1] and fields[0]), bool(fields[1:2] and fields[1]))
+        case _:
+            return None
+
+
+def _modified(failed: bool, undeliverable: bool) -> int:
+    return (ACK_RETRY if failed else ACK_RELEASE) | (ACK_ELSEWHERE if undeliverable else 0)

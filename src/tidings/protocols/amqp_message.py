@@ -1,0 +1,328 @@
+"""Messages of AMQP 1.0 and ours: the mapping of docs/protocols.md, in both directions, without loss.
+
+A section of AMQP that follows from our fields is made from them. One that does not (other types of numbers,
+annotations, a list as body) is kept as it came in the property JMSXAmqp, and used when the message leaves by AMQP.
+Whether a message came by AMQP, and in which form its body did, stands in the first three bits of its id's publisher,
+which the broker gives out below 2²⁹: what others can see of a message says nothing that its publisher has not said.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from math import isnan
+from uuid import UUID
+
+from proton import decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint
+
+from tidings.errors import CodecError, TidingsError
+from tidings.model.constraint import NAME_BYTES_MAX
+from tidings.model.destination import Destination
+from tidings.model.message import PRIORITY_DEFAULT, PRIORITY_MAX, Message, reserved
+from tidings.model.message_id import MessageId
+from tidings.model.values import INT_MAX, INT_MIN, Value
+from tidings.protocols.amqp_address import address_of, read_address
+from tidings.protocols.amqp_ids import id_text, id_value
+from tidings.protocols.amqp_sections import BODY, AmqpValue, Decoded, Section, decode_sections, encode
+
+KEPT = "JMSXAmqp"
+MESSAGE_ID, USER_ID, CONTENT_TYPE = "JMSXMessageID", "JMSXUserID", "content-type"
+GROUP_ID, GROUP_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
+_OWN = (KEPT, MESSAGE_ID, USER_ID, CONTENT_TYPE, GROUP_ID, GROUP_SEQUENCE)  # not application properties
+_FIELDS = 13  # of the properties section
+(_ID, _USER, _TO, _SUBJECT, _REPLY_TO, _CORRELATION, _CONTENT_TYPE, _, _EXPIRY, _CREATED, _GROUP, _SEQUENCE, _) = range(
+    _FIELDS
+)
+_PLAIN = (bool, int, float, str, bytes)  # types that come back as they went
+_UINT_MAX = 0xFFFF_FFFF
+FORM_SHIFT = 29
+
+
+class Form(IntEnum):
+    """What the body was when it came by AMQP."""
+
+    OTHER_PROTOCOL = 0
+    DATA = 1
+    TEXT = 2
+    BINARY = 3
+    KEPT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What a link knows of the messages that come by it."""
+
+    destination: Destination | None  # None: each message says it itself, in `to`
+    next_id: Callable[[], MessageId]
+    now_ms: int
+    plain_is_queue: bool
+
+
+def form_of(message: Message) -> Form:
+    try:
+        return Form(message.id.publisher >> FORM_SHIFT)
+    except ValueError:
+        return Form.OTHER_PROTOCOL
+
+
+# --- from AMQP --------------------------------------------------------------------------------------------------------
+
+
+def read_message(content: bytes, link: Incoming) -> Message:
+    sections = decode_sections(content)
+    by_kind = {one.section: one for one in sections}
+    header = _padded(by_kind.get(Section.HEADER), 5)
+    fields = _padded(by_kind.get(Section.PROPERTIES), _FIELDS)
+    given = by_kind[Section.APPLICATION_PROPERTIES].value if Section.APPLICATION_PROPERTIES in by_kind else {}
+    form, body = _read_body([one for one in sections if one.section in BODY])
+    properties = {name: value for name, one in given.items() if (value := _attribute(name, one)) is not None}
+    exact = len(properties) == len(given) and all(type(one) in _PLAIN for one in given.values())
+    exact = exact and not any(name in _OWN for name in given)  # which would come back as fields
+    properties.update(_own_properties(fields))
+    identity = link.next_id()
+    message = Message(
+        link.destination or _destination(fields[_TO], link),
+        properties,
+        body,
+        replace(identity, publisher=identity.publisher | form << FORM_SHIFT),
+        persistent=header[0] is True,
+        priority=min(_int(header[1], PRIORITY_DEFAULT), PRIORITY_MAX),
+        timestamp_ms=_int(fields[_CREATED], None, 0),
+        expiration_ms=_expiration(header[2], fields[_EXPIRY], link.now_ms),
+        correlation_id=id_text(fields[_CORRELATION]),
+        reply_to=_reply_to(fields[_REPLY_TO], link),
+        type=fields[_SUBJECT] if type(fields[_SUBJECT]) is str else None,
+    )
+    kept = [one.raw for one in sections if one.section in (Section.MESSAGE_ANNOTATIONS, Section.FOOTER)]
+    if _int(header[1], PRIORITY_DEFAULT) > PRIORITY_MAX:
+        kept.append(by_kind[Section.HEADER].raw)
+    if Section.PROPERTIES in by_kind and not _same(_fields(message, form), fields):
+        kept.append(by_kind[Section.PROPERTIES].raw)
+    if not exact:
+        kept.append(by_kind[Section.APPLICATION_PROPERTIES].raw)
+    if form is Form.KEPT:
+        kept += [one.raw for one in sections if one.section in BODY]
+    return replace(message, properties={**properties, KEPT: b"".join(kept)}) if kept else message
+
+
+def _padded(section: Decoded | None, size: int) -> list[AmqpValue]:
+    values = [] if section is None else section.value
+    return [*values, *[None] * (size - len(values))]
+
+
+def _read_body(sections: list[Decoded]) -> tuple[Form, bytes]:
+    """What the body is for everybody else, and what it takes to make the sections of it again."""
+    if len(sections) == 1:
+        section, value, _ = sections[0]
+        if section is Section.DATA:
+            return Form.DATA, value
+        if type(value) is str:
+            return Form.TEXT, value.encode()
+        if type(value) is bytes:
+            return Form.BINARY, value
+    if all(one.section is Section.DATA for one in sections):
+        return Form.KEPT, b"".join(one.value for one in sections)
+    values = [one.value for one in sections]
+    return Form.KEPT, _json(values[0] if len(values) == 1 else values)
+
+
+def _json(value: AmqpValue) -> bytes:
+    """Readable for those who do not know AMQP's types."""
+    if value is None:
+        return b""
+    try:
+        return json.dumps(_jsonable(value), ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise CodecError("E_AMQP_BODY", "a body that nobody else could read", position=0) from None
+
+
+def _jsonable(value: AmqpValue) -> AmqpValue:
+    match value:
+        case None | bool() | str():
+            return value
+        case decimal32() | decimal64() | decimal128():
+            return repr(value)
+        case int() | float():
+            return value
+        case bytes():
+            return value.decode(errors="replace")
+        case dict():
+            return {str(_jsonable(name)): _jsonable(one) for name, one in value.items()}
+        case _:
+            return [_jsonable(one) for one in value] if hasattr(value, "__iter__") else str(value)
+
+
+def _attribute(name: AmqpValue, value: AmqpValue) -> Value | None:
+    """The application property as a selector can see it; None if it cannot."""
+    if type(name) is not str or not name or reserved(name) or name == KEPT or len(name.encode()) > NAME_BYTES_MAX:
+        return None
+    match value:
+        case None | decimal32() | decimal64() | decimal128():
+            return None
+        case bool():
+            return value
+        case int():
+            return int(value) if INT_MIN <= value <= INT_MAX else None
+        case float():
+            return None if isnan(value) else float(value)
+        case str():
+            return str.__str__(value)
+        case UUID():
+            return str(value)
+        case bytes():
+            return value
+        case _:
+            return None
+
+
+def _own_properties(fields: list[AmqpValue]) -> dict[str, Value]:
+    """Fields of AMQP that are properties with us."""
+    found: dict[str, Value] = {}
+    if (text := id_text(fields[_ID])) is not None:
+        found[MESSAGE_ID] = text
+    if type(fields[_USER]) is bytes:
+        found[USER_ID] = _text_or_bytes(fields[_USER])
+    if type(fields[_CONTENT_TYPE]) is symbol:
+        found[CONTENT_TYPE] = str(fields[_CONTENT_TYPE])
+    if type(fields[_GROUP]) is str:
+        found[GROUP_ID] = fields[_GROUP]
+    if type(fields[_SEQUENCE]) is uint:
+        found[GROUP_SEQUENCE] = int(fields[_SEQUENCE])
+    return found
+
+
+def _text_or_bytes(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _int(value: AmqpValue, default: AmqpValue, least: int = 0) -> AmqpValue:
+    return int(value) if isinstance(value, int) and least <= value <= INT_MAX else default
+
+
+def _expiration(ttl_ms: AmqpValue, absolute_ms: AmqpValue, now_ms: int) -> int | None:
+    """Whichever comes first."""
+    times = [_int(absolute_ms, None, 1), now_ms + ttl_ms if isinstance(ttl_ms, uint) and ttl_ms else None]
+    return min((one for one in times if one is not None), default=None)
+
+
+def _destination(to: AmqpValue, link: Incoming) -> Destination:
+    if type(to) is not str or not to:
+        raise CodecError("E_AMQP_TO", "the link names no target, so each message must say in `to` where it goes")
+    return Destination.parse(read_address(to, plain_is_queue=link.plain_is_queue))
+
+
+def _reply_to(address: AmqpValue, link: Incoming) -> Destination | None:
+    if type(address) is not str:
+        return None
+    try:
+        return Destination.parse(read_address(address, plain_is_queue=link.plain_is_queue))
+    except TidingsError:
+        return None  # an address elsewhere: those who speak AMQP will see it
+
+
+def _same(ours: list[AmqpValue], theirs: list[AmqpValue]) -> bool:
+    pairs = zip(ours, theirs, strict=True)
+    return len(theirs) == _FIELDS and all(type(one) is type(other) and one == other for one, other in pairs)
+
+
+# --- to AMQP ----------------------------------------------------------------------------------------------------------
+
+
+def write_message(message: Message, attempt: int, now_ms: int, *, say_destination: bool = False) -> bytes:
+    """`say_destination`: the receiver may wonder where the message was sent to, and the message may not tell."""
+    form = form_of(message)
+    kept: dict[Section, list[Decoded]] = {}
+    for one in decode_sections(_kept_bytes(message)) if form else ():
+        kept.setdefault(one.section, []).append(one)
+    parts = [encode(Section.HEADER, _header(message, kept.get(Section.HEADER), attempt, now_ms))]
+    if say_destination:
+        to = {symbol("x-opt-destination"): address_of(message.destination)}
+        parts.append(encode(Section.DELIVERY_ANNOTATIONS, to))
+    parts += _raw(kept, Section.MESSAGE_ANNOTATIONS)
+    parts += _raw(kept, Section.PROPERTIES) or [_trimmed(_fields(message, form))]
+    parts.append(_application_properties(message, form, kept.get(Section.APPLICATION_PROPERTIES)))
+    match form:
+        case Form.TEXT:
+            parts.append(encode(Section.VALUE, message.body.decode(errors="replace")))
+        case Form.BINARY:
+            parts.append(encode(Section.VALUE, message.body))
+        case Form.KEPT:
+            parts += [one.raw for section in BODY for one in kept.get(section, ())]
+        case _:
+            parts.append(encode(Section.DATA, message.body))
+    return b"".join((*parts, *_raw(kept, Section.FOOTER)))
+
+
+def _kept_bytes(message: Message) -> bytes:
+    kept = message.properties.get(KEPT, b"")
+    return kept if isinstance(kept, bytes) else b""
+
+
+def _raw(kept: dict[Section, list[Decoded]], section: Section) -> list[bytes]:
+    return [one.raw for one in kept.get(section, ())]
+
+
+def _header(message: Message, kept: list[Decoded] | None, attempt: int, now_ms: int) -> list[AmqpValue]:
+    priority = kept[0].value[1] if kept else ubyte(message.priority)
+    left_ms = None if message.expiration_ms is None else min(max(message.expiration_ms - now_ms, 1), _UINT_MAX)
+    ttl = None if left_ms is None else uint(left_ms)
+    return [message.persistent, priority, ttl, attempt == 1, uint(attempt - 1)]
+
+
+def _fields(message: Message, form: Form) -> list[AmqpValue]:
+    """The properties section that our fields stand for."""
+    fields: list[AmqpValue] = [None] * _FIELDS
+    properties = {name: _plain(message.properties[name]) for name in _OWN if name in message.properties}
+    if form is Form.OTHER_PROTOCOL:  # by AMQP only what its publisher said
+        fields[_ID] = message.id.jms
+        fields[_TO] = address_of(message.destination)
+        fields[_CREATED] = timestamp(message.id.ms)
+        fields[_EXPIRY] = None if message.expiration_ms is None else timestamp(message.expiration_ms)
+    elif isinstance(text := properties.get(MESSAGE_ID), str):
+        fields[_ID] = id_value(text)
+    if message.timestamp_ms is not None:
+        fields[_CREATED] = timestamp(message.timestamp_ms)
+    fields[_SUBJECT] = message.type
+    fields[_REPLY_TO] = None if message.reply_to is None else address_of(message.reply_to)
+    fields[_CORRELATION] = None if message.correlation_id is None else id_value(message.correlation_id)
+    user, content_type = properties.get(USER_ID), properties.get(CONTENT_TYPE)
+    fields[_USER] = user.encode() if isinstance(user, str) else user if isinstance(user, bytes) else None
+    if isinstance(content_type, str) and content_type.isascii():
+        fields[_CONTENT_TYPE] = symbol(content_type)
+    group, sequence = properties.get(GROUP_ID), properties.get(GROUP_SEQUENCE)
+    fields[_GROUP] = group if isinstance(group, str) else None
+    if type(sequence) is int and 0 <= sequence <= _UINT_MAX:
+        fields[_SEQUENCE] = uint(sequence)
+    return fields
+
+
+def _plain(value: Value) -> Value:
+    """Text is text, whatever else it can be read as."""
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def _said_by_fields(message: Message) -> set[str]:
+    """Properties of a message from another protocol that are fields of the properties section."""
+    fields = _fields(message, Form.OTHER_PROTOCOL)
+    places = {USER_ID: _USER, CONTENT_TYPE: _CONTENT_TYPE, GROUP_ID: _GROUP, GROUP_SEQUENCE: _SEQUENCE}
+    return {name for name, place in places.items() if fields[place] is not None}
+
+
+def _trimmed(fields: list[AmqpValue]) -> bytes:
+    while fields and fields[-1] is None:
+        fields.pop()
+    return encode(Section.PROPERTIES, fields) if fields else b""
+
+
+def _application_properties(message: Message, form: Form, kept: list[Decoded] | None) -> bytes:
+    """As they came, and what was added on the way, as to dead letters."""
+    own = set(_OWN) if form else _said_by_fields(message)
+    values: dict[AmqpValue, AmqpValue] = dict(kept[0].value) if kept else {}
+    added = {name: _plain(one) for name, one in message.properties.items() if name not in own and name not in values}
+    values.update(added)
+    if kept and not added:
+        return kept[0].raw
+    return encode(Section.APPLICATION_PROPERTIES, values) if values else b""

@@ -1,0 +1,117 @@
+"""What a consumer's link asks for: its source, read and answered."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from proton import Described, Link, Terminus, symbol, ulong
+
+from tidings.errors import RemoteProtocolError
+from tidings.model.destination import DestinationPattern
+from tidings.model.values import Value
+from tidings.node.requests import AckMode
+from tidings.protocols.amqp_address import read_address
+from tidings.protocols.amqp_context import Context, capabilities_of, object_of
+from tidings.protocols.amqp_sections import AmqpValue
+
+SELECTOR = (symbol("apache.org:selector-filter:string"), ulong(0x0000468C00000004))
+NO_LOCAL = (symbol("apache.org:no-local-filter:list"), ulong(0x0000468C00000003))
+SHARED, GLOBAL = "shared", "global"
+
+
+class Filters(NamedTuple):
+    selector: str
+    no_local: bool
+    applied: dict[AmqpValue, AmqpValue]  # what the answer names; filters nobody knows here are left out
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    destination: str
+    filters: Filters
+    durable: str
+    shared: str
+    presettled: bool
+    wild: bool  # not every message is of the same destination
+    temporary: bool = False  # a queue of its own, that ends with the link
+    fields: dict[str, Value] = field(default_factory=dict)  # what to ask the broker for
+
+
+def read_source(link: Link, context: Context) -> Source:
+    terminus = link.remote_source
+    capabilities = capabilities_of(terminus)
+    if terminus.distribution_mode == Terminus.DIST_MODE_COPY and "queue" in capabilities:
+        raise RemoteProtocolError("E_AMQP_NOT_IMPLEMENTED", "queues cannot be browsed", fatal=False)
+    temporary = terminus.dynamic and "temporary-topic" not in capabilities
+    if terminus.dynamic:
+        destination = f"{'queue' if temporary else 'topic'}:{context.next_temporary()}"
+    elif not terminus.address:
+        raise RemoteProtocolError("E_AMQP_SOURCE", "the source names no address", fatal=False)
+    else:
+        destination = read_address(terminus.address, capabilities, plain_is_queue=context.plain_is_queue)
+    pattern = DestinationPattern.parse(destination)
+    filters = _filters(object_of(terminus.filter))
+    presettled = link.remote_snd_settle_mode == Link.SND_SETTLED
+    durable, shared = ("", "") if pattern.queue else _names(link, terminus, capabilities, context)
+    if filters.no_local and (durable or shared or pattern.queue):
+        raise RemoteProtocolError("E_AMQP_NOT_IMPLEMENTED", "no-local is for plain topic subscribers", fatal=False)
+    # Only the forwarding plane knows whose message it is, and it waits for nobody's acknowledgement.
+    presettled = presettled or filters.no_local
+    fields: dict[str, Value] = {
+        "destination": destination,
+        "selector": filters.selector,
+        "no_local": filters.no_local,
+        "durable": durable,
+        "shared": shared,
+        "ack": (AckMode.AUTO if presettled else AckMode.CLIENT).value,
+        "paused": True,
+    }
+    return Source(destination, filters, durable, shared, presettled, pattern.wild, temporary, fields)
+
+
+def _names(link: Link, terminus: Terminus, capabilities: tuple[str, ...], context: Context) -> tuple[str, str]:
+    """The names under which the subscription is kept and shared. Its identity is container and link name.
+
+    Of links that share one, the names differ after a bar; globally shared ones are not the container's.
+    """
+    kept = terminus.expiry_policy == Terminus.EXPIRE_NEVER
+    if SHARED not in capabilities:
+        return (link.name if kept else ""), ""
+    name = link.name.partition("|")[0]
+    if GLOBAL not in capabilities:
+        name = f"{context.container}|{name}"
+    return (name if kept else ""), name
+
+
+def _filters(given: AmqpValue) -> Filters:
+    selector, no_local, applied = "", False, {}
+    for name, one in given.items() if isinstance(given, dict) else ():
+        descriptor = one.descriptor if isinstance(one, Described) else name
+        if descriptor in SELECTOR:
+            value = one.value if isinstance(one, Described) else one
+            if not isinstance(value, str):
+                raise RemoteProtocolError("E_AMQP_FILTER", "a selector filter is a string", fatal=False)
+            selector = str(value)
+        elif descriptor in NO_LOCAL:
+            no_local = True
+        else:
+            continue
+        applied[name] = one
+    return Filters(selector, no_local, applied)
+
+
+def answer_source(link: Link, source: Source) -> None:
+    """The attach that tells what is in place."""
+    link.source.copy(link.remote_source)
+    link.target.copy(link.remote_target)
+    if link.remote_source.dynamic:
+        link.source.address = address_of_pattern(source.destination)
+    link.source.filter.clear()
+    if source.filters.applied:
+        link.source.filter.put_dict(source.filters.applied)
+    link.snd_settle_mode = Link.SND_SETTLED if source.presettled else Link.SND_UNSETTLED
+    link.rcv_settle_mode = link.remote_rcv_settle_mode
+
+
+def address_of_pattern(destination: str) -> str:
+    kind, _, name = destination.partition(":")
+    return f"{kind}://{name}"

@@ -1,0 +1,119 @@
+"""Transactions of AMQP (specification, part 4): a coordinator's link, and what is done under a transaction's id.
+
+A transaction is a session of the native protocol that is in one; its id is the session's number. What is posted and
+accepted in it goes to the broker at once, which keeps it back until the commit. Other outcomes the broker knows no
+transactions for: they wait here.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from proton import Delivery, Described, ulong
+
+from tidings.errors import RemoteError, RemoteProtocolError, TidingsError
+from tidings.protocols.amqp_conditions import condition_of
+from tidings.protocols.amqp_context import Context
+from tidings.protocols.amqp_sections import AmqpValue, Section, decode_sections
+from tidings.protocols.frames import ACK_RETRY, FrameType
+from tidings.protocols.peer import Fields
+
+DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x31, 0x32, 0x33, 0x34
+_ACCEPTED = 0x24
+SESSIONS_MAX = 0xFFFF
+OnDone: TypeAlias = Callable[[bytes | None, TidingsError | None], None]  # the new transaction's id, what went wrong
+_NUMBERS: dict[AmqpValue, int] = {"amqp:declare:list": DECLARE, "amqp:discharge:list": DISCHARGE}
+
+
+class Transactions:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._open: dict[int, list[tuple[int, int, int]]] = {}  # session -> (subscription, tag, flags) that wait
+        self._last = 0
+
+    def session_of(self, txn_id: AmqpValue) -> int:
+        """The session in this transaction; 0: there is none."""
+        session = int.from_bytes(txn_id, "big") if isinstance(txn_id, bytes) and len(txn_id) == 2 else 0
+        return session if session in self._open else 0
+
+    def acknowledge(self, subscription: int, tag: int, flags: int, session: int) -> None:
+        if session and flags:
+            self._open[session].append((subscription, tag, flags))
+        else:
+            self._context.peer.ack(subscription, tag, flags, session=session)
+
+    def command(self, content: bytes, on_done: OnDone) -> set[int]:
+        """A message to the coordinator. Returns the session that it begins, if it does."""
+        command = _command(content)
+        if command.descriptor == DECLARE:
+            return {self._declare(on_done)}
+        fields = command.value if isinstance(command.value, list) else []
+        session = self.session_of(fields[0] if fields else None)
+        if not session:
+            raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "there is no such transaction", fatal=False)
+        self._discharge(session, fails=bool(fields[1:2] and fields[1]), on_done=on_done)
+        return set()
+
+    def roll_back(self, sessions: set[int]) -> None:
+        """Their coordinator's link is gone."""
+        for session in sessions & self._open.keys():
+            self._discharge(session, fails=True, on_done=lambda _, __: None)
+
+    def _declare(self, on_done: OnDone) -> int:
+        if len(self._open) >= SESSIONS_MAX:
+            raise RemoteProtocolError("E_TRANSACTIONS", f"at most {SESSIONS_MAX} open transactions", fatal=False)
+        self._last = self._last % SESSIONS_MAX + 1
+        while self._last in self._open:
+            self._last = self._last % SESSIONS_MAX + 1
+        session = self._last
+        self._open[session] = []
+
+        def begun(answer: Fields | RemoteError) -> None:
+            if isinstance(answer, RemoteError):
+                self._open.pop(session, None)
+                on_done(None, answer)
+            else:
+                on_done(session.to_bytes(2, "big"), None)
+
+        self._context.peer.ask(FrameType.BEGIN, {}, begun, session=session)
+        return session
+
+    def _discharge(self, session: int, *, fails: bool, on_done: OnDone) -> None:
+        peer = self._context.peer
+        for subscription, tag, flags in self._open.pop(session):
+            peer.ack(subscription, tag, ACK_RETRY if fails else flags)
+
+        def ended(answer: Fields | RemoteError) -> None:
+            on_done(None, answer if isinstance(answer, RemoteError) else None)
+
+        peer.ask(FrameType.ROLLBACK if fails else FrameType.COMMIT, {}, ended, session=session)
+
+
+def declared(delivery: Delivery, txn_id: bytes) -> None:
+    state: AmqpValue = [txn_id]
+    delivery.local.data = state
+    delivery.update(DECLARED)
+    delivery.settle()
+
+
+def accept_in(delivery: Delivery, session: int) -> None:
+    """A message posted in a transaction is accepted, should it commit."""
+    state: AmqpValue = [session.to_bytes(2, "big"), Described(ulong(_ACCEPTED), [])]
+    delivery.local.data = state
+    delivery.update(TRANSACTIONAL)
+    delivery.settle()
+
+
+def reject(delivery: Delivery, error: TidingsError) -> None:
+    delivery.local.condition = condition_of(error)
+    delivery.update(Delivery.REJECTED)
+    delivery.settle()
+
+
+def _command(content: bytes) -> Described:
+    sections = [one for one in decode_sections(content) if one.section is Section.VALUE]
+    value: AmqpValue = sections[0].value if len(sections) == 1 else None
+    if isinstance(value, Described):
+        number: AmqpValue = _NUMBERS.get(value.descriptor, value.descriptor)
+        if number in (DECLARE, DISCHARGE):
+            return Described(ulong(number), value.value)
+    raise RemoteProtocolError("E_AMQP_TRANSACTION", "a coordinator takes declare and discharge", fatal=False)

@@ -1,0 +1,248 @@
+"""Mutated AMQP streams into a broker, in this process or over sockets.
+
+    python -m tidings.testing.amqp_fuzz 100000 1             so many streams in this process, from this seed
+    python -m tidings.testing.amqp_fuzz 10000 1 --sockets    over sockets, while a client goes on undisturbed
+
+A stream is what a client may say, with frames left out, doubled or swapped, and bytes changed, cut out or put in. The
+broker may refuse it in any way but these: an internal error, or more than a second.
+"""
+
+import asyncio
+import logging
+import struct
+import sys
+import time
+from random import Random
+from typing import Any, cast
+
+from proton import Described, symbol, uint, ulong
+
+from tidings.broker.gateway_connection import GatewayConnection
+from tidings.broker.limits import Limits
+from tidings.broker.server import Broker, Listener
+from tidings.client import connect
+from tidings.delivery.store import MemoryStore
+from tidings.node.settings import Settings
+from tidings.protocols.amqp import AmqpSession
+from tidings.protocols.amqp_sasl import AMQP_HEADER, INIT, SASL_HEADER, amqp_frame, sasl_frame
+from tidings.protocols.amqp_sections import Section, encode
+from tidings.protocols.native import NativeSession
+
+STREAM_SECONDS_MAX = 1.0
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+SOURCE, TARGET, COORDINATOR = (ulong(code) for code in (0x28, 0x29, 0x30))
+WHOLE = uint(0xFFFF)
+
+
+def transfer(fields: list[Any], payload: bytes) -> bytes:
+    frame = amqp_frame(TRANSFER, fields)
+    return struct.pack(">I", len(frame) + len(payload)) + frame[4:] + payload
+
+
+def flow(handle: int, credit: int, *, drain: bool = False) -> bytes:
+    return amqp_frame(FLOW, [uint(0), WHOLE, uint(1), WHOLE, uint(handle), uint(0), uint(credit), None, drain])
+
+
+def attach(name: str, handle: int, *, receives: bool, source: list[Any], target: Any) -> bytes:
+    described = [Described(SOURCE, source), target]
+    return amqp_frame(ATTACH, [name, uint(handle), receives, None, None, *described, None, None, uint(0)])
+
+
+def conversation() -> list[bytes]:
+    """What a client may say, frame by frame."""
+    selector = {symbol("s"): Described(symbol("apache.org:selector-filter:string"), "n > 2")}
+    declare = encode(Section.VALUE, Described(ulong(0x31), []))
+    in_transaction = Described(ulong(0x34), [b"\x00\x01", Described(ulong(0x24), [])])
+    content = encode(Section.PROPERTIES, ["id", None, "queue://a", "s", "queue://r"])
+    content += encode(Section.APPLICATION_PROPERTIES, {"n": 3, "u": uint(7)}) + encode(Section.VALUE, {"a": [1, None]})
+    accepted = Described(ulong(0x24), [])
+    return [
+        SASL_HEADER,
+        sasl_frame(INIT, [symbol("ANONYMOUS"), b"x"]),
+        AMQP_HEADER,
+        amqp_frame(OPEN, ["fuzz", "host", uint(65536)]),
+        amqp_frame(BEGIN, [None, uint(0), WHOLE, WHOLE]),
+        attach("out", 0, receives=False, source=[], target=Described(TARGET, ["a"])),
+        attach("in", 1, receives=True, source=["a", None, None, None, None, None, None, selector], target=None),
+        attach("kept", 2, receives=True, source=["topic://t.>", uint(2), symbol("never")], target=None),
+        attach("reply", 3, receives=True, source=[None, None, None, None, True], target=None),
+        attach("tx", 4, receives=False, source=[], target=Described(COORDINATOR, [])),
+        flow(1, 10),
+        flow(2, 5),
+        transfer([uint(0), uint(0), b"0", uint(0), False], content),
+        transfer([uint(0), uint(1), b"1", uint(0), True], content),
+        transfer([uint(0), uint(2), b"2", uint(0), False, True], content[:20]),
+        transfer([uint(0), uint(2), None, None, None, False], content[20:]),
+        transfer([uint(4), uint(3), b"3", uint(0), False], declare),
+        transfer([uint(0), uint(4), b"4", uint(0), False, None, None, in_transaction], content),
+        amqp_frame(DISPOSITION, [True, uint(0), uint(1), True, accepted]),
+        flow(1, 100, drain=True),
+        amqp_frame(DETACH, [uint(2), False]),
+        amqp_frame(DETACH, [uint(1), True]),
+        amqp_frame(END, []),
+        amqp_frame(CLOSE, []),
+    ]
+
+
+def mutated(rng: Random) -> bytes:
+    frames = conversation()
+    for _ in range(rng.choice((0, 0, 1, 2, 4))):  # of whole frames
+        one, other = rng.randrange(3, len(frames)), rng.randrange(3, len(frames))
+        match rng.randrange(3):
+            case 0:
+                del frames[one]
+            case 1:
+                frames.insert(one, frames[other])
+            case _:
+                frames[one], frames[other] = frames[other], frames[one]
+        if len(frames) < 5:
+            break
+    data = bytearray(b"".join(frames))
+    start = 0 if rng.random() < 0.1 else len(SASL_HEADER) + len(frames[1])
+    for _ in range(rng.choice((0, 1, 1, 2, 8, 64))):
+        at = rng.randrange(start, len(data))
+        match rng.randrange(4):
+            case 0:
+                data[at] = rng.randrange(256)
+            case 1:
+                data[at] ^= 1 << rng.randrange(8)
+            case 2:
+                del data[at : at + rng.randrange(1, 20)]
+            case _:
+                data[at:at] = rng.randbytes(rng.randrange(1, 20))
+        if len(data) <= start + 1:
+            break
+    return bytes(data)
+
+
+class _Sink:
+    """A transport that leads nowhere."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.written = 0
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None: ...
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Faults(logging.Handler):
+    """Internal errors that the broker has survived: they are faults all the same."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found.append(self.format(record))
+
+
+async def fuzz_here(count: int, seed: int) -> int:
+    """So many streams in this process; returns how many bytes were answered."""
+    broker = Broker(Settings(), MemoryStore(), limits=Limits(memory_bytes_max=64 << 20))
+    await broker.start([])
+    faults, answered = _watch(), 0
+    try:
+        for number in range(count):
+            data, began = mutated(Random(f"{seed}.{number}")), time.thread_time()
+            sink = _Sink()
+            connection = GatewayConnection(broker, NativeSession(), AmqpSession)
+            connection.connection_made(cast(asyncio.BaseTransport, sink))
+            rng = Random(number)
+            while data and not sink.closed:
+                size = rng.randrange(1, 700)
+                part, data = data[:size], data[size:]
+                broker.buffer[: len(part)] = part
+                connection.buffer_updated(len(part))
+                for _ in range(3):
+                    await asyncio.sleep(0)
+            connection.tick(broker.now_ms())
+            connection.connection_lost(None)
+            answered += sink.written
+            _judge(faults, time.thread_time() - began, f"{seed}.{number}")
+    finally:
+        logging.getLogger("tidings").removeHandler(faults)
+        await broker.stop()
+    return answered
+
+
+async def fuzz_sockets(count: int, seed: int) -> int:
+    """The same over sockets; returns how many messages another client sent and received meanwhile."""
+    broker = Broker(Settings(), MemoryStore(), limits=Limits(memory_bytes_max=64 << 20))
+    await broker.start([])
+    port = await broker.listen(Listener(NativeSession, port=0, make_gateway=AmqpSession))
+    url = f"tidings://127.0.0.1:{await broker.listen(Listener(NativeSession, port=0))}"
+    faults, served = _watch(), 0
+    try:
+        async with connect(url) as client:
+            subscription = await client.subscribe("steady")
+            for number in range(count):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(mutated(Random(f"{seed}.{number}")))
+                writer.write_eof()
+                await client.publish("steady", {"n": number}, wait=True)
+                async with asyncio.timeout(30):
+                    received = await subscription.receive()
+                    assert received is not None
+                    assert received.properties["n"] == number
+                    served += 1
+                    await _read_all(reader)
+                writer.close()
+                _judge(faults, 0.0, f"{seed}.{number}")
+    finally:
+        logging.getLogger("tidings").removeHandler(faults)
+        await broker.stop()
+    return served
+
+
+async def _read_all(reader: asyncio.StreamReader) -> None:
+    try:
+        while await reader.read(1 << 16):
+            pass
+    except ConnectionError:
+        return
+
+
+def _watch() -> Faults:
+    faults = Faults()
+    logging.getLogger("tidings").addHandler(faults)
+    return faults
+
+
+def _judge(faults: Faults, seconds: float, name: str) -> None:
+    assert not faults.found, f"stream {name}: {faults.found[0]}"
+    assert seconds < STREAM_SECONDS_MAX, f"stream {name} took {seconds:.1f} s"
+
+
+def main(arguments: list[str]) -> None:
+    count, seed = int(arguments[0]), int(arguments[1])
+    began = time.monotonic()
+    if "--sockets" in arguments:
+        asyncio.run(fuzz_sockets(count, seed))
+    else:
+        asyncio.run(fuzz_here(count, seed))
+    sys.stdout.write(f"amqp: {count} streams from seed {seed} in {time.monotonic() - began:.0f} s, no fault\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,73 @@
+"""Brokers on loopback that arrange themselves: each is given one address, Pan does the rest."""
+
+from pathlib import Path
+
+from tidings.broker.links import LinkSettings
+from tidings.broker.peers import Peers
+from tidings.broker.server import Broker, Listener
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.node.network_settings import NetworkSettings
+from tidings.node.pan_links import PanSettings
+from tidings.node.settings import Settings
+from tidings.overlay.pan import PanOptions
+from tidings.protocols.native import NativeSession
+from tidings.testing.links import QUICK, SECRET
+
+# Few leaves, so that not everybody is everybody's neighbour; patient, since tests run on busy machines.
+PATIENT = PanOptions(leaves=4, beat_ms=500, fail_ms=10_000, tend_ms=2_000, forget_ms=15_000)
+
+
+class PanBrokers:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.brokers: dict[int, Broker] = {}
+        self.ports: dict[int, int] = {}
+
+    async def __aenter__(self) -> "PanBrokers":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for router in list(self.brokers):
+            await self.stop(router)
+
+    def link_port(self, router: int) -> int:
+        port: int = self.brokers[router].links.port  # type: ignore[union-attr]
+        return port
+
+    async def start(self, router: int, by: int | None) -> None:
+        join = "" if by is None else f"127.0.0.1:{self.link_port(by)}"
+        pan = PanSettings(join, PATIENT, linger_ms=3_000, reach_ms=2_000)
+        network = NetworkSettings(router, "test", link=QUICK, pan=pan)
+        broker = Broker(
+            Settings(broker_id=router),
+            SqliteStore(self.folder / f"{router}.db"),
+            peers=Peers(network, LinkSettings(port=0, secret=SECRET)),
+        )
+        await broker.start([])
+        self.ports[router] = await broker.listen(Listener(NativeSession, port=0))
+        self.brokers[router] = broker
+
+    async def stop(self, router: int) -> None:
+        await self.brokers.pop(router).stop()
+
+    def url(self, router: int) -> str:
+        return f"tidings://127.0.0.1:{self.ports[router]}"
+
+    def known(self) -> bool:
+        """Whether every broker is in, has a route to, and the present interests of, every other."""
+        networks = {router: broker.node.network for router, broker in self.brokers.items()}
+        for router, network in networks.items():
+            assert network is not None
+            assert network.pan is not None
+            if not network.pan.pan.joined or set(network.unicast.reachable()) != networks.keys() - {router}:
+                return False
+            for other, one in networks.items():
+                assert one is not None
+                if other != router and network.scheme.predicates.get(other, set()) != one.scheme.local_rows():
+                    return False
+        return True
+
+    def links(self) -> int:
+        return sum(
+            len(list(broker.node.network.links.peers())) for broker in self.brokers.values() if broker.node.network
+        )

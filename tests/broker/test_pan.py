@@ -1,0 +1,60 @@
+"""Brokers that arrange themselves, over real sockets."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tidings.broker.config_tables import Configuration
+from tidings.broker.joining import joining
+from tidings.client import connect
+from tidings.errors import ConfigError
+from tidings.testing.links import eventually
+from tidings.testing.pan_brokers import PanBrokers
+
+WAIT_S = 180.0
+
+
+def test_brokers_with_one_address_each_form_a_network_that_survives_losses(tmp_path: Path) -> None:
+    """Eight in this process; `python -m tidings.testing.pan_processes` does it with sixteen real ones."""
+
+    async def check() -> None:
+        async with PanBrokers(tmp_path) as network:
+            await network.start(1, by=None)
+            for router in range(2, 9):
+                await network.start(router, by=router - 1)
+            clients = {router: await connect(network.url(router)) for router in network.brokers}
+            subscriptions = {router: await client.subscribe("ticks.>") for router, client in clients.items()}
+            await eventually(network.known, WAIT_S)
+            await clients[5].publish("ticks.a", {"n": 1}, persistent=True)
+            for subscription in subscriptions.values():
+                delivery = await subscription.receive(WAIT_S)
+                assert delivery is not None
+                assert delivery.properties["n"] == 1
+            for router in (1, 4):  # the first among them: nobody is needed any more
+                await clients.pop(router).close()
+                del subscriptions[router]
+                await network.stop(router)
+            await eventually(network.known, WAIT_S)
+            await clients[8].publish("ticks.a", {"n": 2}, persistent=True)
+            for subscription in subscriptions.values():
+                delivery = await subscription.receive(WAIT_S)
+                assert delivery is not None
+                assert delivery.properties["n"] == 2
+            for client in clients.values():
+                await client.close()
+
+    asyncio.run(check())
+
+
+def test_joining_needs_an_address_and_proof_beyond_loopback(tmp_path: Path) -> None:
+    configuration = Configuration()
+    broker = configuration.broker.__class__(data=str(tmp_path))
+    configuration = configuration.__class__(broker=broker)
+    joined = joining(configuration, "127.0.0.1:7301", bare=True)
+    assert (joined.network.overlay, joined.network.join, joined.network.insecure) == ("pan", "127.0.0.1:7301", True)
+    assert joined.broker.id == joining(configuration, "", bare=True).broker.id != configuration.broker.id
+    with pytest.raises(ConfigError, match="nothing proves who a peer is"):
+        joining(configuration, "10.0.0.5:7301", bare=True)
+    with pytest.raises(ConfigError, match="not host:port"):
+        joining(configuration, "nowhere", bare=True)

@@ -1,0 +1,169 @@
+"""Credit that comes later, drains, what is given back uncounted or sent elsewhere, temporary queues, late names."""
+
+import pytest
+
+from tidings.node.requests import (
+    Ack,
+    AckMode,
+    Answer,
+    Credit,
+    Done,
+    Drain,
+    Failed,
+    Forget,
+    Identify,
+    MakeTemporary,
+    RemoveTemporary,
+    Unsubscribe,
+    Verdict,
+)
+from tidings.node.settings import Settings
+from tidings.testing.node_driver import DrivenClient, NodeDriver
+
+
+def numbered(driver: NodeDriver, destination: str, count: int, *, persistent: bool = True) -> list[bytes]:
+    return [driver.message(destination, b"%d" % i, persistent=persistent) for i in range(count)]
+
+
+def code(answer: Answer | None) -> str:
+    assert isinstance(answer, Failed)
+    return answer.error.code
+
+
+def drain(client: DrivenClient, subscription: int) -> Answer | None:
+    receipt = client.next_receipt()
+    client.ask(Drain(receipt, subscription))
+    return client.answer(receipt)
+
+
+@pytest.mark.parametrize("destination", ["t", "queue:q"])
+def test_a_paused_subscription_waits_for_credit(destination: str) -> None:
+    driver = NodeDriver()
+    publisher, consumer = driver.connect(), driver.connect()
+    consumer.subscribe(1, destination, paused=True)
+    for message in numbered(driver, destination, 3):
+        publisher.publish(message)
+    assert consumer.bodies() == []
+    consumer.ask(Credit(1, 2))
+    assert consumer.bodies() == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("options", [{}, {"ack": AckMode.CLIENT}])
+def test_a_drain_gives_out_what_is_there_and_takes_the_rest_of_the_credit(options: dict[str, object]) -> None:
+    driver = NodeDriver()
+    publisher, consumer = driver.connect(), driver.connect()
+    consumer.subscribe(1, "t", paused=True, **options)
+    for message in numbered(driver, "t", 2):
+        publisher.publish(message)
+    consumer.ask(Credit(1, 5))
+    answer = drain(consumer, 1)
+    assert isinstance(answer, Done)
+    assert answer.fields == {"credit": 3}
+    assert consumer.bodies() == [b"0", b"1"]
+    publisher.publish(driver.message("t", b"later"))
+    assert consumer.bodies() == []
+
+
+def test_a_drain_waits_for_what_the_store_has_to_bring() -> None:
+    driver = NodeDriver(settings=Settings(messages_bytes_max=1))
+    publisher, consumer = driver.connect(), driver.connect()
+    for message in numbered(driver, "queue:q", 3):
+        publisher.publish(message)
+    driver.read_failure = True
+    consumer.subscribe(1, "queue:q", paused=True)
+    consumer.ask(Credit(1, 5))
+    receipt = consumer.next_receipt()
+    consumer.ask(Drain(receipt, 1))
+    assert consumer.answer(receipt) is None
+    driver.read_failure = False
+    driver.tick()
+    assert consumer.bodies() == [b"0", b"1", b"2"]
+    assert consumer.answer(receipt) == Done(receipt, {"credit": 2})
+
+
+def test_what_is_released_is_not_counted() -> None:
+    driver = NodeDriver(settings=Settings(deliveries_max=2))
+    publisher, consumer = driver.connect(), driver.connect()
+    consumer.subscribe(1, "queue:q")
+    publisher.publish(driver.message("queue:q", b"0"))
+    for _ in range(5):
+        (got,) = consumer.receive()
+        assert got.attempt == 1
+        consumer.ack(got, verdict=Verdict.RELEASE)
+
+
+def test_what_is_sent_elsewhere_does_not_come_back_to_the_same_consumer() -> None:
+    driver = NodeDriver()
+    publisher, first, second = driver.connect(), driver.connect(), driver.connect()
+    first.subscribe(1, "queue:q")
+    publisher.publish(driver.message("queue:q", b"0"))
+    (got,) = first.receive()
+    first.ask(Ack(1, (got.tag,), verdict=Verdict.RETRY, elsewhere=True))
+    publisher.publish(driver.message("queue:q", b"1"))
+    assert first.bodies() == [b"1"]
+    second.subscribe(1, "queue:q")
+    (again,) = second.receive()
+    assert (again.body, again.attempt) == (b"0", 2)
+
+
+def test_a_temporary_queue_lives_as_long_as_its_connection() -> None:
+    driver = NodeDriver()
+    owner, other = driver.connect(), driver.connect()
+    refused = other.publish(driver.message("queue:tmp.1", b"early"))
+    assert other.refused[refused] == "E_QUEUE_TEMPORARY"
+    made = owner.next_receipt()
+    owner.ask(MakeTemporary(made, "queue:tmp.1"))
+    assert owner.answer(made) == Done(made)
+    accepted = other.publish(driver.message("queue:tmp.1", b"kept"))
+    assert accepted in other.accepted
+    owner.subscribe(1, "queue:tmp.1")
+    assert owner.bodies() == [b"kept"]
+    owner.ask(Unsubscribe(owner.next_receipt(), 1))
+    owner.subscribe(2, "queue:tmp.1")
+    assert owner.bodies() == [b"kept"]
+    watching = other.subscribe(1, "queue:tmp.1")
+    assert other.answer(watching) == Done(watching)
+    owner.leave()
+    late = other.publish(driver.message("queue:tmp.1", b"late"))
+    assert other.refused[late] == "E_QUEUE_TEMPORARY"
+    assert driver.node.post_office.depot.pinned_bytes == 0
+    other.leave()
+
+
+def test_a_temporary_queue_is_its_owners_to_make_and_to_remove() -> None:
+    driver = NodeDriver()
+    owner, other = driver.connect(), driver.connect()
+    owner.ask(MakeTemporary(owner.next_receipt(), "queue:tmp.1"))
+    for request in (MakeTemporary(11, "queue:tmp.1"), RemoveTemporary(12, "queue:tmp.1")):
+        other.ask(request)
+    assert [code(other.answer(receipt)) for receipt in (11, 12)] == ["E_QUEUE_EXISTS", "E_QUEUE_TEMPORARY"]
+    other.ask(MakeTemporary(13, "queue:orders"))
+    assert code(other.answer(13)) == "E_QUEUE_TEMPORARY"
+    missing = other.subscribe(1, "queue:tmp.2")
+    assert code(other.answer(missing)) == "E_QUEUE_TEMPORARY"
+    owner.ask(RemoveTemporary(14, "queue:tmp.1"))
+    assert owner.answer(14) == Done(14)
+    assert "queue:tmp.1" not in driver.node.post_office.by_name
+
+
+def test_who_could_not_name_itself_at_first_may_do_so_before_it_subscribes() -> None:
+    driver = NodeDriver()
+    early, late = driver.connect("alice/"), driver.connect("alice/")
+    early.ask(Identify(91, "audit"))
+    early.subscribe(1, "t", durable="d")
+    assert "durable:alice/audit:d" in driver.node.post_office.by_name
+    late.subscribe(1, "t")
+    late.ask(Identify(92, "audit"))
+    assert code(late.answer(92)) == "E_IDENTIFY_LATE"
+
+
+def test_a_shared_durable_subscription_can_be_forgotten() -> None:
+    driver = NodeDriver()
+    client = driver.connect()
+    client.subscribe(1, "t", durable="s", shared="s")
+    client.ask(Forget(91, "s", shared=True))
+    assert code(client.answer(91)) == "E_DURABLE_BUSY"
+    client.ask(Unsubscribe(92, 1))
+    client.ask(Forget(93, "s", shared=True))
+    assert client.answer(93) == Done(93)
+    assert "shared-durable:s" not in driver.node.post_office.by_name

@@ -1,0 +1,11 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tidings.testing.broker import BrokerThread
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerThread]:
+    with BrokerThread() as running:
+        yield running

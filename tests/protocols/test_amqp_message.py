@@ -1,0 +1,258 @@
+"""The mapping of AMQP's messages: nothing is lost between two who speak AMQP, and others see the same."""
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import proton
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from proton import Array, Data, Described, symbol, timestamp, ubyte, uint, ulong
+
+from tidings.errors import CodecError, UsageError
+from tidings.kernel.codec import decode_message, encode_message
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.protocols.amqp_message import KEPT, Incoming, read_message, write_message
+from tidings.protocols.amqp_sections import Section, decode_sections, encode
+from tidings.testing.strategies_model import messages, texts
+
+NOW_MS = 1_700_000_000_000
+QUEUE = Destination("orders", True)
+LINK = Incoming(QUEUE, lambda: MessageId(7, 1, NOW_MS, 3), NOW_MS, True)
+
+numbers = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 2**64 - 1).map(ulong),
+    st.integers(0, 2**32 - 1).map(uint),
+    st.integers(0, 255).map(ubyte),
+    st.integers(-(2**31), 2**31 - 1).map(proton.int32),
+    st.integers(-128, 127).map(proton.byte),
+    st.integers(0, 2**40).map(timestamp),
+    st.floats(allow_nan=False),
+    st.floats(width=32, allow_nan=False).map(proton.float32),
+)
+scalars = st.one_of(
+    numbers,
+    texts,
+    st.binary(max_size=8),
+    st.booleans(),
+    st.none(),
+    st.uuids(),
+    st.text(alphabet="ab-", min_size=1, max_size=5).map(symbol),
+    st.sampled_from("aé\U0001f600").map(proton.char),
+    st.integers(0, 2**32 - 1).map(proton.decimal32),
+)
+composites = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)
+)
+ids = st.none() | texts | st.uuids() | st.integers(0, 2**64 - 1).map(ulong) | st.binary(max_size=6)
+addresses = st.none() | st.sampled_from(["queue://r", "topic://a.b", "r", "/queue/r", "amqp://elsewhere/x", "a..b", ""])
+optional_texts = st.none() | texts
+optional_times = st.none() | st.integers(0, 2**50).map(timestamp)
+properties = st.tuples(
+    ids,
+    st.none() | st.binary(max_size=4),
+    addresses,
+    optional_texts,
+    addresses,
+    ids,
+    st.none() | st.sampled_from(["text/plain", "x"]).map(symbol),
+    st.none() | st.just(symbol("gzip")),
+    st.none() | st.integers(NOW_MS * 2, NOW_MS * 3).map(timestamp),
+    optional_times,
+    optional_texts,
+    st.none() | st.integers(0, 2**32 - 1).map(uint),
+    optional_texts,
+).map(list)
+headers = st.tuples(
+    st.none() | st.booleans(),
+    st.none() | st.integers(0, 255).map(ubyte),
+    st.none() | st.integers(1, 2**32 - 1).map(uint),
+).map(list)
+names = texts | st.sampled_from(["price", "JMSXGroupID", "JMSFoo", "@topic", KEPT, "x" * 300])
+application = st.dictionaries(names, scalars, max_size=5)
+bodies = st.one_of(
+    st.binary(max_size=20).map(lambda one: [(Section.DATA, one)]),
+    composites.map(lambda one: [(Section.VALUE, one)]),
+    st.lists(st.binary(max_size=5), max_size=3).map(lambda many: [(Section.DATA, one) for one in many]),
+    st.lists(st.lists(composites, max_size=3), min_size=1, max_size=2).map(
+        lambda many: [(Section.SEQUENCE, one) for one in many]
+    ),
+)
+
+
+def trimmed(values: list[Any]) -> list[Any]:
+    while values and values[-1] is None:
+        values = values[:-1]
+    return values
+
+
+def typed(value: Any) -> Any:
+    """With the types, which `==` does not look at."""
+    match value:
+        case list():
+            return [typed(one) for one in value]
+        case dict():
+            return {typed(name): typed(one) for name, one in value.items()}
+        case float():
+            return type(value), str(float(value))
+        case _:
+            return type(value), value
+
+
+def sections(content: bytes) -> dict[Section, Any]:
+    found: dict[Section, Any] = {}
+    for section, value, _ in decode_sections(content):
+        found.setdefault(section, []).append(typed(value))
+    return found
+
+
+@settings(max_examples=60)
+@given(
+    header=headers,
+    annotations=st.dictionaries(st.text("ab", min_size=1, max_size=3).map(symbol), composites, max_size=2),
+    fields=properties,
+    application=application,
+    body=bodies,
+    footer=st.dictionaries(st.text("ab", min_size=1, max_size=3).map(symbol), scalars, max_size=2),
+)
+def test_an_amqp_receiver_gets_what_an_amqp_sender_sent(
+    header: list[Any], annotations: Any, fields: list[Any], application: Any, body: Any, footer: Any
+) -> None:
+    given = [
+        (Section.HEADER, trimmed(header)),
+        (Section.MESSAGE_ANNOTATIONS, annotations),
+        (Section.PROPERTIES, trimmed(fields)),
+        (Section.APPLICATION_PROPERTIES, application),
+        *body,
+        (Section.FOOTER, footer),
+    ]
+    content = b"".join(encode(section, value) for section, value in given if value or section in dict(body))
+    message = read_message(content, LINK)
+    message = decode_message(encode_message(message))  # as it travels
+    sent, got = sections(content), sections(write_message(message, 1, NOW_MS))
+    durable, priority, ttl, first, count = got.pop(Section.HEADER)[0]
+    sent.pop(Section.HEADER, None)
+    if not any(value for section, value in given if section is Section.PROPERTIES):
+        sent.pop(Section.PROPERTIES, None)
+    assert got == sent
+    assert durable[1] == (header[0] is True)
+    assert priority[1] == (4 if header[1] is None else header[1])
+    assert (first[1], count[1]) == (True, 0)
+    times = [NOW_MS + header[2]] if header[2] is not None else []
+    times += [fields[8]] if fields[8] is not None else []
+    assert ttl[1] == (min(min(times) - NOW_MS, 2**32 - 1) if times else None)
+
+
+@settings(max_examples=60)
+@given(message=messages)
+def test_a_native_message_loses_nothing_on_its_way_through_amqp(message: Message) -> None:
+    """Written as AMQP, and published again by AMQP as it was received."""
+    message = replace(message, id=MessageId(7, 1, NOW_MS, 3))  # the broker's own numbers are below 2^29
+    content = write_message(message, 1, NOW_MS)
+    link = Incoming(message.destination, lambda: message.id, NOW_MS, True)
+    fields: list[Any] = next(
+        (value for section, value, _ in decode_sections(content) if section is Section.PROPERTIES), []
+    )
+    assert fields[0] == message.id.jms
+    again = read_message(content, link)
+    assert again.destination == message.destination
+    assert again.body == message.body
+    assert (again.persistent, again.priority) == (message.persistent, message.priority)
+    assert (again.correlation_id, again.type, again.reply_to) == (
+        message.correlation_id,
+        message.type,
+        message.reply_to,
+    )
+    own = ("JMSXMessageID", "JMSXAmqp")  # what AMQP has said more than the publisher
+    assert {name: one for name, one in again.properties.items() if name not in own} == message.properties
+
+
+def test_what_others_see_of_a_plain_message_is_what_was_sent() -> None:
+    sent = proton.Message(
+        body="héllo", properties={"price": 50, "stock": "XYZ", "open": True, "x": 1.5, "raw": b"\x00"}
+    )
+    message = read_message(bytes(sent.encode()), LINK)
+    assert message.properties == {"price": 50, "stock": "XYZ", "open": True, "x": 1.5, "raw": b"\x00"}
+    assert message.body == "héllo".encode()
+    assert (message.timestamp_ms, message.expiration_ms, message.correlation_id) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        (None, b""),
+        ({"a": [1, "b", None, True]}, b'{"a": [1, "b", null, true]}'),
+        ([1, 2.5], b"[1, 2.5]"),
+        (12, b"12"),
+        (UUID(int=7), b'"00000000-0000-0000-0000-000000000007"'),
+    ],
+)
+def test_others_can_read_bodies_of_amqps_own_types(body: Any, seen: bytes) -> None:
+    message = read_message(encode(Section.VALUE, body), LINK)
+    assert message.body == seen
+    back = decode_sections(write_message(message, 1, NOW_MS))[-1]
+    assert (back.section, back.value) == (Section.VALUE, body)
+
+
+def test_types_that_selectors_do_not_know_are_seen_as_what_they_are_like() -> None:
+    given = {"u": uint(7), "s": symbol("sym"), "t": timestamp(5), "big": ulong(2**63), "none": None, "id": UUID(int=1)}
+    message = read_message(encode(Section.APPLICATION_PROPERTIES, given), LINK)
+    seen = {name: one for name, one in message.properties.items() if name != KEPT}
+    assert seen == {"u": 7, "s": "sym", "t": 5, "id": "00000000-0000-0000-0000-000000000001"}
+    assert all(type(one) in (int, str) for one in seen.values())
+
+
+def test_marks_added_on_the_way_are_shown_with_what_was_sent() -> None:
+    message = read_message(encode(Section.APPLICATION_PROPERTIES, {"u": uint(7)}), LINK)
+    marked = Message(message.destination, {**message.properties, "JMSXDeathCause": "why"}, id=message.id)
+    shown = sections(write_message(marked, 1, NOW_MS))[Section.APPLICATION_PROPERTIES]
+    assert shown == [typed({"u": uint(7), "JMSXDeathCause": "why"})]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x00",
+        b"\x00\x53",
+        b"\x00\x53\x99\x40",
+        b"\x40",
+        b"\x00\x53\x73\xa1\x01a",
+        b"\x00\x53\x75\xa0\xff",
+        b"\xff" * 9,
+    ],
+)
+def test_what_is_not_a_message_is_refused(content: bytes) -> None:
+    with pytest.raises(CodecError, match="E_AMQP_"):
+        read_message(content, LINK)
+
+
+def test_what_is_nested_too_deeply_is_refused() -> None:
+    inner = b"\x45"
+    for _ in range(20_000):
+        inner = b"\xd0" + (len(inner) + 4).to_bytes(4, "big") + (1).to_bytes(4, "big") + inner
+        if len(inner) > 200_000:
+            break
+    with pytest.raises(CodecError, match="E_AMQP_DECODE"):
+        read_message(b"\x00\x53\x77" + inner, LINK)
+
+
+def test_a_message_without_a_target_must_say_where_it_goes() -> None:
+    link = Incoming(None, LINK.next_id, NOW_MS, True)
+    to = encode(Section.PROPERTIES, [None, None, "topic://news"])
+    assert read_message(to, link).destination == Destination("news")
+    with pytest.raises(CodecError, match="E_AMQP_TO"):
+        read_message(encode(Section.VALUE, "x"), link)
+    with pytest.raises(UsageError, match="E_DESTINATION"):
+        read_message(encode(Section.PROPERTIES, [None, None, "a..b"]), link)
+
+
+def test_arrays_and_described_values_are_kept() -> None:
+    body = {"array": Array(proton.UNDESCRIBED, Data.INT, 1, 2), "thing": Described(symbol("t"), [1])}  # type: ignore[arg-type]
+    message = read_message(encode(Section.VALUE, body), LINK)
+    back = decode_sections(write_message(message, 1, NOW_MS))[-1].value
+    assert list(back["array"].elements) == [1, 2]
+    assert back["thing"] == Described(symbol("t"), [1])

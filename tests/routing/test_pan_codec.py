@@ -1,0 +1,61 @@
+"""Pan's messages as bytes: what is written is read again, and nothing else is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.errors import CodecError
+from tidings.overlay.pan import Contact
+from tidings.overlay.pan.messages import (
+    Ask,
+    Beat,
+    Depart,
+    Enter,
+    Hello,
+    Others,
+    PanMessage,
+    Probe,
+    ProbeEcho,
+    Reply,
+    Routed,
+)
+from tidings.routing.pan_codec import LAYOUTS, decode, encode
+
+IDS = st.integers(0, 2**128 - 1)
+CONTACT = st.builds(Contact, IDS, st.integers(0, 2**32 - 1), st.text(max_size=30))
+CONTACTS = st.lists(CONTACT, max_size=4).map(tuple)
+U64 = st.integers(0, 2**64 - 1)
+MICROS = st.integers(0, 10**9).map(lambda micros: micros / 1000)
+BYTE = st.integers(0, 255)
+MESSAGES = st.one_of(
+    st.builds(Routed, IDS, CONTACT, st.binary(max_size=50), U64, st.integers(0, 64)),
+    st.builds(Reply, U64, st.binary(max_size=50)),
+    st.builds(Enter, CONTACT, BYTE, BYTE),
+    st.builds(Others, CONTACTS, st.booleans(), st.booleans()),
+    st.builds(Ask, st.integers(-2, 32)),
+    st.builds(Hello, st.none() | MICROS, st.text(max_size=30)),
+    st.builds(Beat, CONTACTS, st.booleans()),
+    st.builds(Depart, CONTACTS),
+    st.builds(Probe, U64),
+    st.builds(ProbeEcho, U64),
+)
+
+
+@given(MESSAGES)
+def test_what_is_written_is_read_again(message: PanMessage) -> None:
+    assert decode(encode(message)) == message
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_refused_or_mean_the_same(data: bytes) -> None:
+    try:
+        message = decode(data)
+    except CodecError:
+        return
+    assert decode(encode(message)) == message
+
+
+def test_every_message_has_a_layout_and_bytes_left_over_are_refused() -> None:
+    assert {kind.__name__ for kind in LAYOUTS} == {kind.__name__ for kind in PanMessage.__args__}
+    with pytest.raises(CodecError, match="E_CONTROL_LONG"):
+        decode(encode(Probe(1)) + b"x")
