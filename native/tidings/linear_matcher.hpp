@@ -104,41 +104,50 @@ private:
     void match_one(const MessageView& message, Column<uint32_t>& ids) {
         if (dirty_) lay_out();
         met_.clear();
+        bool untyped = false;  // whether there is a text to be read as what it is compared with
         for (size_t i = 0; i < message.attributes.size(); ++i) {
             if (message.is_reading(i)) continue;
             const Attribute& attribute = message.attributes[i];
             const uint32_t number = table_.find_attribute(attribute.name, attribute.name_hash);
             if (number == none) continue;
             met_.push_back(number);
+            untyped |= attribute.value.type == Type::Text;
             seen_[number] = {&attribute.value, table_.find_equality(number, attribute.value, attribute.hash), position(attribute.value),
                              attribute.value.kind()};
         }
+        untyped ? scan<true>(message, ids) : scan<false>(message, ids);
+        for (const uint32_t number : met_) seen_[number] = Seen{};
+    }
+
+    template <bool Untyped>
+    void scan(const MessageView& message, Column<uint32_t>& ids) {
         for (size_t i = 0; i < steps_.size();) {
             const Step subscriber = steps_[i];
             const size_t end = i + 1 + subscriber.number;
-            if (satisfied(i + 1, end)) {
+            if (satisfied<Untyped>(i + 1, end)) {
                 const Subscriber& one = *order_[subscriber.attribute];
                 if (!one.program || one.program->program.evaluate(message) == Truth::True) ids.push_back(one.id);
             }
             i = end;
         }
-        for (const uint32_t number : met_) seen_[number] = Seen{};
     }
 
+    template <bool Untyped>
     bool satisfied(size_t i, size_t end) const {
         while (i < end) {
             const size_t next = i + 1 + steps_[i].number;
             do ++i;
-            while (i < next && holds(steps_[i]));
+            while (i < next && holds<Untyped>(steps_[i]));
             if (i == next) return true;
             i = next;
         }
         return false;
     }
 
+    template <bool Untyped>
     bool holds(const Step& step) const {
         const Seen& seen = seen_[step.attribute];
-        if (seen.value && seen.value->type == Type::Text) return table_.holds(table_[step.number], seen.value);
+        if (Untyped && seen.value && seen.value->type == Type::Text) return table_.holds(table_[step.number], seen.value);
         if (step.kind == Kind::Equality) return seen.equality == step.number;
         const Interned& one = table_[step.number];
         if (step.kind == Kind::Other) return table_.holds(one, seen.value);

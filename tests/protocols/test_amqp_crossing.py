@@ -36,7 +36,7 @@ def typed(properties: Any) -> dict[str, Any]:
     priority=st.integers(0, 9),
     persistent=st.booleans(),
     correlation=st.none() | texts,
-    kind=st.none() | texts,
+    kind=st.none() | texts.filter(lambda text: "\0" not in text),  # Proton's client ends a subject there
     reply_to=replies,
 )
 def test_native_and_amqp_say_the_same(
