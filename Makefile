@@ -14,11 +14,12 @@ help:  ## show this list
 
 setup: $(STAMP)  ## create .venv and install Tidings and its tools into it
 
-$(STAMP): $(NATIVE) scripts/system-packages
+$(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/protocols/node/package-lock.json
 	scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	scripts/node-packages
 	touch $@
 
 demo: setup  ## a short tour: selectors, the matching kernel, a plot
@@ -33,7 +34,7 @@ check: setup  ## format, lint, types
 	$(BIN)/mypy
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
-	for name in matching encoded bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
+	for name in matching encoded routers bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
 	  $(BIN)/python -m bench.$$name || exit 1; done
 
 versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)

@@ -33,6 +33,7 @@ STRATEGIES: dict[str, dict[str, object] | None] = {
     "async": {"strategy": "async", **OLD},
 }
 BIG = b"x" * 1000
+WARM_SECONDS, SECONDS = 3.0, 4.0  # the first segment that a process writes costs it a tenth of a second
 POINTS = {
     "no body, r = 1": Load(Plan("")),
     "no body, r = 10": Load(Plan(""), matching=10),
@@ -69,7 +70,8 @@ def measure(names: list[str], rounds: int) -> dict[str, Any]:
         for number, name in enumerate(names):
             for strategy, keys in STRATEGIES.items():
                 with Tracked(keys) as server:
-                    load = replace(POINTS[name], plan=replace(POINTS[name].plan, topic=f"bench.{number}"))
+                    plan = replace(POINTS[name].plan, topic=f"bench.{number}")
+                    load = replace(POINTS[name], plan=plan, warm_seconds=WARM_SECONDS, seconds=SECONDS)
                     found = run(server, load)
                 results[name][strategy].append(found)
                 rate, cpu = found["received_per_s"], found["cpu_us"]

@@ -233,7 +233,7 @@ void bind_stomp(nb::class_<PyForwarder>& type) {
              }, nb::arg("connection"), nb::arg("publisher"), nb::arg("broker"), nb::arg("temporary"))
         .def("stomp_label", [](PyForwarder& self, uint32_t connection, uint32_t subscription, nb::bytes line) {
                  StompState& state = self.forwarder.stomp(connection);
-                 if (line.size()) state.labels.insert_or_assign(subscription, std::string(view_of(line)));
+                 if (line.size()) state.labels.insert_or_assign(subscription, "MESSAGE\n" + std::string(view_of(line)));
                  else state.labels.erase(subscription);
              }, nb::arg("connection"), nb::arg("subscription"), nb::arg("line"), "The header line that names a subscription; empty: none any more.")
         .def("stomp_transaction", [](PyForwarder& self, uint32_t connection, nb::str name, uint16_t session) {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

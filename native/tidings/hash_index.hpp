@@ -19,11 +19,19 @@ class Directory {
 public:
     Directory() {
         owned_.push_back(std::make_unique<Segment>());
-        segments_.push_back(owned_.back().get());
+        segments_.assign(size_t{1} << depth_, owned_.back().get());
     }
 
     Segment& at(uint64_t hash) { return *segments_[slot(hash)]; }
     const Segment& at(uint64_t hash) const { return *segments_[slot(hash)]; }
+
+    // For a loop that asks often while nothing changes.
+    struct View {
+        const Segment* const* segments;
+        unsigned shift;
+        const Segment& at(uint64_t hash) const { return *segments[hash >> shift]; }
+    };
+    View view() const { return {segments_.data(), 64 - depth_}; }
 
     // The segment for this hash, with room for one more.
     Segment& room(uint64_t hash) {
@@ -41,7 +49,7 @@ public:
 private:
     static constexpr unsigned depth_max = 24;
 
-    size_t slot(uint64_t hash) const { return depth_ ? hash >> (64 - depth_) : 0; }
+    size_t slot(uint64_t hash) const { return hash >> (64 - depth_); }
 
     void divide(uint64_t hash) {
         Segment& lower = at(hash);
@@ -61,7 +69,7 @@ private:
 
     std::vector<Segment*> segments_;
     std::vector<std::unique_ptr<Segment>> owned_;
-    unsigned depth_ = 0;
+    unsigned depth_ = 1;  // at least: a shift by 64 bits is not defined
 };
 
 class HashIndex {
@@ -110,7 +118,7 @@ private:
         unsigned depth = 0;
 
         size_t mask() const { return slots.size() - 1; }
-        bool full() const { return used * 4 >= slots.size() * 3; }
+        bool full() const { return used * 8 >= slots.size() * 7; }
         bool large() const { return slots.size() >= 4096; }
 
         void put(Slot slot) {

@@ -112,6 +112,7 @@ private:
             std::fill(present_.begin(), present_.end(), nullptr);
             std::fill(seen_.begin(), seen_.end(), 0);
             programs_.clear();
+            gathered_ = 0;
             marked_met_ = present_known_ = false;
             throw;
         }
@@ -120,6 +121,10 @@ private:
     // While message i is matched, memory brings what the next ones will need.
     TIDINGS_INLINE void read_ahead(const MessageBatch& batch, size_t i) const {
         const size_t last = batch.size() - 1;
+        const Entry& far = batch[std::min(i + 12, last)];
+        __builtin_prefetch(&far.status);
+        __builtin_prefetch(&far.message.attributes);
+        for (const Attribute& attribute : batch[std::min(i + 6, last)].message.attributes) __builtin_prefetch(&attribute.hash);
         for (const Attribute& attribute : batch[std::min(i + 3, last)].message.attributes) index_.blocks.prefetch_slot(attribute.hash);
         for (const Attribute& attribute : batch[std::min(i + 2, last)].message.attributes) index_.blocks.prefetch_block(attribute.hash);
         for (const Attribute& attribute : batch[std::min(i + 1, last)].message.attributes) index_.blocks.prefetch_payload(attribute.hash);
@@ -133,13 +138,15 @@ private:
         const uint8_t epoch = epoch_;
         for (size_t i = 0; i < counts_.satisfying; ++i) {
             const Payload* block = met_[i].satisfying;
-            const uint32_t *number = block->satisfied_data(), *const end = number + block->satisfied;
-            for (; number != end; ++number) satisfied[*number] = epoch;
+            const uint32_t *number = block->satisfied_data(), *const end = block->satisfied_end();
+            for (; number != end; number += Payload::satisfied_step)
+                for (size_t j = 0; j < Payload::satisfied_step; ++j) satisfied[number[j]] = epoch;
         }
         emit_alone();
         check_candidates();
         index_.pairs.find_pairs(counts_.equalities, [this](size_t i) { return met_[i].equality; },
                                 [this](const Candidate* first, const Candidate* last) { check(first, last); });
+        emit_gathered(gathered_);
         match_bounds();
         if (message.reading_count && index_.table.mixed()) drop_doubles(start);
         run_programs(message);
@@ -285,6 +292,22 @@ private:
         count_ = static_cast<size_t>(out - out_.data());
     }
 
+    // Short lists and single finds come together first: one loop over all of them is foreseen better than many short ones.
+    void gather(const uint32_t* tokens, size_t count) {
+        if (count > found_max - gathered_) [[unlikely]] {
+            emit_gathered(gathered_);
+            if (count > found_max) return emit_marked(tokens, count);
+        }
+        for (size_t i = 0; i < count; i += Payload::words_step)
+            std::memcpy(found_.data() + gathered_ + i, tokens + i, Payload::words_step * sizeof(uint32_t));
+        gathered_ += count;
+        if (gathered_ == found_max) [[unlikely]] emit_gathered(gathered_);
+    }
+    void emit_gathered(size_t count) {
+        gathered_ = 0;
+        emit_marked(found_.data(), count);
+    }
+
     void emit_special(uint32_t token) {
         if (token & token_crowd) {
             const Lists& crowd = index_.crowds[token & ~token_crowd];
@@ -307,7 +330,7 @@ private:
         for (size_t i = 0; i < counts_.reaching; ++i) {
             const Payload* block = met_[i].reaching;
             emit_plain(block->plain_data(), block->plain);
-            emit_marked(block->marked_data(), block->marked);
+            gather(block->marked_data(), block->marked);
         }
         for (const Lists* lists : lists_) {
             emit_plain(lists->plain.data(), lists->plain.size());
@@ -336,16 +359,13 @@ private:
     }
 
     void check(const Candidate* first, const Candidate* last) {
-        uint32_t found[64];
-        size_t count = 0;
+        size_t count = gathered_;
         for (; first != last; ++first) {
-            found[count] = first->token;
+            found_[count] = first->token;
             count += holds(*first);
-            if (count < 64) continue;
-            emit_marked(found, count);
-            count = 0;
+            if (count == found_max) [[unlikely]] emit_gathered(count), count = 0;
         }
-        emit_marked(found, count);
+        gathered_ = count;
     }
 
     bool holds(const Candidate& candidate) {
@@ -431,6 +451,9 @@ private:
     bool marked_met_ = false;
     Column<uint32_t> out_;
     size_t count_ = 0;
+    static constexpr size_t found_max = 1024;
+    std::array<uint32_t, found_max + Payload::words_step> found_;  // tokens not yet emitted
+    size_t gathered_ = 0;
     std::vector<Met> met_;
     Counts counts_;
     std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always

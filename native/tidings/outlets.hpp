@@ -154,18 +154,16 @@ public:
         Connection& connection = *connections_[sink.connection & place_mask];
         if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
-            const size_t bytes = prepare(connection, sink.number, one);
+            const size_t bytes = prepare(connection, sink.label, sink.number, one);
             write(connection.output.grow(bytes), connection, sink.number, one);
             ++sink.delivered;
             ++stats.delivered;
             if (connection.subscriber) tracker->delivered(id_of(one.message), connection.subscriber, now_ms);
             added(connection, bytes);
         } else {
-            std::string frame(prepare(connection, sink.number, one), '\0');
+            std::string frame(prepare(connection, sink.label, sink.number, one), '\0');
             write(frame.data(), connection, sink.number, one);
-            Sink::Waiting waiting{std::move(frame), one.expires_ms};
-            std::memcpy(waiting.id.data(), id_of(one.message), waiting.id.size());
-            wait_in_backlog(sink, connection, one.publisher, std::move(waiting), now_ms);
+            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
         }
     }
 
@@ -192,7 +190,8 @@ public:
     void deliver(uint32_t number, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
         Connection& connection = at(number);
         const Publication one{nobody, attempt, 0, message, tag};
-        const size_t bytes = prepare(connection, subscription, one);
+        const std::string_view label = connection.stomp ? connection.stomp->label(subscription) : std::string_view();
+        const size_t bytes = prepare(connection, label, subscription, one);
         write(connection.output.grow(bytes), connection, subscription, one);
         ++stats.delivered;
         added(connection, bytes);
@@ -340,9 +339,9 @@ public:
 
 private:
     // What a delivery takes in the connection's own language.
-    size_t prepare(const Connection& connection, uint32_t subscription, const Publication& one) {
+    size_t prepare(const Connection& connection, std::string_view label, uint32_t subscription, const Publication& one) {
         if (!connection.stomp) [[likely]] return delivery_bytes(one.message);
-        return stomp_.prepare(*connection.stomp, subscription, one.attempt, one.tag, one.message, one.rendered);
+        return stomp_.prepare(*connection.stomp, label, subscription, one.attempt, one.tag, one.message, one.rendered);
     }
 
     void write(char* place, const Connection& connection, uint32_t subscription, const Publication& one) {
@@ -485,7 +484,6 @@ private:
     }
 
     static constexpr uint32_t place_mask = (1 << 20) - 1;
-
     std::vector<std::unique_ptr<Connection>> connections_;  // by place
     std::deque<uint32_t> free_connections_;                 // the numbers of those to come
     std::deque<Sink> sinks_;

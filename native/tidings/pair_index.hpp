@@ -3,6 +3,7 @@
 // cache), and only the few survivors touch the table, prefetched together.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -59,18 +60,26 @@ public:
         Half* const halves = halves_.data();
         for (size_t i = 0; i < count; ++i) halves[i] = {spread(number(i)), number(i)};
         Probe* const probes = probes_.data();
+        const auto directory = directory_.view();
         size_t kept = 0;
-        for (size_t i = 1; i < count; ++i)
-            for (size_t j = 0; j < i; ++j) {
-                const uint64_t hash = halves[i].hash ^ halves[j].hash;
-                const Segment& segment = directory_.at(hash);
+        for (uint32_t i = 1; i < count; ++i) {
+            const uint64_t mine = halves[i].hash;
+            for (uint32_t j = 0; j < i; ++j) {
+                const uint64_t hash = mine ^ halves[j].hash;
+                const Segment& segment = directory.at(hash);
                 const size_t bit = segment.filter_bit(hash);
-                probes[kept] = {key(halves[i].number, halves[j].number), hash, &segment};
+                probes[kept] = {i, j};
                 kept += segment.filter[bit >> 6] >> (bit & 63) & 1;
             }
-        for (size_t i = 0; i < kept; ++i) __builtin_prefetch(&probes_[i].segment->slots[probes_[i].hash & probes_[i].segment->mask()]);
-        for (size_t i = 0; i < kept; ++i) {
-            const Slot* slot = probes_[i].segment->find(probes_[i].hash, probes_[i].key);
+        }
+        for (size_t k = 0; k < kept; ++k) {
+            const uint64_t hash = halves[probes[k].i].hash ^ halves[probes[k].j].hash;
+            const Segment& segment = directory.at(hash);
+            __builtin_prefetch(&segment.slots[segment.home(hash)]);
+        }
+        for (size_t k = 0; k < kept; ++k) {
+            const Half &a = halves[probes[k].i], &b = halves[probes[k].j];
+            const Slot* slot = directory.at(a.hash ^ b.hash).find(a.hash ^ b.hash, key(a.number, b.number));
             if (!slot) continue;
             if (slot->candidate.row != list_mark) verify(&slot->candidate, &slot->candidate + 1);
             else verify(lists_[slot->candidate.token].begin(), lists_[slot->candidate.token].end());
@@ -105,20 +114,23 @@ private:
         uint32_t used = 0, stale = 0;  // stale: removed since the filter was made
         unsigned depth = 0;
 
-        size_t mask() const { return slots.size() - 1; }
+        // Any number of slots, so that a segment need not double: where a hash belongs is its share of them.
+        size_t home(uint64_t hash) const { return static_cast<uint32_t>(hash) * slots.size() >> 32; }
+        size_t after(size_t i) const { return i + 1 == slots.size() ? 0 : i + 1; }
+        size_t distance(size_t from, size_t to) const { return to >= from ? to - from : to + slots.size() - from; }
         bool full() const { return used * 5 >= slots.size() * 4; }
         bool large() const { return slots.size() >= 2048; }
         size_t filter_bit(uint64_t hash) const { return hash >> 12 & filter_mask; }
 
         const Slot* find(uint64_t hash, uint64_t key) const {
-            for (size_t i = hash & mask();; i = (i + 1) & mask()) {
+            for (size_t i = home(hash);; i = after(i)) {
                 if (slots[i].key == key) return &slots[i];
                 if (slots[i].key == no_key) return nullptr;
             }
         }
         void put(const Slot& slot, uint64_t hash) {
-            size_t i = hash & mask();
-            while (slots[i].key != no_key) i = (i + 1) & mask();
+            size_t i = home(hash);
+            while (slots[i].key != no_key) i = after(i);
             slots[i] = slot;
             const size_t bit = filter_bit(hash);
             filter[bit >> 6] |= 1ull << (bit & 63);
@@ -127,9 +139,9 @@ private:
         void take(Slot* slot) {
             size_t gap = static_cast<size_t>(slot - slots.data());
             for (size_t i = gap;;) {
-                i = (i + 1) & mask();
+                i = after(i);
                 if (slots[i].key == no_key) break;
-                if (((i - hash_of(slots[i].key)) & mask()) >= ((i - gap) & mask())) {
+                if (distance(home(hash_of(slots[i].key)), i) >= distance(gap, i)) {
                     slots[gap] = slots[i];
                     gap = i;
                 }
@@ -138,15 +150,17 @@ private:
             --used;
             if (++stale * 4 > slots.size()) refill(slots.size(), nullptr);
         }
-        void grow() { refill(slots.size() * 2, nullptr); }
+        void grow() { refill(slots.size() + slots.size() / 2, nullptr); }
         void split(Segment& upper) {
             upper.depth = ++depth;
-            upper.resize(slots.size());
-            refill(slots.size(), &upper);
+            // A half with more than its share grows while it is filled.
+            const size_t room = slots.size() * 5 / 8;
+            upper.resize(room);
+            refill(room, &upper);
         }
         void resize(size_t size) {
             slots.assign(size, Slot{});
-            filter.assign(std::max<size_t>(1, size * filter_bits_per_slot / 64), 0);
+            filter.assign(std::bit_ceil(std::max<size_t>(1, size * filter_bits_per_slot / 64)), 0);
             filter_mask = filter.size() * 64 - 1;
             used = stale = 0;
         }
@@ -157,7 +171,9 @@ private:
             for (const Slot& slot : old) {
                 if (slot.key == no_key) continue;
                 const uint64_t hash = hash_of(slot.key);
-                (upper && (hash >> (64 - depth) & 1) ? *upper : *this).put(slot, hash);
+                Segment& half = upper && (hash >> (64 - depth) & 1) ? *upper : *this;
+                if (half.full()) half.grow();
+                half.put(slot, hash);
             }
         }
     };
@@ -168,8 +184,7 @@ private:
         uint32_t number;
     };
     struct Probe {
-        uint64_t key, hash;
-        const Segment* segment;
+        uint32_t i, j;  // of halves
     };
 
     Slot* find(uint64_t hash, uint64_t key) { return const_cast<Slot*>(directory_.at(hash).find(hash, key)); }

@@ -153,6 +153,19 @@ inline Value read_value(Reader& reader, uint8_t allowed = AnyValue) {
     return value;
 }
 
+// The same from bytes that were found to be right before: texts are not looked at again.
+inline void read_checked(Reader& reader, Value& out) {
+    const uint8_t type = reader.u8();
+    out.type = type ? static_cast<Type>(type) : Type::Bool;
+    switch (type) {
+        case 0:
+        case 1: out.i = type; break;
+        case 2: out.i = reader.zigzag(); break;
+        case 3: out.d = reader.f64(); break;
+        default: out.s = reader.bytes(reader.length());
+    }
+}
+
 // Length u8, name: of attributes and of what constrains them.
 inline std::string_view read_name(Reader& reader) {
     const size_t start = reader.position();

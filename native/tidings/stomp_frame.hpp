@@ -47,6 +47,8 @@ public:
         frame.lines.clear();
         std::string_view line;
         if (!read_line(data, at, line, command_bytes_max, "E_STOMP_FRAME", "no STOMP command")) return false;
+        if (line.empty() || !std::ranges::all_of(line, [](char c) { return c >= 'A' && c <= 'Z'; }))
+            refuse("E_STOMP_FRAME", "no STOMP command", frame.start);
         frame.command = line;
         for (;;) {
             if (!read_line(data, at, line, headers_bytes_max, "E_STOMP_LIMIT", "a header is too long")) return false;

@@ -20,6 +20,12 @@ public:
         size_t at = 0;
         try {
             while (publishes_.size() < gathered_bytes_max) {
+                if (logged_in && state.searched == 0) {
+                    if (const size_t bytes = sender_.write_again(data.substr(at), bytes_max, state, now_ms, publishes_)) {
+                        ends_.push_back(at += bytes);
+                        continue;
+                    }
+                }
                 if (!framer_.next(data.substr(at), bytes_max, state.searched, frame_)) return Next::Nothing;
                 if (!logged_in || frame_.command != "SEND") return Next::Control;
                 add_send(state, now_ms);

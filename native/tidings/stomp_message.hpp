@@ -3,6 +3,7 @@
 #pragma once
 #include <array>
 #include <charconv>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -11,51 +12,90 @@
 
 namespace tidings {
 
+// Text that is made anew for every message: appended without a call, in a block that is kept.
+class Scratch {
+public:
+    void clear() { size_ = 0; }
+    size_t size() const { return size_; }
+    const char* data() const { return block_.get(); }
+    operator std::string_view() const { return {block_.get(), size_}; }
+
+    char* grow(size_t bytes) {
+        if (size_ + bytes > capacity_) [[unlikely]] widen(bytes);
+        char* const place = block_.get() + size_;
+        size_ += bytes;
+        return place;
+    }
+    void put(std::string_view text) {
+        if (!text.empty()) std::memcpy(grow(text.size()), text.data(), text.size());
+    }
+    void put(char c) { *grow(1) = c; }
+
+private:
+    [[gnu::noinline]] void widen(size_t bytes) {
+        const size_t wanted = std::max(2 * capacity_, size_ + bytes + 512);
+        std::unique_ptr<char[]> larger(new char[wanted]);
+        if (size_) std::memcpy(larger.get(), block_.get(), size_);
+        block_ = std::move(larger);
+        capacity_ = wanted;
+    }
+
+    std::unique_ptr<char[]> block_;
+    size_t size_ = 0, capacity_ = 0;
+};
+
 class StompText {
 public:
-    StompText(std::string& out, StompVersion version) : out_(out), version_(version) {}
+    StompText(Scratch& out, StompVersion version) : out_(out), version_(version) {}
 
     void header(std::string_view name, std::string_view value) {
-        out_.append(name) += ':';
+        out_.put(name);
+        out_.put(':');
         escaped(value, false);
-        out_ += '\n';
+        out_.put('\n');
+    }
+
+    template <class Number>
+    void digits(Number value) {
+        char text[24];
+        const auto [end, error] = std::to_chars(text, text + sizeof text, value);
+        out_.put({text, end});
     }
 
     template <class Number>
     void number(std::string_view name, Number value) {
-        char text[24];
-        const auto [end, error] = std::to_chars(text, text + sizeof text, value);
-        out_.append(name) += ':';
-        out_.append(text, end) += '\n';
+        out_.put(name);
+        out_.put(':');
+        digits(value);
+        out_.put('\n');
     }
 
     // As repr() of Python has it: the shortest digits that read as this number.
     void real(double value) {
-        if (std::isinf(value)) {
-            out_ += value < 0 ? "-inf" : "inf";
-            return;
-        }
+        if (std::isinf(value)) return out_.put(value < 0 ? "-inf" : "inf");
         char text[40];
         const char* const end = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
-        std::string_view digits(text, static_cast<size_t>(end - text));
-        if (digits.starts_with('-')) out_ += '-', digits.remove_prefix(1);
-        const size_t e = digits.find('e');
+        std::string_view shown(text, static_cast<size_t>(end - text));
+        if (shown.starts_with('-')) out_.put('-'), shown.remove_prefix(1);
+        const size_t e = shown.find('e');
         int exponent = 0;
-        std::from_chars(digits.data() + e + 1 + (digits[e + 1] == '+'), end, exponent);
-        std::string mantissa(1, digits[0]);
-        if (e > 1) mantissa.append(digits.substr(2, e - 2));
+        std::from_chars(shown.data() + e + 1 + (shown[e + 1] == '+'), end, exponent);
+        std::string mantissa(1, shown[0]);
+        if (e > 1) mantissa.append(shown.substr(2, e - 2));
+        const std::string_view all = mantissa;
         if (exponent < -4 || exponent >= 16) {
-            out_.append(mantissa, 0, 1);
-            if (mantissa.size() > 1) out_.append(".").append(mantissa, 1);
-            out_.append(digits.substr(e));
+            out_.put(all.substr(0, 1));
+            if (all.size() > 1) out_.put('.'), out_.put(all.substr(1));
+            out_.put(shown.substr(e));
         } else if (exponent < 0) {
-            out_.append("0.").append(static_cast<size_t>(-exponent - 1), '0').append(mantissa);
+            out_.put(std::string_view("0.0000").substr(0, static_cast<size_t>(1 - exponent)));
+            out_.put(all);
         } else {
             const size_t whole = static_cast<size_t>(exponent) + 1;
-            if (mantissa.size() < whole) mantissa.append(whole - mantissa.size(), '0');
-            out_.append(mantissa, 0, whole) += '.';
-            if (mantissa.size() > whole) out_.append(mantissa, whole);
-            else out_ += '0';
+            out_.put(all.substr(0, whole));
+            for (size_t i = all.size(); i < whole; ++i) out_.put('0');
+            out_.put('.');
+            out_.put(all.size() > whole ? all.substr(whole) : std::string_view("0"));
         }
     }
 
@@ -65,7 +105,7 @@ public:
             uint32_t group = 0;
             const size_t count = std::min<size_t>(3, bytes.size() - i);
             for (size_t j = 0; j < 3; ++j) group = group << 8 | (j < count ? static_cast<uint8_t>(bytes[i + j]) : 0);
-            for (size_t j = 0; j < 4; ++j) out_ += j <= count ? letters[group >> (18 - 6 * j) & 63] : '=';
+            for (size_t j = 0; j < 4; ++j) out_.put(j <= count ? letters[group >> (18 - 6 * j) & 63] : '=');
         }
     }
 
@@ -76,10 +116,11 @@ public:
             if (!special[static_cast<uint8_t>(text[i])]) [[likely]] continue;
             const std::string_view instead = escape(text[i], name);
             if (instead.empty()) continue;
-            out_.append(text.substr(start, i - start)).append(instead);
+            out_.put(text.substr(start, i - start));
+            out_.put(instead);
             start = i + 1;
         }
-        out_.append(text.substr(start));
+        out_.put(text.substr(start));
     }
 
 private:
@@ -100,12 +141,45 @@ private:
         }
     }
 
-    std::string& out_;
+    Scratch& out_;
     StompVersion version_;
 };
 
-// What all deliveries of a message have in common: from `destination` to the NUL.
-inline void write_stomp_tail(std::string_view message, StompVersion version, std::string& out) {
+// `message-id:` and the id; without the end of the line.
+inline constexpr size_t stomp_id_bytes = 11 + 4 + 32;
+inline size_t write_stomp_id(const char* id, StompVersion version, char* place) {
+    static constexpr std::array<char, 512> pairs = [] {
+        std::array<char, 512> made{};
+        for (size_t i = 0; i < 256; ++i) {
+            made[2 * i] = "0123456789abcdef"[i >> 4];
+            made[2 * i + 1] = "0123456789abcdef"[i & 15];
+        }
+        return made;
+    }();
+    const std::string_view start = version == StompVersion::V10 ? "message-id:ID:" : "message-id:ID\\c";
+    std::memcpy(place, start.data(), start.size());
+    char* to = place + start.size();
+    for (size_t i = 0; i < 16; ++i, to += 2) std::memcpy(to, &pairs[2 * static_cast<uint8_t>(id[i])], 2);
+    return static_cast<size_t>(to - place);
+}
+
+// One attribute that is no header field.
+inline void write_stomp_property(std::string_view name, const Value& value, Scratch& out, StompText& text) {
+    if (stomp_header(name) != StompHeader::Property || name.starts_with(stomp_attribute_prefix)) out.put(stomp_attribute_prefix);
+    text.escaped(name, true);
+    out.put(':');
+    switch (value.type) {
+        case Type::Bool: out.put(value.i ? "true" : "false"); break;
+        case Type::Int: text.digits(value.i); break;
+        case Type::Float: text.real(value.d); break;
+        case Type::Bytes: text.base64(value.s); break;
+        default: text.escaped(value.s, false);
+    }
+    out.put('\n');
+}
+
+// What all deliveries of a message have in common: from `message-id` to the NUL.
+inline void write_stomp_tail(std::string_view message, StompVersion version, Scratch& out) {
     static constexpr std::string_view names[] = {"correlation-id", "type", "reply-to", "timestamp", "expires"};
     out.clear();
     StompText text(out, version);
@@ -113,114 +187,100 @@ inline void write_stomp_tail(std::string_view message, StompVersion version, std
     reader.u8();
     const uint8_t flags = reader.u8(), priority = reader.u8();
     reader.u8();
-    const uint8_t* const id = reinterpret_cast<const uint8_t*>(reader.bytes(16).data());
+    const char* const id = reader.bytes(16).data();
     const uint16_t count = reader.u16();
     const size_t destination_bytes = reader.u16(), attribute_bytes = reader.u32();
-    out.append("destination:").append(flags & MessageView::Queue ? "/queue/" : "/topic/");
+    char head[stomp_id_bytes];
+    out.put({head, write_stomp_id(id, version, head)});
+    out.put(flags & MessageView::Queue ? "\ndestination:/queue/" : "\ndestination:/topic/");
     text.escaped(reader.bytes(destination_bytes), false);
-    out += '\n';
     Reader inner = reader.part(attribute_bytes);
-    text.number("content-length", reader.left());
-    text.number("priority", unsigned{priority});
-    if (flags & MessageView::Persistent) out.append("persistent:true\n");
-    bool timestamp = false;
+    text.number("\ncontent-length", reader.left());
+    if (priority != 4) text.number("priority", unsigned{priority});
+    if (flags & MessageView::Persistent) out.put("persistent:true\n");
     for (size_t i = 0; i < count; ++i) {
         const std::string_view name = inner.bytes(inner.u8());
-        const Value value = read_value(inner, AttributeValue);
-        if (const HeaderField field = name[0] == 'J' ? header_field(name) : NoHeaderField; field != NoHeaderField) {
-            timestamp |= field == Timestamp;
-            if (field >= Timestamp) text.number(names[field], value.i);
-            else if (field != ReplyTo) text.header(names[field], value.s);
-            else {
-                out.append("reply-to:").append(value.s.starts_with("queue:") ? "/queue/" : "/topic/");
-                text.escaped(value.s.substr(6), false);
-                out += '\n';
-            }
-            continue;
+        Value value;
+        read_checked(inner, value);
+        const HeaderField field = name[0] == 'J' ? header_field(name) : NoHeaderField;
+        if (field == NoHeaderField) {
+            write_stomp_property(name, value, out, text);
+        } else if (field >= Timestamp) {
+            text.number(names[field], value.i);
+        } else if (field != ReplyTo) {
+            text.header(names[field], value.s);
+        } else {
+            out.put(value.s.starts_with("queue:") ? "reply-to:/queue/" : "reply-to:/topic/");
+            text.escaped(value.s.substr(6), false);
+            out.put('\n');
         }
-        if (stomp_header(name) != StompHeader::Property || name.starts_with(stomp_attribute_prefix)) out.append(stomp_attribute_prefix);
-        text.escaped(name, true);
-        out += ':';
-        switch (value.type) {
-            case Type::Bool: out.append(value.i ? "true" : "false"); break;
-            case Type::Int: {
-                char digits[24];
-                out.append(digits, std::to_chars(digits, digits + sizeof digits, value.i).ptr);
-                break;
-            }
-            case Type::Float: text.real(value.d); break;
-            case Type::Bytes: text.base64(value.s); break;
-            default: text.escaped(value.s, false);
-        }
-        out += '\n';
     }
-    if (!timestamp) {
-        int64_t milliseconds = 0;
-        for (int i = 8; i < 14; ++i) milliseconds = milliseconds << 8 | id[i];
-        text.number("timestamp", milliseconds);
-    }
-    out += '\n';
-    out.append(reader.rest()) += '\0';
+    out.put('\n');
+    out.put(reader.rest());
+    out.put('\0');
 }
 
-// What is one delivery's own. An acknowledgement names subscription and tag, so that nothing has to be remembered: in 1.2 by
-// the header `ack`, before that by the end of `message-id`.
-inline void write_stomp_head(const StompState& state, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message,
-                             std::string& out) {
-    out.assign("MESSAGE\n");
-    if (const auto label = state.labels.find(subscription); label != state.labels.end()) out.append(label->second);
-    out.append("message-id:");
-    out.append(state.version == StompVersion::V10 ? "ID:" : "ID\\c");
-    for (size_t i = 4; i < 20; ++i) {
-        const uint8_t byte = static_cast<uint8_t>(message[i]);
-        out += "0123456789abcdef"[byte >> 4];
-        out += "0123456789abcdef"[byte & 15];
-    }
-    if (tag) {
-        char digits[24];
-        out.append(state.version == StompVersion::V12 ? "\nack:" : "-");
-        out.append(digits, std::to_chars(digits, digits + sizeof digits, subscription).ptr) += '-';
-        out.append(digits, std::to_chars(digits, digits + sizeof digits, tag).ptr);
-    }
-    out += '\n';
-    if (attempt > 1) out.append("redelivered:true\n");
-}
-
-// The MESSAGE frame at hand, and what of it others need as well.
+// The MESSAGE frame at hand, and what of it others need as well. What is one delivery's own comes first: the line that names
+// the subscription, and what acknowledges it, which names subscription and tag, so that nothing has to be remembered: in 1.2 the
+// header `ack`, before that the end of `message-id`.
 class StompRenderer {
 public:
     // Its length. `rendered`: the versions, as bits, for which this message's tail has been made already.
-    size_t prepare(const StompState& state, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message, uint8_t& rendered) {
+    size_t prepare(const StompState& state, std::string_view label, uint32_t subscription, uint32_t attempt, uint64_t tag,
+                   std::string_view message, uint8_t& rendered) {
         const auto version = static_cast<size_t>(state.version);
-        tail_ = &tails_[version];
-        if (!(rendered >> version & 1)) write_stomp_tail(message, state.version, *tail_);
+        if (!(rendered >> version & 1)) write_stomp_tail(message, state.version, tails_[version]);
         rendered |= static_cast<uint8_t>(1 << version);
-        write_stomp_head(state, subscription, attempt, tag, message, head_);
-        return head_.size() + tail_->size();
+        tail_ = tails_[version];
+        head_ = label;
+        if (tag || attempt > 1) [[unlikely]] own_head(state, subscription, attempt, tag);
+        return head_.size() + tail_.size();
     }
 
     void write(char* place) const {
         std::memcpy(place, head_.data(), head_.size());
-        std::memcpy(place + head_.size(), tail_->data(), tail_->size());
+        std::memcpy(place + head_.size(), tail_.data(), tail_.size());
     }
 
     // RECEIPT frames for these, which are then forgotten. Holds until the next call.
     std::string_view receipts(StompState& state, const std::vector<uint32_t>& numbers) {
-        head_.clear();
+        made_.clear();
         for (const uint32_t number : numbers) {
             const auto name = state.receipts.extract(number);
             if (name.empty()) continue;
-            head_.append("RECEIPT\nreceipt-id:");
-            StompText(head_, state.version).escaped(name.mapped(), false);
-            head_.append("\n\n").push_back('\0');
+            made_.put("RECEIPT\nreceipt-id:");
+            StompText(made_, state.version).escaped(name.mapped(), false);
+            made_.put(std::string_view("\n\n\0", 3));
         }
-        return head_;
+        return made_;
     }
 
 private:
-    std::string head_;
-    std::array<std::string, 3> tails_;  // by version
-    std::string* tail_ = nullptr;
+    void own_head(const StompState& state, uint32_t subscription, uint32_t attempt, uint64_t tag) {
+        made_.clear();
+        made_.put(head_);
+        StompText text(made_, state.version);
+        if (attempt > 1) made_.put("redelivered:true\n");
+        if (tag) {
+            if (state.version == StompVersion::V12) {
+                made_.put("ack:");
+            } else {  // instead of the tail's own message-id
+                const size_t bytes = stomp_id_bytes - (state.version == StompVersion::V10);
+                made_.put(tail_.substr(0, bytes));
+                made_.put('-');
+                tail_.remove_prefix(bytes + 1);
+            }
+            text.digits(subscription);
+            made_.put('-');
+            text.digits(tag);
+            made_.put('\n');
+        }
+        head_ = made_;
+    }
+
+    Scratch made_;
+    std::array<Scratch, 3> tails_;  // by version
+    std::string_view head_, tail_;
 };
 
 }  // namespace tidings

@@ -30,7 +30,10 @@ public:
     void set(std::vector<Rule> rules) {
         rules_ = std::move(rules);
         known_.clear();
+        ++version_;
     }
+    // What was made by other rules is not to be made again.
+    uint32_t version() const { return version_; }
     bool empty() const { return rules_.empty(); }
 
     StompType find(bool queue, std::string_view destination, std::string_view name) {
@@ -53,6 +56,7 @@ private:
     }
 
     std::vector<Rule> rules_;
+    uint32_t version_ = 0;
     std::unordered_map<std::string, std::vector<size_t>> known_;
     std::string key_;
 };
@@ -67,9 +71,17 @@ struct StompState {
     std::string temporary;                                // what the names of its temporary destinations begin with
     uint32_t next_receipt = 1;
     std::unordered_map<uint32_t, std::string> receipts;   // not answered yet: how its client calls them
+    std::string last_head, last_publish;                  // a SEND frame up to its body, and what it became
+    size_t last_length = 0;                               // of its body, if it said so; otherwise SIZE_MAX
+    uint32_t last_types = 0;                              // under which rules
     uint32_t asked = 0;                                   // the receipt of the frame that Python is asked about
-    std::unordered_map<uint32_t, std::string> labels;     // by subscription: the header line that names it
+    std::unordered_map<uint32_t, std::string> labels;     // by subscription: how its frames begin
     std::vector<std::pair<std::string, uint16_t>> transactions;  // by the client's name: session
+
+    std::string_view label(uint32_t subscription) const {
+        const auto found = labels.find(subscription);
+        return found == labels.end() ? std::string_view("MESSAGE\n") : found->second;
+    }
 };
 
 enum class StompHeader : uint8_t {
@@ -107,6 +119,27 @@ class StompSender {
 public:
     StompTypes types;
 
+    // Publishers often say the same again but for the body. If a frame begins like the last one that asked for neither a receipt
+    // nor a transaction, what that one became is copied. Returns how much of the input the frame takes; 0: not so, read it.
+    size_t write_again(std::string_view data, size_t bytes_max, StompState& state, int64_t now_ms, std::string& out) const {
+        const std::string& head = state.last_head;
+        if (state.last_types != types.version() || head.empty() || data.size() <= head.size() || std::memcmp(data.data(), head.data(), head.size()) != 0) return 0;
+        size_t size = state.last_length;
+        if (size == SIZE_MAX) {
+            const void* const end = std::memchr(data.data() + head.size(), 0, data.size() - head.size());
+            if (!end) return 0;
+            size = static_cast<size_t>(static_cast<const char*>(end) - data.data()) - head.size();
+        }
+        if (size > bytes_max || data.size() - head.size() <= size || data[head.size() + size] != 0) return 0;
+        const size_t start = out.size(), kept = state.last_publish.size();
+        out.append(state.last_publish).append(data.substr(head.size(), size));
+        char* const place = out.data() + start;
+        const auto payload = static_cast<uint32_t>(kept + size - frame_header_bytes);
+        std::memcpy(place, &payload, 4);
+        write_id(state, now_ms, place + frame_header_bytes + 4 + 4);
+        return head.size() + size + 1;
+    }
+
     // Appends a PUBLISH frame to `out`. Throws CodecError with a position in the frame.
     void write(const StompFrame& frame, StompState& state, int64_t now_ms, std::string& out) {
         sort_headers(frame, state);
@@ -118,6 +151,7 @@ public:
         char* place = write_frame_header(out.data() + start, static_cast<uint32_t>(out.size() - start - frame_header_bytes), frame_publish);
         std::memcpy(place - 2, &session, 2);
         std::memcpy(place, &receipt, 4);
+        if (!receipt && !session) remember(frame, state, std::string_view(out).substr(start));
     }
 
     // The receipt that the frame at hand asks for, for an error that comes before it has a number.
@@ -130,7 +164,16 @@ public:
     }
 
 private:
-    static constexpr size_t name_bytes_max = 1024;
+    static constexpr size_t name_bytes_max = 1024, remembered_bytes_max = 4096;
+
+    void remember(const StompFrame& frame, StompState& state, std::string_view publish) const {
+        const std::string_view head = frame.bytes.substr(0, frame.bytes.size() - frame.body.size());
+        if (head.size() > remembered_bytes_max) return;
+        state.last_head = head;
+        state.last_types = types.version();
+        state.last_length = frame.find("content-length") ? frame.body.size() : SIZE_MAX;
+        state.last_publish = publish.substr(0, publish.size() - frame.body.size());
+    }
     static constexpr size_t index(StompHeader header) { return static_cast<size_t>(header); }
     struct Hash {
         size_t operator()(std::string_view text) const { return hash_name(text); }
@@ -199,6 +242,8 @@ private:
         if (ends) writer.attribute("JMSExpiration", Value::integer(*expires));
         for (const auto& [name, text] : properties_) {
             if (name.empty() || name.size() > 255) refuse("E_STOMP_HEADER", "the name of a header has 1 to 255 bytes", 0);
+            if (name[0] == '@' || (name.starts_with("JMS") && !name.starts_with("JMSX")))
+                refuse("E_STOMP_HEADER", "names that begin with @ or JMS are reserved", 0);
             writer.attribute(name, types.empty() ? Value::text(text) : typed(queue, name, text));
         }
         writer.finish(frame.body);

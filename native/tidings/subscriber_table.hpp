@@ -41,7 +41,7 @@ public:
         const uint32_t number = subscribers_.take(), count = static_cast<uint32_t>(parts.size());
         const uint32_t offset = count ? arena_.take(count) : 0;
         if (count) std::copy(parts.begin(), parts.end(), arena_.at(offset));
-        subscribers_[number] = {id, token, offset, count};
+        subscribers_[number] = {token, offset, count};
         index_.insert(hash_of(id), number);
     }
 
@@ -84,7 +84,7 @@ public:
 
 private:
     struct Subscriber {
-        uint32_t id = 0, token = 0, offset = 0, count = 0;
+        uint32_t token = 0, offset = 0, count = 0;  // the token holds the id
     };
     struct Owned {
         std::string bytes;
@@ -94,7 +94,7 @@ private:
 
     static uint64_t hash_of(uint32_t id) { return mix64(id + 0x9E3779B97F4A7C15ull); }
     uint32_t find(uint32_t id) const {
-        return index_.find(hash_of(id), [&](uint32_t number) { return subscribers_[number].id == id; });
+        return index_.find(hash_of(id), [&](uint32_t number) { return id_of(subscribers_[number].token & token_mask) == id; });
     }
 
     Pages<Subscriber> subscribers_;

@@ -17,25 +17,35 @@
 
 namespace tidings {
 
-// A block's variable part, in one piece of memory: this header, the value's text (padded), then words.
+// A block's variable part, in one piece of memory: this header, words, the value's text. Whole cache lines, of which the
+// first holds the header and the constraints of most values.
 struct Payload {
-    uint64_t hash = 0;  // of name and value
-    uint32_t next = none, previous = none;  // blocks of the same attribute
-    uint32_t line = 0, position = position_low;  // where the value stands; without a line, on line 0 of nobody's bounds
-    bool bounds_copied = false;             // the subscribers of lone bounds are among those below
-    uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
-    uint32_t text_words = 0;
+    // Constraints are set `satisfied_step` at a time (the last one repeated), subscribers copied `words_step` at a time (what
+    // follows them is read along): with lists this short, a loop that nearly always ends after one turn is the fastest.
+    static constexpr uint32_t satisfied_step = 4, words_step = 8;
+    static constexpr size_t line_bytes = 64;
 
-    const char* text() const { return reinterpret_cast<const char*>(this + 1); }
-    const uint32_t* satisfied_data() const { return reinterpret_cast<const uint32_t*>(this + 1) + text_words; }
-    const uint32_t* plain_data() const { return satisfied_data() + satisfied; }
+    uint32_t line = 0, position = position_low;  // where the value stands; without a line, on line 0 of nobody's bounds
+    uint32_t satisfied = 0, plain = 0, marked = 0, long_lists = 0, candidates = 0;
+    uint32_t text_bytes : 31 = 0;
+    uint32_t bounds_copied : 1 = 0;         // the subscribers of lone bounds are among those below
+    uint32_t next = none, previous = none;  // blocks of the same attribute
+    uint64_t hash = 0;                      // of name and value
+
+    const uint32_t* satisfied_data() const { return reinterpret_cast<const uint32_t*>(this + 1); }
+    const uint32_t* satisfied_end() const { return satisfied_data() + (satisfied + satisfied_step - 1) / satisfied_step * satisfied_step; }
+    const uint32_t* plain_data() const { return satisfied_end(); }
     const uint32_t* marked_data() const { return plain_data() + plain; }
     const uint32_t* long_data() const { return marked_data() + marked; }
     const Candidate* candidate_data() const { return reinterpret_cast<const Candidate*>(long_data() + long_lists); }
+    const char* text() const { return reinterpret_cast<const char*>(candidate_data() + candidates); }
     size_t bytes() const {
-        return sizeof(Payload) + (size_t{text_words} + satisfied + plain + marked + long_lists) * 4 + candidates * sizeof(Candidate);
+        const size_t read_along = marked ? (words_step - 1) * sizeof(uint32_t) : 0;
+        const auto used = static_cast<size_t>(text() - reinterpret_cast<const char*>(this));
+        return (used + std::max<size_t>(text_bytes, read_along) + line_bytes - 1) / line_bytes * line_bytes;
     }
 };
+static_assert(sizeof(Payload) + Payload::satisfied_step * sizeof(uint32_t) == Payload::line_bytes);
 
 // What a look-up compares: an attribute's name and value in words of fixed size, so that no branch depends on the length of a
 // text or on the type of a value. Of longer texts it holds the last 16 bytes; then the rest must be compared too.
@@ -46,7 +56,9 @@ struct ValueKey {
     Words name{}, value{};
     uint64_t shape = 0;  // the sizes and the type
 
-    // `inside`: name and value lie in a message's bytes, so that at least 16 bytes (its header) can be read before them.
+    // `inside`: it is one of the wire's. Then name and value lie in the message's bytes, which MessageDecoder takes only with
+    // the whole header before them: 16 bytes before either's end are bytes of the same message, wherever that begins.
+    static_assert(message_header_bytes >= short_bytes);
     static ValueKey of(const Attribute& attribute, bool inside) {
         const Value& value = attribute.value;
         const bool is_text = value.type >= Type::String;
@@ -144,7 +156,10 @@ public:
     }
     TIDINGS_INLINE void prefetch_payload(uint64_t hash) const {
         const uint32_t block = slots_[hash & mask()].block;
-        if (block != none) __builtin_prefetch(blocks_[block].payload);
+        if (block == none) return;
+        const char* const payload = reinterpret_cast<const char*>(blocks_[block].payload);
+        __builtin_prefetch(payload);
+        __builtin_prefetch(payload + Payload::line_bytes);
     }
 
     // The attribute's block, or nullptr if it must be made. Blocks stay where they are until trim().
@@ -310,7 +325,7 @@ private:
         header.hash = hash;
         if (const uint32_t line = table_.attribute(block.attribute).lines[static_cast<size_t>(value.kind())]; line != none)
             header.line = line, header.position = position(value);
-        header.text_words = static_cast<uint32_t>((value.s.size() + 3) / 4);
+        header.text_bytes = static_cast<uint32_t>(value.s.size());
         if (block.payload) header.next = block.payload->next, header.previous = block.payload->previous;
         if (header.line && copies(bounds_[header.line])) {
             find_bounds(value, bounds_[header.line]);
@@ -351,11 +366,12 @@ private:
     }
 
     void lay_out(Block& block, const Payload& header, std::string_view text) {
-        auto* const payload = static_cast<Payload*>(std::malloc(header.bytes()));
+        auto* const payload = static_cast<Payload*>(std::aligned_alloc(Payload::line_bytes, header.bytes()));
         if (!payload) throw std::bad_alloc();
         *payload = header;
         if (!text.empty()) std::memcpy(const_cast<char*>(payload->text()), text.data(), text.size());
         auto* plain = std::copy(satisfied_.begin(), satisfied_.end(), const_cast<uint32_t*>(payload->satisfied_data()));
+        while (plain != payload->plain_data()) *plain++ = satisfied_.back();
         auto *marked = plain + header.plain, *candidates = std::copy(long_.begin(), long_.end(), marked + header.marked);
         auto *const first = reinterpret_cast<Candidate*>(candidates), *candidate = first;
         plain = std::copy(bound_plain_.begin(), bound_plain_.end(), plain);

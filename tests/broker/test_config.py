@@ -11,6 +11,7 @@ from tidings.broker.config_network import NetworkTable, PeerTable, peers_of
 from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import Configuration, LimitsTable
 from tidings.broker.limits import Limits
+from tidings.cli.broker import SESSIONS
 from tidings.errors import ConfigError
 from tidings.node.settings import Settings
 
@@ -145,7 +146,7 @@ def test_without_a_file_the_defaults_are_safe() -> None:
 
 def test_every_limit_and_setting_can_be_configured() -> None:
     keys = {one.name for one in fields(LimitsTable)}
-    elsewhere = {"broker_id", "deliveries_max", "dead_letters", "slow_policies"}
+    elsewhere = {"broker_id", "deliveries_max", "dead_letters", "bury_expired", "slow_policies"}
     assert {one.name for one in fields(Limits)} | {one.name for one in fields(Settings)} == keys | elsewhere
 
 
@@ -196,11 +197,11 @@ def test_the_reference_is_up_to_date() -> None:
 
 def test_the_example_loads_with_and_without_its_comments() -> None:
     text = (DOCS / "broker.toml").read_text()
-    assert parse(text, "broker.toml").broker.id == 7
+    assert parse(text, "broker.toml", protocols=tuple(SESSIONS)).broker.id == 7
     shown = "\n".join(
         line.removeprefix("# ") if " = " in line or line.startswith("# [") else line for line in text.splitlines()
     )
-    full = parse(shown.replace("\n#\n", "\n"), "broker.toml")
+    full = parse(shown.replace("\n#\n", "\n"), "broker.toml", protocols=tuple(SESSIONS))
     assert [rule.user or rule.group for rule in full.access] == ["*", "traders", "alice"]
     assert full.tls.certificate == "server.pem"
     assert full.network.peers == (PeerTable("10.0.0.1:7301", 1),)

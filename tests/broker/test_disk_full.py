@@ -10,7 +10,8 @@ import tidings
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.delivery.store import MemoryStore, Record
 from tidings.errors import StoreError
-from tidings.testing.local_broker import local_broker, run
+from tidings.testing.local_broker import local_broker
+from tidings.testing.local_broker import run_plain as run
 
 
 class Failing(MemoryStore):

@@ -5,7 +5,7 @@ import pytest
 from tidings.broker import http_endpoint
 from tidings.broker.http_endpoint import HttpEndpoint, Page
 from tidings.errors import UsageError
-from tidings.testing.broker_here import run
+from tidings.testing.local_broker import run
 
 PAGES = {"/a": lambda: Page("hello\n"), "/b": lambda: Page("no\n", status=503)}
 

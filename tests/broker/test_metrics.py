@@ -4,14 +4,14 @@ import re
 from tidings.broker.metrics import MAILBOXES_MAX, Metrics
 from tidings.client import connect
 from tidings.errors import StoreError
-from tidings.testing.broker_here import broker_here, run
+from tidings.testing.local_broker import local_broker, run
 
 SAMPLE = re.compile(r'tidings_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.e+-]+')
 
 
 def test_the_text_is_what_prometheus_reads() -> None:
     async def check() -> None:
-        async with broker_here() as here, connect(here.url) as client:
+        async with local_broker() as here, connect(here.url) as client:
             await client.subscribe('queue:a "quoted" \\ name')
             await client.subscribe("t", ack="client")
             page = Metrics(here.broker).metrics()
@@ -35,7 +35,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
 
 def test_many_mailboxes_do_not_make_a_long_page() -> None:
     async def check() -> None:
-        async with broker_here() as here, connect(here.url) as client:
+        async with local_broker() as here, connect(here.url) as client:
             for number in range(MAILBOXES_MAX + 20):
                 await client.publish(f"queue:q{number}", wait=number == MAILBOXES_MAX + 19)
             body = Metrics(here.broker).metrics().body
@@ -47,7 +47,7 @@ def test_many_mailboxes_do_not_make_a_long_page() -> None:
 
 def test_health_tells_the_state_of_the_store() -> None:
     async def check() -> None:
-        async with broker_here() as here:
+        async with local_broker() as here:
             metrics = Metrics(here.broker)
             page = metrics.health()
             assert (page.status, json.loads(page.body)["store"]) == (200, "ok")

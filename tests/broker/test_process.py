@@ -15,9 +15,9 @@ from tidings.broker.users import Users
 from tidings.cli.broker import GATEWAYS, LAYERS, SESSIONS
 from tidings.client import connect
 from tidings.errors import ConfigError, ConnectionLostError, SecurityError, TidingsError
-from tidings.testing.broker_here import run
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.certificates import Authority
+from tidings.testing.local_broker import run
 
 CHEAP = Cost(n=2, r=1, p=1)
 RULES = """

@@ -15,7 +15,8 @@ from tidings.model.message import Message
 from tidings.model.values import Value
 from tidings.node.settings import Settings
 from tidings.protocols.frames import FrameType, control, decode_fields, encode_credit
-from tidings.testing.local_broker import RawConnection, local_broker, run
+from tidings.testing.local_broker import RawConnection, local_broker
+from tidings.testing.local_broker import run_plain as run
 
 HELLO = control(FrameType.HELLO, {"version": 1})
 BODY = bytes(1000)

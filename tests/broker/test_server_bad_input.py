@@ -23,7 +23,7 @@ from tidings.protocols.frames import (
     encode_ack,
     encode_credit,
 )
-from tidings.testing.broker_here import Here, broker_here, run
+from tidings.testing.local_broker import Local, local_broker, run
 
 HELLO = control(FrameType.HELLO, {"version": 1, "user": "u"})
 MESSAGE = encode_message(Message(Destination.parse("a.b"), {"n": 1, "s": "text"}, b"body"))
@@ -56,7 +56,7 @@ def _flipped(frame: bytes, at: int, bits: int) -> bytes:
     return frame[:at] + bytes((frame[at] ^ bits,)) + frame[at + 1 :]
 
 
-async def send(here: Here, data: bytes) -> list[RawFrame]:
+async def send(here: Local, data: bytes) -> list[RawFrame]:
     """What the broker answers until it, or we, have had enough."""
     reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
     writer.write(data)
@@ -83,7 +83,7 @@ def test_garbage_hurts_nobody_else(first: bytes, caplog: pytest.LogCaptureFixtur
     gather()
 
     async def check() -> None:
-        async with broker_here(limits=Limits(login_seconds=1)) as here, connect(here.url) as witness:
+        async with local_broker(limits=Limits(login_seconds=1)) as here, connect(here.url) as witness:
             seen = await witness.subscribe("witness")
             for start in range(0, len(inputs), 50):
                 await asyncio.gather(*(send(here, first + data) for data in inputs[start : start + 50]))
@@ -113,7 +113,7 @@ def test_garbage_hurts_nobody_else(first: bytes, caplog: pytest.LogCaptureFixtur
 )
 def test_what_is_wrong_is_answered_with_a_code(data: bytes, code: str) -> None:
     async def check() -> RawFrame:
-        async with broker_here() as here:
+        async with local_broker() as here:
             frames = await send(here, data)
             return frames[-1]
 
@@ -126,7 +126,7 @@ def test_what_is_wrong_is_answered_with_a_code(data: bytes, code: str) -> None:
 
 def test_a_frame_in_any_pieces_is_the_same_frame() -> None:
     async def check() -> None:
-        async with broker_here() as here:
+        async with local_broker() as here:
             data, rng = HELLO + GOOD[0] + GOOD[2], random.Random(7)
             reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
             while data:

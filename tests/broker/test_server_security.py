@@ -17,7 +17,7 @@ from tidings.errors import RemoteError, SecurityError, TidingsError
 from tidings.model.destination import DestinationPattern
 from tidings.node.settings import Settings
 from tidings.protocols.frames import FrameSplitter, FrameType, RawFrame, control, decode_fields
-from tidings.testing.broker_here import Here, broker_here, run
+from tidings.testing.local_broker import Local, local_broker, run
 
 CHEAP = Cost(n=2, r=1, p=1)
 
@@ -45,13 +45,13 @@ def guard(limits: Limits | None = None) -> UserGuard:
     return UserGuard(known, RULES, limits or Limits())
 
 
-def client(here: Here, user: str, **options: Any) -> Client:
+def client(here: Local, user: str, **options: Any) -> Client:
     return connect(here.url, user=user, password=f"{user}'s password", reconnect=False, **options)
 
 
 def test_nobody_comes_in_without_the_password() -> None:
     async def check() -> None:
-        async with broker_here(guard=guard()) as here:
+        async with local_broker(guard=guard()) as here:
             for user, password in (("", ""), ("reader", ""), ("reader", "x"), ("nobody", "x")):
                 with pytest.raises(SecurityError, match="E_LOGIN:"):
                     await connect(here.url, user=user, password=password, reconnect=False)
@@ -64,7 +64,7 @@ def test_nobody_comes_in_without_the_password() -> None:
 
 def test_too_many_failures_are_throttled() -> None:
     async def check() -> None:
-        async with broker_here(guard=guard(Limits(login_failures_max=2, login_lock_seconds=60))) as here:
+        async with local_broker(guard=guard(Limits(login_failures_max=2, login_lock_seconds=60))) as here:
             for _ in range(2):
                 with pytest.raises(SecurityError, match="E_LOGIN:"):
                     await connect(here.url, user="reader", password="x", reconnect=False)
@@ -78,7 +78,7 @@ def test_too_many_failures_are_throttled() -> None:
 def test_what_no_rule_allows_is_refused() -> None:
     async def check() -> None:
         async with (
-            broker_here(guard=guard()) as here,
+            local_broker(guard=guard()) as here,
             client(here, "reader") as reader,
             client(here, "writer") as writer,
         ):
@@ -100,7 +100,7 @@ def test_what_no_rule_allows_is_refused() -> None:
 def test_a_refused_message_reaches_nobody_by_any_way() -> None:
     async def check() -> None:
         async with (
-            broker_here(guard=guard()) as here,
+            local_broker(guard=guard()) as here,
             client(here, "reader") as reader,
             client(here, "writer") as writer,
             client(here, "other") as other,
@@ -133,7 +133,7 @@ def test_a_refused_message_reaches_nobody_by_any_way() -> None:
 def test_a_rules_selector_is_added_to_every_subscription(options: dict[str, str]) -> None:
     async def check() -> list[object]:
         async with (
-            broker_here(guard=guard()) as here,
+            local_broker(guard=guard()) as here,
             client(here, "reader") as reader,
             client(here, "writer") as writer,
         ):
@@ -153,7 +153,7 @@ def test_a_rules_selector_is_added_to_every_subscription(options: dict[str, str]
 
 def test_durable_subscriptions_belong_to_their_user() -> None:
     async def check() -> None:
-        async with broker_here(guard=guard()) as here:
+        async with local_broker(guard=guard()) as here:
             async with client(here, "other", client_id="desk") as other:
                 await other.subscribe("news.>", durable="mine")
             async with client(here, "reader", client_id="desk") as reader:
@@ -167,7 +167,7 @@ def test_durable_subscriptions_belong_to_their_user() -> None:
 
 def test_a_shared_subscription_is_replaced_only_by_who_may_manage_it() -> None:
     async def check() -> None:
-        async with broker_here(guard=guard()) as here:
+        async with local_broker(guard=guard()) as here:
             async with client(here, "other") as other:
                 await other.subscribe("news.>", shared="team", durable=True)
             async with client(here, "reader") as reader:
@@ -182,7 +182,7 @@ def test_a_shared_subscription_is_replaced_only_by_who_may_manage_it() -> None:
 def test_policies_that_are_not_offered_are_refused() -> None:
     async def check() -> None:
         settings = Settings(slow_policies=frozenset({"drop-newest"}))
-        async with broker_here(settings=settings) as here, connect(here.url) as someone:
+        async with local_broker(settings=settings) as here, connect(here.url) as someone:
             with pytest.raises(RemoteError, match="E_POLICY"):
                 await someone.subscribe("a")
             await someone.subscribe("a", policy="drop-newest")
@@ -193,7 +193,7 @@ def test_policies_that_are_not_offered_are_refused() -> None:
 def test_when_rights_change_only_those_concerned_must_connect_again() -> None:
     async def check() -> None:
         async with (
-            broker_here(guard=guard()) as here,
+            local_broker(guard=guard()) as here,
             client(here, "reader") as reader,
             client(here, "writer") as writer,
         ):
@@ -221,7 +221,7 @@ def test_when_rights_change_only_those_concerned_must_connect_again() -> None:
 )
 def test_too_many_connections_are_turned_away_until_one_leaves(limits: Limits, guarded: bool) -> None:
     async def check() -> None:
-        async with broker_here(guard=guard() if guarded else None, limits=limits) as here:
+        async with local_broker(guard=guard() if guarded else None, limits=limits) as here:
             first, second = await client(here, "writer"), await client(here, "writer")
             with pytest.raises(RemoteError, match="E_CONNECTIONS"):
                 await client(here, "writer")
@@ -236,7 +236,7 @@ def test_too_many_connections_are_turned_away_until_one_leaves(limits: Limits, g
     run(check())
 
 
-async def gone(here: Here, left: int) -> None:
+async def gone(here: Local, left: int) -> None:
     """Wait until so few connections are left."""
     deadline = time.monotonic() + 3  # less than the silence after which a closing connection is cut off
     while len(here.broker.connections) > left:
@@ -254,7 +254,7 @@ async def frames_until_end(reader: asyncio.StreamReader) -> list[RawFrame]:
 @pytest.mark.parametrize("sent", [b"", control(FrameType.HELLO, {"version": 1})[:-3]])
 def test_who_does_not_log_in_is_cut_off(sent: bytes) -> None:
     async def check() -> None:
-        async with broker_here(limits=Limits(login_seconds=0.1)) as here:
+        async with local_broker(limits=Limits(login_seconds=0.1)) as here:
             reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
             writer.write(sent)
             (frame,) = await frames_until_end(reader)
@@ -268,7 +268,7 @@ def test_who_does_not_log_in_is_cut_off(sent: bytes) -> None:
 
 def test_a_password_never_reaches_a_log(caplog: pytest.LogCaptureFixture) -> None:
     async def check() -> None:
-        async with broker_here(guard=guard()) as here:
+        async with local_broker(guard=guard()) as here:
             async with client(here, "writer") as writer:
                 await writer.publish("news.a", wait=True)
             with pytest.raises(TidingsError):
@@ -280,3 +280,14 @@ def test_a_password_never_reaches_a_log(caplog: pytest.LogCaptureFixture) -> Non
     assert "log-in refused" in logged
     assert "hunter2" not in logged
     assert "password" not in logged
+
+
+def test_a_refused_publication_that_nobody_waits_for_is_not_forgotten() -> None:
+    async def check() -> None:
+        async with local_broker(guard=guard()) as here, client(here, "reader") as reader:
+            await reader.publish("news.eu")
+            await reader.subscribe("news.>")  # answered after the publication
+            assert [error.code for error in reader.errors] == ["E_FORBIDDEN"]
+            assert reader.connected
+
+    run(check())

@@ -14,8 +14,8 @@ from tidings.broker.users import Users
 from tidings.client import connect
 from tidings.errors import ConfigError, ConnectionLostError, SecurityError
 from tidings.model.destination import DestinationPattern
-from tidings.testing.broker_here import broker_here, run
 from tidings.testing.certificates import Authority
+from tidings.testing.local_broker import local_broker, run
 
 
 def context(certificate: Path, **options: object) -> ssl.SSLContext:
@@ -24,7 +24,7 @@ def context(certificate: Path, **options: object) -> ssl.SSLContext:
 
 def test_messages_flow_encrypted(authority: Authority) -> None:
     async def check() -> None:
-        async with broker_here(tls=context(authority.sign("broker", "server.pem"))) as here:
+        async with local_broker(tls=context(authority.sign("broker", "server.pem"))) as here:
             url = here.url.replace("tidings:", "tidings+tls:")
             async with connect(url, tls=authority.client_context()) as client:
                 seen = await client.subscribe("a")
@@ -54,7 +54,7 @@ def test_a_certificates_common_name_is_a_user(authority: Authority, tmp_path: Pa
 
     async def check() -> None:
         tls = context(authority.sign("broker", "server.pem"), client_ca=str(authority.path), require_client=require)
-        async with broker_here(tls=tls, guard=UserGuard(known, Rules((everything,)), Limits())) as here:
+        async with local_broker(tls=tls, guard=UserGuard(known, Rules((everything,)), Limits())) as here:
             url = here.url.replace("tidings:", "tidings+tls:")
             mine = authority.client_context(authority.sign("robot", "robot.pem"))
             async with connect(url, tls=mine) as robot:
@@ -84,7 +84,7 @@ def test_a_new_certificate_is_shown_while_old_connections_stay(authority: Author
     async def check() -> None:
         first, second = authority.sign("broker", "one.pem"), authority.sign("broker", "two.pem")
         async with (
-            broker_here(tls=context(first)) as here,
+            local_broker(tls=context(first)) as here,
             connect(here.url.replace("tidings:", "tidings+tls:"), tls=authority.client_context()) as client,
         ):
             seen = await client.subscribe("a")
@@ -101,7 +101,7 @@ def test_a_new_certificate_is_shown_while_old_connections_stay(authority: Author
 def test_who_never_finishes_the_handshake_is_cut_off(authority: Authority) -> None:
     async def check() -> None:
         tls = context(authority.sign("broker", "server.pem"))
-        async with broker_here(tls=tls, limits=Limits(login_seconds=0.2)) as here:
+        async with local_broker(tls=tls, limits=Limits(login_seconds=0.2)) as here:
             reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
             writer.write(b"\x16\x03\x01")
             try:

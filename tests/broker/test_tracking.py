@@ -20,10 +20,9 @@ from tidings.model.message_id import MessageId
 from tidings.model.tables import HISTORIES
 from tidings.node.session import Principal
 from tidings.segments.reader import read_rows, segments
-from tidings.testing.broker import BrokerThread
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.links import BrokerNetwork, eventually
-from tidings.testing.local_broker import local_broker, run
+from tidings.testing.local_broker import BrokerThread, local_broker, run
 from tidings.tracking.history import BloomSettings
 from tidings.tracking.path import Path as Route
 from tidings.tracking.record import Settings

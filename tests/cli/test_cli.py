@@ -81,6 +81,8 @@ def test_pub_and_sub_through_real_processes(tmp_path: Path, tidings: Command) ->
         # A queue keeps what nobody takes; the rate is held, and a receiver that waits in vain says so.
         status, _, stats = tidings("pub", "queue:work", "--count", 5, "--rate", 1000, "--stats", *at)
         assert (status, "published 5 in" in stats) == (0, True)
+        assert tidings("sub", "queue:work", "--browse", *at) == (0, "queue:work\n" * 5, "")
+        assert tidings("sub", "queue:work", "--browse", "--count", 6, *at)[0] == 1
         status, output, _ = tidings("sub", "queue:work", "--count", 5, "--timeout", 20, *at)
         assert (status, output.splitlines()) == (0, ["queue:work"] * 5)
         status, output, _ = tidings("sub", "queue:work", "--count", 1, "--timeout", 0.05, *at)
@@ -139,6 +141,7 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
     [
         (("sub", "a", "--selector", "price >"), 2,
          "tidings: E_SELECTOR_SYNTAX at 7: expected a value, found the end\n  price >\n         ^\n"),
+        (("sub", "queue:a", "--browse", "--durable", "d"), 2, "tidings: E_OPTIONS: --browse looks once"),
         (("sub", "a..b"), 2, "tidings: E_DESTINATION_EMPTY at 2: a level is empty, in 'a..b'\n"),
         (("pub", "a.*"), 2, "tidings: E_DESTINATION_WILDCARD at 2: '*' is a wildcard, in 'a.*'\n"),
         (("pub", "a", "--prop", "x"), 2, "tidings: E_PROPERTY: write name=value, not 'x'\n"),

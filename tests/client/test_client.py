@@ -9,7 +9,8 @@ import tidings
 from tidings.broker.server import Broker, Limits
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.delivery.store import MemoryStore, Store
-from tidings.testing.local_broker import local_broker, run
+from tidings.testing.local_broker import local_broker
+from tidings.testing.local_broker import run_plain as run
 
 
 class Keeping(MemoryStore):
@@ -235,5 +236,42 @@ def test_a_subscription_asked_for_while_the_connection_breaks_is_made() -> None:
             await client.publish("t", {"x": 1}, wait=True)
             got = await ticks.receive(5)
             assert got is not None
+
+    run(scenario())
+
+
+def test_the_client_says_why_the_broker_ended_the_connection() -> None:
+    async def scenario() -> None:
+        heard: list[tidings.TidingsError] = []
+        async with local_broker() as (broker, url):
+            client = await tidings.connect(url, reconnect=False, on_error=heard.append)
+            subscription = await client.subscribe("a")
+            broker.end_connections(None, "E_TOO_MUCH", "enough for today")
+            with pytest.raises(tidings.ConnectionLostError, match="E_TOO_MUCH: enough for today"):
+                await subscription.receive(10)
+            with pytest.raises(tidings.ConnectionLostError, match="E_TOO_MUCH"):
+                await client.publish("a")
+            assert [error.code for error in client.errors] == [error.code for error in heard] == ["E_TOO_MUCH"]
+
+    run(scenario())
+
+
+def test_a_queue_is_browsed_moved_and_purged() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            for number in range(7):
+                await client.publish("queue:q", {"n": number}, body=b"%d" % number, persistent=True)
+            queue = client.queue("queue:q")
+            found = [one async for one in queue.browse(page=3)]
+            assert [one.message.body for one in found] == [b"%d" % number for number in range(7)]
+            assert [one.message.body async for one in queue.browse(selector="n > 4")] == [b"5", b"6"]
+            assert await queue.move("queue:other", tags=[found[2].tag, found[4].tag]) == 2
+            assert await queue.purge(tags=[found[0].tag]) == 1
+            assert await queue.purge() == 4
+            assert [one async for one in queue.browse()] == []
+            other = await client.subscribe("queue:other")
+            assert [(await other.receive(10)).body for _ in range(2)] == [b"2", b"4"]  # type: ignore[union-attr]
+            with pytest.raises(tidings.TidingsError, match="E_QUEUE_UNKNOWN"):
+                await client.queue("queue:nowhere").purge()
 
     run(scenario())

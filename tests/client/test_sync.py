@@ -1,28 +1,18 @@
 """The blocking client."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 import tidings
-from tidings.testing.local_broker import local_broker
+from tidings.testing.local_broker import BrokerThread
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     """A broker on a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    broker = local_broker()
-    _, address = asyncio.run_coroutine_threadsafe(broker.__aenter__(), loop).result(10)
-    yield address
-    asyncio.run_coroutine_threadsafe(broker.__aexit__(None, None, None), loop).result(10)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with BrokerThread() as broker:
+        yield broker.url
 
 
 def test_publish_subscribe_and_transactions_block(url: str) -> None:
@@ -50,3 +40,15 @@ def test_errors_come_as_errors(url: str) -> None:
     with tidings.sync.connect(url) as client, pytest.raises(tidings.RemoteError) as caught:
         client.subscribe("a..b")
     assert caught.value.code == "E_DESTINATION_EMPTY"
+
+
+def test_a_queue_is_looked_into(url: str) -> None:
+    with tidings.sync.connect(url) as client:
+        for number in range(3):
+            client.publish("queue:q", body=b"%d" % number, wait=True)
+        queue = client.queue("queue:q")
+        found = list(queue.browse(page=2))
+        assert [one.message.body for one in found] == [b"0", b"1", b"2"]
+        assert queue.move("queue:r", tags=[found[1].tag]) == 1
+        assert queue.purge() == 2
+        assert client.errors == []

@@ -145,6 +145,72 @@ def test_a_changed_list_reaches_remembered_values() -> None:
             assert per_message(matcher.match(batch)) == [list(range(id + 1, 100))]
 
 
+def test_equal_numbers_of_different_types_match_alike() -> None:
+    """5 and 5.0 are remembered apart, and every change must reach both."""
+    matcher, reference = IndexedMatcher(), ScanMatcher()
+    batch = batch_of({"a": 5}, {"a": 5.0}, {"a": 6.0}, {"a": True}, {"a": "5"}, {"a": 2**53 + 1}, {"a": 2.0**53})
+    constraints = [Constraint("a", op, value) for op in (Op.EQ, Op.NE, Op.LE, Op.GT) for value in (5, 5.0, 5.5, 2**53)]
+    constraints += [
+        Constraint("a", Op.IN, (5.0, 6)),
+        Constraint("a", Op.IN, (5, "5", True)),
+        Constraint("a", Op.EXISTS),
+    ]
+    for id, constraint in enumerate(constraints):
+        for one in (matcher, reference):
+            one.add(id, Predicate.of(constraint))
+        assert per_message(matcher.match(batch)) == per_message(reference.match(batch))
+    for id in range(len(constraints)):
+        for one in (matcher, reference):
+            one.remove(id)
+        first, second, *_ = answer = per_message(matcher.match(batch))
+        assert first == second
+        assert answer == per_message(reference.match(batch))
+
+
+@given(rng=st.randoms(use_true_random=False))
+@settings(max_examples=12, deadline=None)
+def test_lone_bounds_come_and_go_while_values_are_remembered(rng: Random) -> None:
+    """Few bounds on a line are copied into what is remembered of a value, many are not; both ways, again and again."""
+    matcher, reference = IndexedMatcher(), ScanMatcher()
+    values: tuple[Value, ...] = (0, 1, 1.0, 2.5, -1, 7, 7.0, 0.1, 2**53, 2**53 + 1, "a", "abcdx", "abcdy", True)
+    batch = batch_of(*({"a": value, "b": rng.choice(values)} for value in values), {"b": 1}, {})
+    known: list[int] = []
+    fresh = 0
+    for _ in range(10):
+        for _ in range(rng.choice((1, 2, 20, 150))):
+            bound = Constraint(rng.choice("aaab"), rng.choice((Op.LT, Op.LE, Op.GT, Op.GE)), rng.choice(values))
+            rows = [[bound], [Constraint("b", Op.EQ, 1)]] if rng.random() < 0.3 else [[bound]]
+            for one in (matcher, reference):
+                one.add(fresh, Predicate(rows))
+            known.append(fresh)
+            fresh += 1
+        assert per_message(matcher.match(batch)) == per_message(reference.match(batch))
+        rng.shuffle(known)
+        for _ in range(rng.choice((0, 1, len(known) // 2, len(known)))):
+            id = known.pop()
+            matcher.remove(id)
+            reference.remove(id)
+        assert per_message(matcher.match(batch)) == per_message(reference.match(batch))
+
+
+def test_names_and_texts_of_every_length() -> None:
+    """What is compared of a name and of a text is their end, with what lies before it cut away."""
+    sizes = (*range(1, 20), 31, 32, 33)
+    names = [f"{'n' * (size - 1)}{letter}" for size in sizes for letter in "xy"]
+    texts = [
+        "",
+        *(f"{'t' * (size - 1)}{letter}" for size in sizes for letter in "xy"),
+        *(f"u{'t' * 17}{c}" for c in "xy"),
+    ]
+    matcher, reference = IndexedMatcher(), ScanMatcher()
+    for id, text in enumerate(texts):
+        for one in (matcher, reference):
+            one.add(id, Predicate.of(Constraint(names[id % len(names)], Op.EQ, text)))
+    batch = batch_of(*({name: text} for name in names for text in texts))
+    assert per_message(matcher.match(batch)) == per_message(reference.match(batch))
+    assert per_message(matcher.match(batch_of({names[0]: texts[0]}))) == [[0]]  # at the very start of what was read
+
+
 def test_add_many_is_add_in_order() -> None:
     one, many = IndexedMatcher(), IndexedMatcher()
     blobs = [encode_predicate(Predicate.of(Constraint("a", Op.EQ, i % 3))) for i in range(10)]

@@ -33,7 +33,7 @@ def test_a_message_in_a_durable_and_a_private_mailbox_stays_for_both() -> None:
         (got,) = slow.receive()
         assert got.body == expected
         slow.ack(got)
-        driver.node.post_office.touch_all()
+        driver.node.post_office.tick(driver.now_ms)
         slow.ask(Credit(1, 1))
     assert len(driver.node.post_office.depot) == 0
 

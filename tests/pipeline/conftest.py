@@ -8,7 +8,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tidings.pipeline.session import start_session
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 T = TypeVar("T")
 CONF = {

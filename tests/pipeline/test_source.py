@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tidings.client import sync
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 SCHEMA = "stock string, price double, n bigint, offset bigint"
 

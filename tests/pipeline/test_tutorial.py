@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "stream_to_figure.py"
 

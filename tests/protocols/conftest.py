@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 
 @pytest.fixture(scope="module")

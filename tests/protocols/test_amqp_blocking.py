@@ -9,7 +9,7 @@ from proton import Delivery, Described, Link, Message, symbol
 from proton.reactor import AtLeastOnce, AtMostOnce, Container, DurableSubscription, Filter, LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 SECONDS = 30
 Connect = Callable[..., Any]  # Proton's annotations of what it returns are of little help

@@ -5,15 +5,14 @@ from typing import Any
 from uuid import uuid4
 
 import proton
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from proton.utils import BlockingConnection
 
 from tidings.client import sync
 from tidings.protocols.amqp_address import address_of
 from tidings.testing.amqp_fuzz import fuzz_here, fuzz_sockets
-from tidings.testing.broker import BrokerThread
-from tidings.testing.broker_here import run
+from tidings.testing.local_broker import BrokerThread, run
 from tidings.testing.strategies_model import byte_strings, numbers, texts
 
 SECONDS = 30
@@ -24,10 +23,13 @@ replies = st.none() | st.sampled_from(["queue:r", "topic:a.b"])
 
 
 def typed(properties: Any) -> dict[str, Any]:
-    return {name: (type(value), value) for name, value in properties.items()}
+    owned = {name: bytes(value) if isinstance(value, memoryview) else value for name, value in properties.items()}
+    return {name: (type(value), value) for name, value in owned.items()}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     properties=attributes,
     body=st.binary(max_size=50),

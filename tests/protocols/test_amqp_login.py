@@ -32,8 +32,8 @@ from tidings.protocols.amqp_sasl import (
     sasl_frame,
 )
 from tidings.protocols.amqp_sections import decode_first
-from tidings.testing.broker import BrokerThread
 from tidings.testing.certificates import Authority
+from tidings.testing.local_broker import BrokerThread
 
 SECONDS = 30
 CHEAP = Cost(n=2, r=1, p=1)

@@ -7,7 +7,7 @@ from proton import Message
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container, DurableSubscription, Selector
 
-from tidings.testing.broker import BrokerThread
+from tidings.testing.local_broker import BrokerThread
 
 COUNT = 200
 SECONDS = 60.0

@@ -1,5 +1,8 @@
 """Pan's messages as bytes: what is written is read again, and nothing else is."""
 
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,3 +62,10 @@ def test_every_message_has_a_layout_and_bytes_left_over_are_refused() -> None:
     assert {kind.__name__ for kind in LAYOUTS} == {kind.__name__ for kind in PanMessage.__args__}
     with pytest.raises(CodecError, match="E_CONTROL_LONG"):
         decode(encode(Probe(1)) + b"x")
+
+
+def test_the_documentation_has_every_message_and_field() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
+    for kind, (number, layout) in LAYOUTS.items():
+        said = ", ".join(f"{one.name} {part.name}" for one, part in zip(fields(kind), layout, strict=True))
+        assert f"| {number} | {kind.__name__} | {said} |" in text

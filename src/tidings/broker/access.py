@@ -94,9 +94,9 @@ class Member:
     def may(self, operation: str, destination: str) -> bool:
         return self.rules.decide(operation, destination) is not None
 
-    def restriction(self, destination: str) -> str:
+    def restriction(self, destination: str, operation: str = "subscribe") -> str:
         """The selector that what this user receives from there must fulfil; empty: none."""
-        rule = self.rules.decide("subscribe", destination)
+        rule = self.rules.decide(operation, destination)
         return "" if rule is None else rule.selector
 
 

@@ -28,7 +28,7 @@ NETWORK_FILES = ("secret_file", "certificate", "key", "ca", "encoding_key_file")
 def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
     """Read and check a file; without one, the defaults. File names in it are relative to its directory."""
     if path is None:
-        return Configuration()
+        return parse("", "the defaults", protocols=protocols)
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -49,6 +49,9 @@ def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Conf
     document = parse_toml(text, name)
     problems: list[Problem] = []
     configuration = _with_ports(read(Configuration, document, (), problems), document)
+    if "listeners" not in document:
+        spoken = tuple(one for one in configuration.listeners if one.protocol in protocols)
+        configuration = replace(configuration, listeners=spoken)
     problems += Checker(configuration, protocols).problems()
     if problems:
         lines = lines_of(text)

@@ -180,6 +180,9 @@ class DeliveryTable:
         maximum=1_000_000,
     )
     dead_letters: str = setting(str(_SETTINGS.dead_letters), "where dead letters go: a queue")
+    bury_expired: bool = setting(
+        _SETTINGS.bury_expired, "whether what expires in queues and durable subscriptions becomes a dead letter too"
+    )
     slow_policies: tuple[str, ...] = setting(
         lambda: POLICIES, "which policies subscribers may ask for", choices=POLICIES
     )
@@ -231,6 +234,7 @@ class Configuration:
             broker_id=self.broker.id,
             deliveries_max=self.delivery.deliveries_max,
             dead_letters=Destination.parse(self.delivery.dead_letters),
+            bury_expired=self.delivery.bury_expired,
             slow_policies=frozenset(self.delivery.slow_policies),
         )
 

@@ -194,7 +194,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self._finished = True
         if self._lingers:
-            self._transport.write_eof()
+            try:
+                self._transport.write_eof()
+            except OSError:  # it has gone meanwhile
+                self._transport.abort()
         else:
             self._transport.close()
 

@@ -25,7 +25,7 @@ class Anybody:
     def may(self, operation: str, destination: str) -> bool:
         return True
 
-    def restriction(self, destination: str) -> str:
+    def restriction(self, destination: str, operation: str = "subscribe") -> str:
         return ""
 
 

@@ -29,6 +29,7 @@ def status(broker: Broker) -> dict[str, Any]:
         "interests": {router: len(rows) for router, rows in network.scheme.predicates.items()},
         "scheme": dict(network.scheme.counts()),
         "cpu_seconds": round(time.process_time(), 6),
+        "pan": {} if network.pan is None else network.pan.status(),
         "in_transit": len(network.transit),
         "plane": broker.forwarder.stats(),
         "counts": broker.forwarder.network_stats(),

@@ -13,8 +13,9 @@ from tidings.cli.failures import show_selector
 from tidings.cli.jsonl import to_json
 from tidings.cli.rates import Rates
 from tidings.client import Client, Delivery, Subscription
-from tidings.errors import ConnectionLostError, SelectorError
+from tidings.errors import ConnectionLostError, SelectorError, UsageError
 from tidings.model.destination import DestinationPattern
+from tidings.model.message import Message
 from tidings.model.selector import Selector
 
 
@@ -28,6 +29,9 @@ def sub(
     durable: Annotated[str, typer.Option(help="The broker keeps messages under this name while you are away.")] = "",
     shared: Annotated[str, typer.Option(help="Messages are divided among all who give this name.")] = "",
     client_id: Annotated[str, typer.Option(help="Whose durable subscription it is.")] = "",
+    browse: Annotated[
+        bool, typer.Option("--browse", help="Show what waits in a queue, leave it there, and end.")
+    ] = False,
     count: Annotated[int, typer.Option(min=0, help="Stop after so many messages; 0: never.")] = 0,
     timeout: Annotated[float, typer.Option(min=0, help="Stop after so many seconds without a message.")] = 0,
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
@@ -42,6 +46,8 @@ def sub(
     """Write messages as they arrive. Ends with status 1 if --count messages did not come before --timeout.
 
     Example: tidings sub 'ticks.>' --selector "price > 20" --json
+
+    Example: tidings sub queue:orders --browse
     """
     DestinationPattern.parse(destination)
     try:
@@ -49,15 +55,30 @@ def sub(
     except SelectorError as error:
         raise show_selector(selector, error) from None
     client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, client_id=client_id)
+    if browse and (durable or shared or timeout):
+        raise UsageError("E_OPTIONS", "--browse looks once: leave out --durable, --shared and --timeout")
     options: dict[str, Any] = {"selector": selector, "durable": durable, "shared": shared}
     rates = Rates(stats, "received")
     try:
-        enough = connecting.run(_receive(client, destination, options, count, timeout, json, rates))
+        if browse:
+            enough = connecting.run(_browse(client, destination, selector, count, json, rates))
+        else:
+            enough = connecting.run(_receive(client, destination, options, count, timeout, json, rates))
     except BrokenPipeError:  # whoever reads our output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         enough = True
     rates.finish()
     raise typer.Exit(0 if enough else 1)
+
+
+async def _browse(client: Client, queue: str, selector: str, count: int, json: bool, rates: Rates) -> bool:
+    async with client:
+        async for found in client.queue(queue).browse(selector=selector):
+            print(_line(found.message, found.attempt, json))  # noqa: T201
+            rates.add(len(found.message.body))
+            if rates.count == count:
+                break
+    return not count or rates.count >= count
 
 
 async def _receive(
@@ -76,8 +97,7 @@ async def _receive(
                 delivery = await _wait(subscription, stop, timeout or None)
             if delivery is None:
                 break
-            sys.stdout.write(to_json(delivery.message, delivery.attempt) if json else _plain(delivery))
-            sys.stdout.write("\n")
+            sys.stdout.write(_line(delivery.message, delivery.attempt, json) + "\n")
             rates.add(len(delivery.body))
         sys.stdout.flush()
         await subscription.close()  # acknowledges what was written
@@ -100,9 +120,11 @@ async def _wait(subscription: Subscription, stop: asyncio.Event, timeout: float 
     return None
 
 
-def _plain(delivery: Delivery) -> str:
-    properties = " ".join(f"{name}={value!r}" for name, value in delivery.properties.items())
-    body = delivery.body.decode(errors="replace")
+def _line(message: Message, attempt: int, json: bool) -> str:
+    if json:
+        return to_json(message, attempt)
+    properties = " ".join(f"{name}={value!r}" for name, value in message.properties.items())
+    body = message.body.decode(errors="replace")
     shown = "".join(one if one.isprintable() else " " for one in body)
-    again = " (again)" if delivery.redelivered else ""
-    return " ".join(part for part in (f"{delivery.destination}{again}", properties, shown) if part)
+    again = " (again)" if attempt > 1 else ""
+    return " ".join(part for part in (f"{message.destination}{again}", properties, shown) if part)

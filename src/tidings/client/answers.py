@@ -1,7 +1,7 @@
-"""What a broker answers: a receipt for a publication, or why not."""
+"""What a client has asked a broker, and what it answers: a receipt for a publication, or why not."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tidings.errors import RemoteError, SecurityError, TidingsError
@@ -23,6 +23,15 @@ class Receipt:
         """Return when the broker has accepted it (persistent: has it on disk); raise if it refused."""
         await asyncio.shield(self.confirmation)
         return self
+
+
+@dataclass(slots=True)
+class Asked:
+    """Something asked of the broker that is not answered yet."""
+
+    make: Callable[[int], bytes]  # from its receipt number
+    future: "asyncio.Future[dict[str, Value]]"
+    repeatable: bool  # makes sense on another connection too
 
 
 def error_of(fields: Mapping[str, Value]) -> TidingsError:

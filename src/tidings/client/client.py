@@ -8,22 +8,28 @@
 When the connection breaks the client connects again, with growing pauses, makes its subscriptions anew and sends
 again what was not confirmed, marked as perhaps sent before. A request under way meanwhile waits; it fails only when the
 client gives up.
+
+What goes wrong without a call that could raise it (the broker ends the connection and says why, a publication without
+confirmation is refused) is in `client.errors`, and passed to the `on_error` given to `connect`.
 """
 
 import asyncio
 import itertools
 import random
+import struct
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from tidings.client.answers import PASSING_CODES, Receipt, error_of
+from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
 from tidings.client.link import Link
 from tidings.client.options import Options
+from tidings.client.queue import Page, Queue
 from tidings.client.retained import Retaining
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
+from tidings.client.unconfirmed import Unconfirmed
 from tidings.errors import ConnectionLostError, LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.codec import encode_frame
@@ -38,26 +44,17 @@ from tidings.protocols.frames import (
     control,
     decode_fields,
     decode_receipts,
+    encode_publish,
     field,
     unsigned,
 )
 from tidings.tracking.path import Path
 from tidings.tracking.path_json import from_json
 
-PERHAPS_SENT = 1  # flag of a PUBLISH frame
-UNCONFIRMED_MAX = 1000  # publications under way before `publish` waits
 WINDOW = 1000
+ERRORS_MAX = 100  # the latest are kept
 RESUBSCRIBE_SECONDS = 0.25
-_DELIVERY_BYTES = 16
-
-
-@dataclass(slots=True)
-class _Request:
-    """Something asked of the broker that is not answered yet."""
-
-    make: Callable[[int], bytes]  # from its receipt number
-    future: "asyncio.Future[dict[str, Value]]"
-    repeatable: bool  # makes sense on another connection too
+_DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
 class Client(Retaining):
@@ -65,22 +62,23 @@ class Client(Retaining):
         super().__init__()
         self.generation = 0  # counts connections
         self.skew_ms = 0
+        self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
         self._options = options
         self._link: Link | None = None
         self._ids: MessageIdSource | None = None
         self._subscriptions: dict[int, Subscription] = {}
-        self._requests: dict[int, _Request] = {}
-        self._unconfirmed: dict[int, tuple[bytes, int, asyncio.Future[None]]] = {}  # receipt -> message, session, ...
-        self._room = asyncio.Event()
+        self.pages: dict[int, Page] = {}  # of queues that are being browsed
+        self._requests: dict[int, Asked] = {}
+        self._unconfirmed = Unconfirmed()
         self._ready = asyncio.Event()
         self._receipts = itertools.count(1)
-        self._numbers = itertools.count(1)
+        self.numbers = itertools.count(1)  # of subscriptions
         self._sessions = itertools.count(1)
         self._closed: TidingsError | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._refused: TidingsError | None = None  # why the broker will not have us: no use in coming back
+        self._farewell: ConnectionLostError | None = None  # why the broker is about to end the connection
         self._frame_bytes_max = 1 << 20
-        self._room.set()
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -103,7 +101,7 @@ class Client(Retaining):
         """Send what is gathered, say good-bye, and close. Unconfirmed publications are waited for, briefly."""
         if self._closed is not None:
             return
-        waiting = [future for _, _, future in self._unconfirmed.values()]
+        waiting = self._unconfirmed.futures()
         if waiting and self.connected:
             await asyncio.wait(waiting, timeout=5)
         if self._reconnecting is not None:
@@ -139,7 +137,7 @@ class Client(Retaining):
             raise
 
     def _welcome(self, link: Link, heartbeat_ms: int) -> None:
-        link.payload_bytes_max = self._frame_bytes_max + _DELIVERY_BYTES
+        link.payload_bytes_max = self._frame_bytes_max + _DELIVERY.size
         self.generation += 1
         self._link = link
         link.start(self._received, self._lost, heartbeat_ms)
@@ -149,9 +147,8 @@ class Client(Retaining):
         for receipt, request in self._requests.items():
             if request.repeatable:
                 link.write(request.make(receipt))
-        for receipt, (message, session, _) in self._unconfirmed.items():
-            if session == 0:
-                link.write(_publish_frame(receipt, message, session, PERHAPS_SENT))
+        for frame in self._unconfirmed.frames():
+            link.write(frame)
         self._ready.set()
 
     def _repeat_subscription(self, subscription: Subscription) -> None:
@@ -160,7 +157,7 @@ class Client(Retaining):
         receipt, generation = self._next_receipt(), self.generation
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
-        self._requests[receipt] = _Request(subscription.request, future, repeatable=False)
+        self._requests[receipt] = Asked(subscription.request, future, repeatable=False)
         self._link.write(subscription.request(receipt))
 
     def _repeated(self, subscription: Subscription, generation: int, done: "asyncio.Future[Any]") -> None:
@@ -230,20 +227,18 @@ class Client(Retaining):
             raise LimitError("E_MESSAGE_SIZE", f"a message of {len(message)} bytes: the broker takes at most {limit}")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         number = 0
-        while confirm and len(self._unconfirmed) >= UNCONFIRMED_MAX:
-            self._room.clear()
-            await self._room.wait()
+        while confirm and self._unconfirmed.full:
+            await self._unconfirmed.room()
             self._check_open()
         if session and self._link is None:
             raise ConnectionLostError("E_CONNECTION_LOST", "the transaction ended with its connection")
         if confirm:
             number = self._next_receipt()
-            self._unconfirmed[number] = (message, session, future)
-            future.add_done_callback(_retrieved)
+            self._unconfirmed.add(number, message, session, future)
         else:
             future.set_result(None)
         if self._link is not None:
-            self._link.write(_publish_frame(number, message, session, 0))
+            self._link.write(encode_publish(number, message, session, 0))
             await self._link.drained()
         return Receipt(message_id, future)
 
@@ -291,11 +286,11 @@ class Client(Retaining):
             "policy": policy,
             "no_local": no_local,
         }
-        number = next(self._numbers)
+        number = next(self.numbers)
         subscription = Subscription(self, number, fields, window=window, session=session)
         self._subscriptions[number] = subscription
         try:
-            await self._request(subscription.request, repeatable=session == 0)
+            await self.request(subscription.request, repeatable=session == 0)
         except BaseException:
             self._subscriptions.pop(number, None)
             raise
@@ -305,12 +300,16 @@ class Client(Retaining):
     async def unsubscribe(self, number: int) -> None:
         if self._subscriptions.pop(number, None) is not None and self.connected:
             fields: dict[str, Value] = {"subscription": number}
-            await self._request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+            await self.request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
 
     async def forget(self, durable: str) -> None:
         """Delete a durable subscription of this client id, and what waits for it."""
         fields: dict[str, Value] = {"durable": durable}
-        await self._request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+        await self.request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+
+    def queue(self, name: str) -> Queue:
+        """A queue to look into and tidy up; see `tidings.client.queue`."""
+        return Queue(self, name)
 
     async def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """Where a message went: which brokers it passed and who got it, as far as that is recorded.
@@ -319,7 +318,7 @@ class Client(Retaining):
         which tells false positives from brokers that really have it.
         """
         fields: dict[str, Value] = {"message": str(message), "everywhere": everywhere}
-        answer = await self._request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
+        answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
         return from_json(field(answer, "path", str))
 
     # --- transactions ---------------------------------------------------------------------------------------------
@@ -340,7 +339,7 @@ class Client(Retaining):
 
     async def _control(self, type: FrameType, session: int, **fields: Value) -> dict[str, Value]:
         # Not repeated after a reconnection: the transaction ended with the connection, and the caller must know.
-        return await self._request(lambda n: control(type, {**fields, "receipt": n}, session=session), repeatable=False)
+        return await self.request(lambda n: control(type, {**fields, "receipt": n}, session=session), repeatable=False)
 
     # --- frames ---------------------------------------------------------------------------------------------------
 
@@ -353,11 +352,11 @@ class Client(Retaining):
         if self._link is not None:
             self._link.write(frame)
 
-    async def _request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
         await self._ready_ids()
         receipt = self._next_receipt()
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
-        self._requests[receipt] = _Request(make, future, repeatable)
+        self._requests[receipt] = Asked(make, future, repeatable)
         assert self._link is not None
         self._link.write(make(receipt))
         try:
@@ -369,16 +368,15 @@ class Client(Retaining):
         match frame.type:
             case FrameType.DELIVER:
                 payload = frame.payload
-                subscription = self._subscriptions.get(int.from_bytes(payload[:4], "little"))
-                if subscription is not None:
-                    attempt = int.from_bytes(payload[4:8], "little")
-                    tag = int.from_bytes(payload[8:16], "little")
-                    subscription.deliver(decode_message(payload[_DELIVERY_BYTES:]), attempt, tag)
+                number, attempt, tag = _DELIVERY.unpack_from(payload)
+                taker = self._subscriptions.get(number) or self.pages.get(number)
+                if taker is not None:
+                    taker.deliver(decode_message(payload[_DELIVERY.size :]), attempt, tag)
             case FrameType.RETAINED:
                 self._retained_came(frame.payload)
             case FrameType.RECEIPTS:
                 for receipt in decode_receipts(frame.payload):
-                    self._confirm(receipt, None)
+                    self._unconfirmed.confirm(receipt, None)
             case FrameType.PING:
                 self.write(encode_frame(FrameType.PONG, b""))
             case FrameType.PONG:
@@ -394,29 +392,30 @@ class Client(Retaining):
                 if request is not None and not request.future.done():
                     request.future.set_result(fields)
             case FrameType.REFUSED:
-                self._confirm(receipt, error_of(fields))
+                self._unconfirmed.confirm(receipt, error_of(fields))
             case FrameType.ERROR:
                 request = self._requests.pop(receipt, None)
                 if request is not None and not request.future.done():
                     request.future.set_exception(error_of(fields))
                 elif fields.get("fatal"):
                     self._refused = error_of(fields)
+                else:
+                    self._note(error_of(fields))
             case FrameType.CLOCK:
                 if self._ids is not None:
                     self._ids.adjust(field(fields, "delta_ms", int))
                     self.write(control(FrameType.CLOCK, {"number": field(fields, "number", int)}))
+            case FrameType.CLOSE:
+                said = error_of(fields)
+                self._farewell = ConnectionLostError(said.code, said.reason)
+                self._note(self._farewell)
             case _:
-                pass  # CLOSE: the connection ends next
+                pass
 
-    def _confirm(self, receipt: int, error: TidingsError | None) -> None:
-        entry = self._unconfirmed.pop(receipt, None)
-        if entry is not None and not entry[2].done():
-            if error is None:
-                entry[2].set_result(None)
-            else:
-                entry[2].set_exception(error)
-        if len(self._unconfirmed) < UNCONFIRMED_MAX:
-            self._room.set()
+    def _note(self, error: TidingsError) -> None:
+        self.errors.append(error)
+        if self._options.on_error is not None:
+            self._options.on_error(error)
 
     def _next_receipt(self) -> int:
         return next(self._receipts) % 0xFFFF_FFFF + 1
@@ -428,13 +427,11 @@ class Client(Retaining):
             return
         self._link = None
         lost = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
-        error: TidingsError = self._refused or lost
+        error: TidingsError = self._refused or self._farewell or lost
+        self._farewell = None
         for subscription in self._subscriptions.values():
             subscription.disconnected()
-        for receipt, (_, session, future) in list(self._unconfirmed.items()):
-            if session and not future.done():  # its transaction is gone
-                self._unconfirmed.pop(receipt)
-                future.set_exception(error)
+        self._unconfirmed.lost(error)
         for request in self._requests.values():
             if not request.repeatable and not request.future.done():
                 request.future.set_exception(error)
@@ -466,32 +463,18 @@ class Client(Retaining):
         for request in self._requests.values():
             if not request.future.done():
                 request.future.set_exception(error)
-        for _, _, future in self._unconfirmed.values():
-            if not future.done():
-                future.set_exception(error)
+        self._unconfirmed.give_up(error)
         self._subscriptions.clear()
         self._requests.clear()
-        self._unconfirmed.clear()
         self._ready.set()
-        self._room.set()
 
     def _check_open(self) -> None:
         if self._closed is not None:
             raise self._closed
 
 
-def _publish_frame(receipt: int, message: bytes, session: int, flags: int) -> bytes:
-    return encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
-
-
 def _destination(text: str | Destination) -> Destination:
     return text if isinstance(text, Destination) else Destination.parse(text)
-
-
-def _retrieved(done: "asyncio.Future[None]") -> None:
-    """A refused publication nobody waits for is not an unhandled error of the event loop."""
-    if not done.cancelled():
-        done.exception()
 
 
 def _now_ms() -> int:

@@ -1,10 +1,11 @@
 """Where a client connects to, and how."""
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from tidings.errors import UsageError
+from tidings.errors import TidingsError, UsageError
 
 DEFAULT_PORT = 7300
 
@@ -21,6 +22,7 @@ class Options:
     give_up_seconds: float = 60.0
     connect_seconds: float = 10.0
     heartbeat_ms: int = 10_000
+    on_error: Callable[[TidingsError], None] | None = None
 
 
 def parse_url(url: str) -> tuple[str, int, str, str, bool]:

@@ -91,7 +91,7 @@ class Retaining(ABC):
         self._retrieved: dict[int, Found] = {}  # by the receipt of the read
 
     @abstractmethod
-    async def _request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
         """Ask the broker; the answer's fields."""
 
     async def retain(
@@ -121,7 +121,7 @@ class Retaining(ABC):
             return control(type, {**fields, "receipt": receipt})
 
         try:
-            answer = await self._request(make)
+            answer = await self.request(make)
             return answer, self._retrieved.get(number, [])
         finally:
             self._retrieved.pop(number, None)

@@ -10,7 +10,7 @@ One event loop on a thread of its own serves all blocking clients of the process
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
@@ -18,10 +18,13 @@ from tidings.client.answers import Receipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
+from tidings.client.queue import Browsed
+from tidings.client.queue import Queue as AsyncQueue
 from tidings.client.retained import Page
 from tidings.client.retained import Retained as AsyncRetained
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
+from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
 from tidings.tracking.path import Path
 
@@ -143,6 +146,31 @@ class Retained:
         _wait(self._retained.forget())
 
 
+class Queue:
+    """A queue to look into and tidy up; see `tidings.client.queue`."""
+
+    def __init__(self, queue: AsyncQueue) -> None:
+        self._queue = queue
+
+    def browse(self, *, selector: str = "", page: int = 0) -> Iterator[Browsed]:
+        """What waits, in the order in which it would be delivered."""
+        found = self._queue.browse(selector=selector, page=page)
+
+        async def following() -> Browsed | None:
+            return await anext(found, None)
+
+        while (one := _wait(following())) is not None:
+            yield one
+
+    def purge(self, *, tags: Iterable[int] = ()) -> int:
+        """Delete all that waits, or the messages with these tags; returns how many."""
+        return _wait(self._queue.purge(tags=tags))
+
+    def move(self, target: str, *, tags: Iterable[int] = ()) -> int:
+        """Move all that waits, or the messages with these tags, to another queue; returns how many."""
+        return _wait(self._queue.move(target, tags=tags))
+
+
 class Client:
     """See `tidings.client.client.Client`; here every call blocks."""
 
@@ -160,9 +188,17 @@ class Client:
         """Subscribe to a topic pattern or consume a queue; active when this returns."""
         return Subscription(_wait(self._client.subscribe(destination, **options)))
 
+    @property
+    def errors(self) -> list[TidingsError]:
+        """The latest errors that no call could raise; `on_error` is called with them on the clients' own thread."""
+        return list(self._client.errors)
+
     def forget(self, durable: str) -> None:
         """Delete a durable subscription of this client id."""
         _wait(self._client.forget(durable))
+
+    def queue(self, name: str) -> Queue:
+        return Queue(self._client.queue(name))
 
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """Where a message went."""

@@ -21,6 +21,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tidings.delivery.store import SEQ_MAX
+
 PRIORITIES = 10
 _DOWNWARDS = tuple(reversed(range(PRIORITIES)))
 
@@ -30,6 +32,14 @@ class Place(NamedTuple):
 
     seq: int
     priority: int
+
+
+def behind(place: Place) -> list[int]:
+    """What `scan` must be given to go on behind this place."""
+    after = [0] * PRIORITIES
+    after[place.priority] = place.seq
+    after[place.priority + 1 :] = [SEQ_MAX] * (PRIORITIES - place.priority - 1)
+    return after
 
 
 class _Lane:
@@ -67,6 +77,11 @@ class _Lane:
         waiting = (self.seqs[index] for index in range(start, len(self.seqs)))
         returned = sorted(seq for seq in self.returned if seq > after)
         yield from heapq.merge(returned, (seq for seq in waiting if seq not in self.gone))
+
+    def holds(self, seq: int) -> bool:
+        at = bisect_left(self.seqs, seq, self.head)
+        stands = at < len(self.seqs) and self.seqs[at] == seq and seq not in self.gone
+        return stands or seq in self.returned
 
     def put_back(self, seq: int) -> None:
         if seq in self.gone:  # it still stands in the array
@@ -129,6 +144,11 @@ class Backlog:
         """Take one that waits, from wherever it stands."""
         self._lane(place.priority).remove(place.seq)
         self._length -= 1
+
+    def holds(self, place: Place) -> bool:
+        """Whether it waits."""
+        lane = self._lanes[place.priority]
+        return lane is not None and lane.holds(place.seq)
 
     def scan(self, after: Sequence[int] = (0,) * PRIORITIES) -> Iterator[Place]:
         """What waits above the number `after` of its priority, in the order it would be taken."""

@@ -19,9 +19,8 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from tidings.delivery.backlog import PRIORITIES, Backlog, Place
+from tidings.delivery.backlog import PRIORITIES, Backlog, Place, behind
 from tidings.delivery.depot import Depot, Held
-from tidings.delivery.store import SEQ_MAX
 
 PAGE_MESSAGES = 256  # how many to fetch from the store at a time
 
@@ -81,7 +80,7 @@ class Mailbox:
         self.consumers: list[Consumer] = []
         self.backlog = Backlog()
         self.wanted: list[int] = []  # of the last dispatch: bytes to be fetched from the store first
-        self.expired: list[int] = []  # of the last dispatch: found to be too late
+        self.expired: list[Place] = []  # of the last dispatch: found to be too late, with nobody until finished
         self.bytes = 0  # of what it holds in memory, if it is not durable
         self.taken_ms = 0  # when a consumer last acknowledged, or something came to an empty mailbox
         self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
@@ -109,6 +108,10 @@ class Mailbox:
             self.bytes += size
         if deliveries:
             self._deliveries[place.seq] = deliveries
+
+    def deliveries(self, seq: int) -> int:
+        """How often this message was given out before."""
+        return self._deliveries.get(seq, 0)
 
     def attach(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
@@ -267,16 +270,13 @@ class Mailbox:
         """The message, if memory has it; otherwise it and those behind it are wanted."""
         held = self._depot.get(place.seq)
         if held is None:
-            after = [place.seq - 1 if p == place.priority else 0 for p in range(PRIORITIES)]
-            after[place.priority + 1 :] = [SEQ_MAX] * (PRIORITIES - place.priority - 1)
-            waiting = islice(self.backlog.scan(after), PAGE_MESSAGES)
+            waiting = islice(self.backlog.scan(behind(Place(place.seq - 1, place.priority))), PAGE_MESSAGES)
             self.wanted = [one.seq for one in waiting if self._depot.get(one.seq) is None]
         return held
 
     def _expire(self, place: Place) -> None:
         self.backlog.remove(place)
-        self.finish(place.seq)
-        self.expired.append(place.seq)
+        self.expired.append(place)
 
     def _give(self, consumer: Consumer, place: Place, message: bytes) -> Delivery:
         tag = self._next_tag

@@ -5,22 +5,27 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
 
 from tidings.broker.config_tracking import TrackingTable
 from tidings.broker.server import Broker, Listener
+from tidings.broker.session import Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+
+SESSIONS: dict[str, Callable[[], Session]] = {"native": NativeSession, "stomp": StompSession}
 
 
-async def serve(data: Path, tracking: TrackingOptions | None) -> None:
+async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> None:
     broker = Broker(Settings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
-    port = await broker.listen(Listener(NativeSession, port=0))
+    port = await broker.listen(Listener(SESSIONS[protocol], port=0))
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     end = asyncio.Event()
@@ -33,7 +38,9 @@ async def serve(data: Path, tracking: TrackingOptions | None) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="directory of its store")
+    parser.add_argument("--protocol", choices=SESSIONS, default="native")
     parser.add_argument("--tracking", default="", help="a table [tracking] of a configuration, as JSON; empty: none")
     arguments = parser.parse_args()
     table = TrackingTable(**json.loads(arguments.tracking)) if arguments.tracking else None
-    uvloop.run(serve(arguments.data, None if table is None else table.options(arguments.data)))
+    options = None if table is None else table.options(arguments.data)
+    uvloop.run(serve(arguments.data, arguments.protocol, options))

@@ -113,6 +113,7 @@ class Server:
 class TidingsServer(Server):
     name = "tidings"
     wire: Wire = Native()
+    protocol = "native"
 
     @property
     def version(self) -> str:
@@ -124,7 +125,7 @@ class TidingsServer(Server):
         self._tracking = tracking
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory)]
+        command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory), "--protocol", self.protocol]
         if self._tracking is not None:
             command += ["--tracking", json.dumps(self._tracking)]
         process = self._spawn(command, stdout=subprocess.PIPE)
@@ -133,6 +134,14 @@ class TidingsServer(Server):
         if not line:
             raise self._failure("did not start")
         self.port = int(line)
+
+
+class TidingsStompServer(TidingsServer):
+    """The same broker, spoken to as ActiveMQ is."""
+
+    name = "tidings-stomp"
+    wire: Wire = Stomp()
+    protocol = "stomp"
 
 
 class ActiveMqServer(Server):
@@ -170,7 +179,11 @@ class ActiveMqServer(Server):
         raise self._failure("did not start")
 
 
-SERVERS: dict[str, Callable[[], Server]] = {"tidings": TidingsServer, "activemq": ActiveMqServer}
+SERVERS: dict[str, Callable[[], Server]] = {
+    "tidings": TidingsServer,
+    "tidings-stomp": TidingsStompServer,
+    "activemq": ActiveMqServer,
+}
 
 
 def install_activemq() -> None:

@@ -11,10 +11,12 @@ from tidings.node.once import Once
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice, expires_ms_of
+from tidings.node.queues import Queues
 from tidings.node.requests import (
     Ack,
     AckMode,
     Begin,
+    Browse,
     Commit,
     Credit,
     DeskRequest,
@@ -24,6 +26,8 @@ from tidings.node.requests import (
     Forget,
     Identify,
     MakeTemporary,
+    Move,
+    Purge,
     RemoveTemporary,
     Rollback,
     Subscribe,
@@ -52,6 +56,7 @@ class Desk:
         self._outbox = outbox
         self._settings = settings
         self.once = Once()
+        self.queues = Queues(plane, office, journal, outbox)
         self.transacted_bytes = 0  # of messages in open transactions
         self._abroad = abroad  # a message for other brokers: what sends it once it is safe, if that is left to do
 
@@ -84,6 +89,12 @@ class Desk:
                 self._outbox.answer(client.number, Done(request.receipt))
             case Sync():
                 self._done_when_written(client, request.receipt)
+            case Browse():
+                self.queues.browse(now_ms, client, request)
+            case Purge():
+                self.queues.purge(client, request)
+            case Move():
+                self.queues.move(now_ms, client, request)
             case _:
                 assert_never(request)
 

@@ -243,13 +243,15 @@ class Node:
             self._outbox.add(Log("ERROR", "messages in the store are damaged and were given up", {"seqs": lost}))
             self.post_office.lost(lost)
             self.retaining.gave_up(lost)
+            self._desk.queues.lost(lost)
         self.retaining.loaded(asked, messages)
         given = {seq: message for seq, message in messages.items() if seq not in self._for_readers}
         self._for_readers.difference_update(asked)
         if messages:
             if self.network is not None:
                 self.network.transit.loaded(given)
-            self.post_office.loaded(given)
+            self.post_office.loaded(now_ms, given)
+            self._desk.queues.loaded(now_ms, messages)
         return self.turn(now_ms)
 
     @property
@@ -260,7 +262,8 @@ class Node:
     def tick(self, now_ms: int) -> list[Effect]:
         """About once a second: look for what has expired, and try again what could not be written."""
         self._absent.clear()
-        self.post_office.touch_all()
+        self.post_office.tick(now_ms)
+        self._desk.queues.settle(now_ms)
         self.retaining.tick(now_ms)
         if self.network is not None:
             self.network.tick(self._journal)
@@ -280,7 +283,7 @@ class Node:
         return [*writes, *self._outbox.take()]
 
     def _dispatch(self, now_ms: int) -> None:
-        wanted = self.post_office.unread()
+        wanted = [*self.post_office.unread(), *self._desk.queues.wanted()]
         if self.network is not None:
             wanted += self.network.transit.take_wanted()
         for mailbox in self.post_office.take_touched():

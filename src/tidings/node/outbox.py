@@ -2,7 +2,7 @@
 
 from tidings.errors import TidingsError
 from tidings.node.effects import Effect, Reply
-from tidings.node.requests import Accepted, Answer, Refused
+from tidings.node.requests import Accepted, Answer, Failed, Refused
 
 
 class Outbox:
@@ -10,6 +10,7 @@ class Outbox:
         self.connected: set[int] = set()  # answers to anybody else are dropped
         self._effects: list[Effect] = []
         self._receipts: dict[int, list[int]] = {}
+        self._told: set[int] = set()  # this turn, of a publication that was refused
 
     def answer(self, connection: int, answer: Answer) -> None:
         if connection in self.connected:
@@ -20,8 +21,12 @@ class Outbox:
             self._receipts.setdefault(connection, []).append(receipt)
 
     def refused(self, connection: int, receipt: int, error: TidingsError) -> None:
+        """Who wants no receipt is told all the same, but not of each one: it might be thousands."""
         if receipt:
             self.answer(connection, Refused(receipt, error))
+        elif connection not in self._told:
+            self._told.add(connection)
+            self.answer(connection, Failed(0, TidingsError(error.code, error.reason)))  # never fatal: all goes on
 
     def add(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -30,4 +35,5 @@ class Outbox:
         for connection, receipts in self._receipts.items():
             self.answer(connection, Accepted(tuple(receipts)))
         effects, self._effects, self._receipts = self._effects, [], {}
+        self._told.clear()
         return effects

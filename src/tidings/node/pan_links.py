@@ -50,7 +50,7 @@ class PanLinks:
         self.settings, self._links, self._say = settings, links, say
         self._rng, self._router = rng, router
         self.pan = Pan(Contact(id_of(router), router), rng, NETWORK_IDS, settings.options)
-        self._dialled: dict[str, float] = {}  # address -> since when nobody needs it; 0: it is needed
+        self._dialled: dict[str, float] = {}  # address -> when it was last needed
         self._waiting: dict[Router, list[tuple[float, Contact, PanMessage]]] = {}
         self._addresses: dict[Router, str] = {}
         self._rejoin_at = 0.0
@@ -101,9 +101,15 @@ class PanLinks:
                     out += self._do(now, self.pan.failed(now, contact, message))
         if self._rejoin_at <= now:
             self._rejoin_at = now + self.settings.rejoin_ms
-            if self.settings.join and not self.pan.neighbours():  # not in yet, or all are gone
+            if self.settings.join and not (self.pan.joined and self.pan.neighbours()):  # not in yet, or all are gone
                 out += self._dial(now, self.settings.join) + self._join(now)
         return out + self._tidy(now)
+
+    def status(self) -> dict[str, object]:
+        """For those who watch."""
+        pan = self.pan
+        neighbours = sorted(one.router for one in pan.neighbours())
+        return {"id": NETWORK_IDS.text(pan.me.id), "joined": pan.joined, "neighbours": neighbours}
 
     # --- joining --------------------------------------------------------------------------------------------------
 
@@ -164,7 +170,7 @@ class PanLinks:
         """Let go of links that no neighbour is at the other end of."""
         needed = {one.address for one in self.pan.neighbours()}
         needed |= {contact.address for waiting in self._waiting.values() for _, contact, _ in waiting}
-        if not self.pan.neighbours():
+        if not (self.pan.joined and self.pan.neighbours()):
             needed.add(self.settings.join)
         out: list[LinkEffect] = []
         for address, since in list(self._dialled.items()):

@@ -21,21 +21,25 @@ from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAd
 from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
+from tidings.model.message import Message
 from tidings.node.brakes import Brakes
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
 from tidings.node.settings import Settings
 from tidings.node.subscribing import is_temporary, queue_predicate
+from tidings.node.sweep import Sweep
 
 PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags of a message, docs/wire.md
 ID = slice(4, 20)  # where its id stands
 RECENT_MAX = 100_000
+EXPIRED = "expired"
 ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
 
 
 class PostOffice:
     def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings) -> None:
         self.depot = Depot(settings.messages_bytes_max)
+        self.sweep = Sweep(self.depot)
         self.by_sink: dict[int, Mailbox] = {}
         self.by_name: dict[str, Mailbox] = {}
         self.retained: dict[int, Retained] = {}  # by number
@@ -67,6 +71,8 @@ class PostOffice:
             waiting = recovered.waiting[box.mailbox]
             perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
             mailbox.unsure_seq = recovered.last_seq if perhaps else 0
+            if len(waiting):
+                self.sweep.unknown(mailbox)
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
                 counted = recovered.counted.get((box.mailbox, seq), 0)
                 mailbox.offer(Place(seq, priority), deliveries=max(counted, perhaps))
@@ -124,6 +130,7 @@ class PostOffice:
         self._touched.pop(mailbox, None)
         self._attended.pop(mailbox, None)
         self.retained.pop(mailbox.number, None)
+        self.sweep.forget(mailbox)
         if mailbox.durable:
             self._journal.change(MailboxRemoved(mailbox.number))
 
@@ -162,6 +169,10 @@ class PostOffice:
     def returned(self, mailbox: Mailbox, dead: list[Place]) -> None:
         """Messages came back to the mailbox: note how often they were tried, and bury those that were too often."""
         tried = mailbox.take_tried()
+        for seq, _ in tried:
+            held = self.depot.get(seq)
+            if held is None or held.expires_ms:  # the store may know more
+                self.sweep.offered(mailbox, 0 if held is None else held.expires_ms)
         if mailbox.durable:
             for seq, deliveries in tried:
                 self._journal.change(Counted(mailbox.number, seq, deliveries))
@@ -180,9 +191,6 @@ class PostOffice:
     def touch(self, mailbox: Mailbox) -> None:
         """Something may be given out: look at it at the end of this turn."""
         self._touched[mailbox] = None
-
-    def touch_all(self) -> None:
-        self._touched.update(self._attended)
 
     def take_changes(self) -> list[tuple[bool, Mailbox]]:
         changes, self.changes = self.changes, []
@@ -255,6 +263,8 @@ class PostOffice:
             for mailbox in there:
                 if mailbox.durable or self._has_room(mailbox, len(message), publisher):
                     mailbox.offer(place, size=len(message), deliveries=deliveries)
+                    if expires_ms:
+                        self.sweep.offered(mailbox, expires_ms)
                     self._touched[mailbox] = None
                 else:
                     mailbox.dropped += 1
@@ -331,27 +341,43 @@ class PostOffice:
         if mailbox.durable and seqs:
             self._journal.message(Acked(mailbox.number, tuple(seqs)), 0)
 
-    def late(self, mailbox: Mailbox, seqs: list[int]) -> None:
-        """These had waited past their time."""
-        self.expired += len(seqs)
-        self.finished(mailbox, seqs)
+    def late(self, mailbox: Mailbox, places: list[Place]) -> None:
+        """These have waited past their time and left the backlog."""
+        self.expired += len(places)
+        if self._settings.bury_expired and mailbox.durable:
+            self.bury(mailbox, places, EXPIRED)
+            return
+        for place in places:
+            mailbox.finish(place.seq)
+        self.finished(mailbox, [place.seq for place in places])
+
+    def tick(self, now_ms: int) -> None:
+        """About once a second: take out what is late, and look at all mailboxes that have consumers."""
+        for mailbox, places in self.sweep.tick(now_ms):
+            self.late(mailbox, places)
+        self._touched.update(self._attended)
 
     def unread(self) -> list[int]:
-        """Dead letters that cannot be moved before the store has brought their bytes."""
-        return list(self._unread)
+        """What the store must bring for other reasons than to be given out."""
+        return [*self._unread, *self.sweep.wanted()]
 
-    def loaded(self, messages: dict[int, bytes]) -> None:
+    def loaded(self, now_ms: int, messages: dict[int, bytes]) -> None:
         """The store has brought the bytes of these messages."""
         for seq, message in messages.items():
             for mailbox, place, cause in self._unread.pop(seq, ()):
                 self._bury(mailbox, place, message, cause)
-            if self.depot.get(seq) is None:
+        swept = {seq: expires_ms_of(messages[seq]) for seq in self.sweep.wanted() if seq in messages}
+        for mailbox, places in self.sweep.loaded(now_ms, swept):
+            self.late(mailbox, places)
+        for seq, message in messages.items():
+            if seq not in swept and self.depot.get(seq) is None:  # who also waits for it will ask again
                 self.depot.add(seq, message, holders=1, stored=True, expires_ms=expires_ms_of(message))
         self._touched.update((mailbox, None) for mailbox in self._attended if mailbox.wanted)
 
     def lost(self, seqs: Iterable[int]) -> None:
         """The store cannot bring these back, now or later: what is behind them must not wait for them."""
         lost = set(seqs)
+        self.sweep.lost(lost)
         for mailbox in list(self._attended):
             for place in [one for one in mailbox.backlog.scan() if one.seq in lost]:
                 mailbox.backlog.remove(place)
@@ -381,21 +407,30 @@ class PostOffice:
             mailbox.finish(place.seq)
             return
         marks = {ORIGIN: str(letter.destination), CAUSE: cause}
+        if cause == EXPIRED:  # or it would expire there again
+            letter = replace(letter, expiration_ms=None)
+        self.buried += self._relocate(mailbox, place, replace(letter, properties={**letter.properties, **marks}), grave)
+
+    def move(self, mailbox: Mailbox, place: Place, message: bytes, target: Destination) -> bool:
+        """A message that has left the backlog goes to the end of another queue; False: it cannot, and is back."""
+        return self._relocate(mailbox, place, decode_message(message), target)
+
+    def _relocate(self, mailbox: Mailbox, place: Place, message: Message, target: Destination) -> bool:
         try:
-            moved = encode_message(replace(letter, destination=grave, properties={**letter.properties, **marks}))
-            graveyard = self.queue(grave)
-        except TidingsError:  # no more mailboxes, or too large with the marks: better delivered too often than lost
+            moved = encode_message(replace(message, destination=target))
+            queue = self.queue(target)
+        except TidingsError:  # no more mailboxes, or too large by now: better delivered too often than lost
             mailbox.put_back(place)
-            return
-        self.buried += 1
+            return False
         self.finished_if_written(mailbox, [place.seq])
         self.accept(
             moved,
-            [graveyard],
-            expires_ms=letter.expiration_ms or 0,
+            [queue],
+            expires_ms=message.expiration_ms or 0,
             done=lambda: mailbox.finish(place.seq),
             failed=lambda _: mailbox.put_back(place) if self.is_open(mailbox) else mailbox.finish(place.seq),
         )
+        return True
 
     def _open(self, number: int, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
         mailbox = Mailbox(number, name, kind, self.depot, deliveries_max=self._settings.deliveries_max)

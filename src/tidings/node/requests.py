@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
+from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
@@ -146,6 +147,37 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
+class Browse:
+    """Show what waits in a queue, as deliveries of this subscription number, which nothing else uses."""
+
+    receipt: int
+    subscription: int
+    queue: str
+    selector: str = ""
+    after: Place = Place(0, 0)  # noqa: RUF009  # a tuple
+    count: int = 0  # 0: as many as there are in a page
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Delete what waits in a queue: all, or the messages with these tags."""
+
+    receipt: int
+    queue: str
+    tags: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Move what waits in a queue to another one: a page of it, or the messages with these tags."""
+
+    receipt: int
+    queue: str
+    target: str
+    tags: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """Where did this message go? `everywhere`: ask brokers beside its route too."""
 
@@ -204,6 +236,9 @@ DeskRequest: TypeAlias = (
     | Commit
     | Rollback
     | Sync
+    | Browse
+    | Purge
+    | Move
 )
 Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release
 

@@ -10,6 +10,7 @@ class Settings:
     broker_id: int = 1
     deliveries_max: int = 6  # then a message becomes a dead letter
     dead_letters: Destination = field(default_factory=lambda: Destination.parse("queue:dead-letters"))
+    bury_expired: bool = False  # what expires in queues and durable subscriptions becomes a dead letter
     subscriptions_max: int = 10_000  # of one connection
     mailboxes_max: int = 1_000_000
     transaction_bytes_max: int = 64 << 20

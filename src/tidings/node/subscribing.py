@@ -87,14 +87,16 @@ def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selec
         raise UsageError("E_QUEUE_WILDCARD", "a consumer names one queue, without wildcards")
     if request.durable or request.shared:
         raise UsageError("E_QUEUE_DURABLE", "queues are always durable and shared: leave these options out")
-    accepts = None if not selector.text.strip() else lambda message: _accepts(selector, message)
     destination = Destination(pattern.name, True)
     kind = MailboxKind.TEMPORARY if is_temporary(destination) else MailboxKind.QUEUE
-    return Plan(str(pattern), queue_predicate(destination), kind, str(destination), accepts)
+    return Plan(str(pattern), queue_predicate(destination), kind, str(destination), accepts(selector))
 
 
-def _accepts(selector: Selector, message: bytes) -> bool:
-    return selector.matches(decode_message(message).attributes()) is True
+def accepts(selector: Selector) -> Callable[[bytes], bool] | None:
+    """Whether an encoded message fulfils the selector; None: every one does."""
+    if not selector.text.strip():
+        return None
+    return lambda message: selector.matches(decode_message(message).attributes()) is True
 
 
 def _check_names(request: Subscribe) -> None:

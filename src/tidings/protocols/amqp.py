@@ -27,7 +27,7 @@ from proton import (
 )
 
 from tidings.broker.session import Caller
-from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.errors import CodecError, RemoteProtocolError, TidingsError
 from tidings.model.message_id import MessageIdSource
 from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.amqp_conditions import condition_name, condition_of
@@ -169,6 +169,7 @@ class Engine:
         self._links: dict[Link, ConsumerLink | ProducerLink] = {}
         self._consumers: dict[int, ConsumerLink] = {}
         self._sessions: dict[Session, None] = {}
+        self._ending: list[ConsumerLink] = []  # detached, and waiting for the broker's word
         self._header = bytearray()
         self._closed = False
 
@@ -240,6 +241,8 @@ class Engine:
                 continue
             try:
                 handler(self, event)
+            except CodecError as error:
+                raise RemoteProtocolError(error.code, error.reason) from None
             except UnicodeDecodeError:
                 raise RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8") from None
 
@@ -286,13 +289,15 @@ class Engine:
 
     def _session_closed(self, event: Any) -> None:
         session: Session = event.session
-        self._abandon(lambda link: link.session == session)
+        self._abandon(lambda one: one == session)
         self._sessions.pop(session, None)
         session.close()
         session.free()
 
-    def _abandon(self, which: Callable[[Link], bool]) -> None:
-        for link in [link for link in self._links if which(link)]:
+    def _abandon(self, which: Callable[[Session], bool]) -> None:
+        for ending in self._ending:
+            ending.adrift = ending.adrift or which(ending.session)
+        for link in [link for link in self._links if which(link.session)]:
             self._forget(link).abandon()
 
     def _forget(self, link: Link) -> ConsumerLink | ProducerLink:
@@ -314,8 +319,8 @@ class Engine:
             ours = ProducerLink(self.context, link, self._transactions)
         self._links[link] = ours
         try:
-            if len(link.name) > NAME_MAX:
-                raise RemoteProtocolError("E_SUBSCRIBE_NAME", f"a link's name has at most {NAME_MAX} characters")
+            if not 0 < len(link.name or "") <= NAME_MAX:
+                raise RemoteProtocolError("E_SUBSCRIBE_NAME", f"a link's name has 1 to {NAME_MAX} characters")
             ours.attach()
         except TidingsError as error:
             ours.refuse()
@@ -323,11 +328,17 @@ class Engine:
 
     def _link_closed(self, event: Any) -> None:
         if event.link in self._links:
-            self._forget(event.link).end(closed=True)
+            self._end_link(event.link, closed=True)
 
     def _link_detached(self, event: Any) -> None:
         if event.link in self._links:
-            self._forget(event.link).end(closed=False)
+            self._end_link(event.link, closed=False)
+
+    def _end_link(self, link: Link, *, closed: bool) -> None:
+        ours = self._forget(link)
+        ours.end(closed=closed)
+        if isinstance(ours, ConsumerLink):
+            self._ending = [one for one in (*self._ending, ours) if one.waits_to_end]
 
     def _link_flow(self, event: Any) -> None:
         ours = self._links.get(event.link)

@@ -14,7 +14,7 @@ from tidings.kernel.codec import decode_message
 from tidings.protocols.amqp_conditions import condition_of
 from tidings.protocols.amqp_context import Context, refuse
 from tidings.protocols.amqp_message import write_message
-from tidings.protocols.amqp_sections import own
+from tidings.protocols.amqp_sections import state_of
 from tidings.protocols.amqp_source import Source, answer_source, read_source
 from tidings.protocols.amqp_transactions import TRANSACTIONAL, Transactions
 from tidings.protocols.frames import ACK_DEAD, ACK_ELSEWHERE, ACK_RELEASE, ACK_RETRY, FrameType
@@ -35,12 +35,15 @@ class ConsumerLink:
         self.number = context.next_number()
         self._context = context
         self._link = link
+        self.session = link.session
         self._transactions = transactions
         self._state = State.ASKED
         self._source: Source | None = None
         self.starved = False  # the client has credit that the broker does not know of
         self._granted = 0  # credit that the broker has of us
         self._draining = False  # the broker was asked to
+        self.waits_to_end = False  # the client has detached it, and waits for the broker's word
+        self.adrift = False  # its session has gone: Proton has freed the link
         self._unsettled: dict[int, Delivery] = {}
         self._sent = 0
 
@@ -100,6 +103,7 @@ class ConsumerLink:
             requests.append((FrameType.UNSUBSCRIBE, {"durable": source.durable, "shared": source.shared}))
         for type, fields in requests[:-1]:
             self._context.peer.ask(type, fields, _ignore)
+        self.waits_to_end = True
         self._context.peer.ask(*requests[-1], lambda answer: self._gone(answer, closed=closed))
 
     def abandon(self) -> None:
@@ -122,7 +126,9 @@ class ConsumerLink:
         return requests
 
     def _gone(self, answer: Fields | RemoteError, *, closed: bool) -> None:
-        link = self._link
+        link, self.waits_to_end = self._link, False
+        if self.adrift:
+            return
         if link.state & Link.LOCAL_UNINIT:
             link.open()
         if isinstance(answer, RemoteError) and answer.code != "E_DURABLE_BUSY":  # others share it: it stays for them
@@ -206,7 +212,7 @@ class ConsumerLink:
         outcome, session = _outcome(delivery), 0
         state: int = delivery.remote_state
         if state == TRANSACTIONAL:
-            data = own(delivery.remote.data or [])
+            data = state_of(delivery)
             session = self._transactions.session_of(data[0] if data else None)
             outcome = _flags(data[1] if len(data) > 1 else None)
             if not session:

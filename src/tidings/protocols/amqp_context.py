@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from proton import Data, Link, Terminus
+from proton import Array, Data, Link, Terminus
 
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.protocols.amqp_conditions import condition_of
-from tidings.protocols.amqp_sections import AmqpValue, own
+from tidings.protocols.amqp_sections import AmqpValue, own, reading
 from tidings.protocols.peer import NativePeer
 
 Permits: TypeAlias = Callable[[str, str], bool]
@@ -45,15 +45,17 @@ class Context:
 
 def object_of(data: Data) -> AmqpValue:
     """What a field of a terminus holds; None if there is nothing."""
-    data.rewind()
-    return None if data.next() is None else own(data.get_object())
+    with reading():
+        data.rewind()
+        return None if data.next() is None else own(data.get_object())
 
 
 def capabilities_of(terminus: Terminus) -> tuple[str, ...]:
     given = object_of(terminus.capabilities)
     if given is None:
         return ()
-    return (str(given),) if isinstance(given, str) else tuple(map(str, given))
+    many = given if isinstance(given, (list, Array)) else [given]
+    return tuple(str(one) for one in many)
 
 
 def refuse(link: Link, error: TidingsError) -> None:

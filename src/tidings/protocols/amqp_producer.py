@@ -15,7 +15,7 @@ from tidings.protocols.amqp_address import read_address
 from tidings.protocols.amqp_conditions import condition_of
 from tidings.protocols.amqp_context import Context, capabilities_of
 from tidings.protocols.amqp_message import Incoming, read_message
-from tidings.protocols.amqp_sections import own
+from tidings.protocols.amqp_sections import state_of
 from tidings.protocols.amqp_source import address_of_pattern
 from tidings.protocols.amqp_transactions import TRANSACTIONAL, Transactions, accept_in, declared, reject
 from tidings.protocols.frames import FrameType
@@ -176,8 +176,7 @@ class ProducerLink:
             return
         session = 0
         if delivery.remote_state == TRANSACTIONAL:
-            state = delivery.remote.data
-            session = self._transactions.session_of(own(state[0]) if state else None)
+            session = self._transactions.session_of(next(iter(state_of(delivery)), None))
             if not session:
                 raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "there is no such transaction", fatal=False)
         incoming = Incoming(self._destination, context.next_id, context.now_ms, context.plain_is_queue)

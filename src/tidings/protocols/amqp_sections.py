@@ -8,10 +8,12 @@ only: an exact copy needs the sections themselves.
 """
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from proton import Array, Data, Described, ProtonException, symbol, ulong
+from proton import Array, Data, Delivery, Described, ProtonException, symbol, ulong
 
 from tidings.errors import CodecError
 
@@ -84,17 +86,31 @@ def decode_sections(content: bytes) -> list[Decoded]:
 
 def decode_first(data: Data, content: bytes) -> tuple[AmqpValue, int]:
     """The first value of these bytes, and how many it took."""
-    try:
+    with reading():
         data.clear()
         used = data.decode(content)
         data.rewind()
         if used <= 0 or data.next() is None:
             raise CodecError("E_AMQP_DECODE", "no value", position=0)
         return own(data.get_object()), used
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Around what makes Python's values of those that a client sent: Proton does not check all that it decodes."""
+    try:
+        yield
     except (ProtonException, ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
         raise CodecError("E_AMQP_DECODE", f"not an AMQP value ({type(error).__name__})", position=0) from None
     except RecursionError:
         raise CodecError("E_AMQP_DECODE", "nested too deeply", position=0) from None
+
+
+def state_of(delivery: Delivery) -> list[AmqpValue]:
+    """The fields of the delivery state that the client has set, of one that Proton knows nothing of."""
+    with reading():
+        state = own(delivery.remote.data)
+    return state if isinstance(state, list) else []
 
 
 def _section(described: AmqpValue) -> Section:

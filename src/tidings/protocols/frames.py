@@ -52,6 +52,9 @@ class FrameType(IntEnum):
     RELEASE = 0x2A
     DRAIN = 0x2B
     TEMPORARY = 0x2C
+    BROWSE = 0x2D
+    PURGE = 0x2E
+    MOVE = 0x2F
 
 
 class RawFrame(NamedTuple):
@@ -88,7 +91,7 @@ def decode_fields(payload: bytes) -> dict[str, Value]:
     return fields
 
 
-T = TypeVar("T", bool, int, str)
+T = TypeVar("T", bool, int, str, bytes)
 
 
 def field(fields: Mapping[str, Value], name: str, kind: type[T]) -> T:
@@ -106,6 +109,10 @@ def unsigned(fields: Mapping[str, Value], name: str, bits: int = 32) -> int:
     if not 0 <= value < 1 << bits:
         raise RemoteProtocolError("E_FRAME_FIELD", f"{name} must be from 0 to 2^{bits} - 1", fatal=False)
     return value
+
+
+def encode_publish(receipt: int, message: bytes, session: int = 0, flags: int = 0) -> bytes:
+    return encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
 
 
 def encode_ack(subscription: int, tags: Iterable[int], flags: int = 0, *, session: int = 0) -> bytes:
@@ -136,6 +143,17 @@ def decode_credit(payload: bytes) -> tuple[int, int]:
     return subscription, more
 
 
+def encode_tags(tags: Iterable[int]) -> bytes:
+    """Tags as the value of a field."""
+    return b"".join(tag.to_bytes(8, "little") for tag in tags)
+
+
+def decode_tags(value: bytes) -> tuple[int, ...]:
+    if len(value) % 8:
+        raise RemoteProtocolError("E_FRAME_FIELD", "tags have eight bytes each", fatal=False)
+    return struct.unpack(f"<{len(value) // 8}Q", value)
+
+
 def encode_receipts(receipts: tuple[int, ...]) -> bytes:
     payload = struct.pack(f"<{len(receipts) + 1}I", len(receipts), *receipts)
     return encode_frame(FrameType.RECEIPTS, payload)
@@ -161,22 +179,28 @@ def decode_retained(payload: bytes) -> tuple[int, int, bytes]:
 
 
 class FrameSplitter:
-    """Bytes as they come from a socket, frames out."""
+    """Bytes as they come from a socket, frames out. What is incomplete is looked at again only when it is complete."""
 
     def __init__(self, payload_bytes_max: int) -> None:
         self.payload_bytes_max = payload_bytes_max
-        self._rest = b""
+        self._rest = bytearray()
+        self._needed = 0  # bytes of `_rest` before there is anything to do
 
     def feed(self, data: bytes) -> Iterator[RawFrame]:
-        data = self._rest + data if self._rest else data
-        start, end = 0, len(data)
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+        start, end, self._needed = 0, len(data), HEADER_BYTES
         while end - start >= HEADER_BYTES:
             length, type, flags, session = _HEADER.unpack_from(data, start)
             if length > self.payload_bytes_max:
                 raise RemoteProtocolError("E_CODEC_LIMIT", f"a frame of {length} bytes is longer than agreed")
             stop = start + HEADER_BYTES + length
             if stop > end:
+                self._needed = HEADER_BYTES + length
                 break
             yield RawFrame(type, flags, session, data[start + HEADER_BYTES : stop])
             start = stop
-        self._rest = data[start:]
+        self._rest = bytearray(data[start:])

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import assert_never
 
 from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
+from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
@@ -22,6 +23,7 @@ from tidings.node.requests import (
     AckMode,
     Answer,
     Begin,
+    Browse,
     Commit,
     Credit,
     Done,
@@ -30,6 +32,8 @@ from tidings.node.requests import (
     Forget,
     Identify,
     MakeTemporary,
+    Move,
+    Purge,
     ReadRetained,
     Refused,
     Release,
@@ -49,6 +53,7 @@ from tidings.protocols.frames import (
     decode_ack,
     decode_credit,
     decode_fields,
+    decode_tags,
     encode_receipts,
     encode_retained,
     field,
@@ -84,6 +89,9 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.DRAIN: State.READY,
         FrameType.IDENTIFY: State.READY,
         FrameType.TEMPORARY: State.READY,
+        FrameType.BROWSE: State.READY,
+        FrameType.PURGE: State.READY,
+        FrameType.MOVE: State.READY,
         FrameType.TRACE: State.READY,
         FrameType.RETAIN: State.READY,
         FrameType.READ: State.READY,
@@ -211,8 +219,22 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
         case FrameType.TEMPORARY:
             queue = field(fields, "queue", str)
             return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
-        case _:
+        case FrameType.ROLLBACK:
             return Rollback(receipt, session)
+        case _:
+            return _queue_request(frame, fields, receipt)
+
+
+def _queue_request(frame: FrameType, fields: dict[str, Value], receipt: int) -> Request:
+    queue = field(fields, "queue", str)
+    if frame is FrameType.BROWSE:
+        after = Place(unsigned(fields, "seq", 63), min(unsigned(fields, "priority"), PRIORITIES - 1))
+        selector, number = field(fields, "selector", str), unsigned(fields, "subscription")
+        return Browse(receipt, number, queue, selector, after, unsigned(fields, "count"))
+    tags = decode_tags(field(fields, "tags", bytes))
+    if frame is FrameType.MOVE:
+        return Move(receipt, queue, field(fields, "target", str), tags)
+    return Purge(receipt, queue, tags)
 
 
 def _retain(fields: dict[str, Value], receipt: int) -> Retain:

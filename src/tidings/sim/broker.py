@@ -76,7 +76,7 @@ class Everyone:
     def may(self, operation: str, destination: str) -> bool:
         return True
 
-    def restriction(self, destination: str) -> str:
+    def restriction(self, destination: str, operation: str = "subscribe") -> str:
         return ""
 
 
@@ -111,6 +111,7 @@ class SimBroker:
         self.node.recover(self._store.recover(), now)
         stored_ms = self._records.archive.stored_ms(self.network.settings.router)
         self.node.start_tracking(int(now), self._records.changes, stored_ms)
+        self.network.address = str(self.network.settings.router)  # as the driver knows it
         self.network.start(now)
         return [*self._finish(now), fx.SetTimer("tick", now + TICK_MS)]
 

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0  # only there to fail at all: machines may be busy
 _CONFIG = """
 [[listeners]]
 port = 0
@@ -40,7 +40,11 @@ class BrokerProcess:
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "tidings.cli", "broker", "--config", str(self.config)]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.wait_for("ready", starts + 1)
+        try:
+            self.wait_for("ready", starts + 1)
+        except AssertionError:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

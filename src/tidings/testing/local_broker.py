@@ -1,51 +1,145 @@
-"""A broker in the test's own event loop, and a raw connection to say to it what no client would."""
+"""A broker for tests, on loopback with real sockets: in the test's own event loop, or on a thread of its own.
+
+And a raw connection, to say to it what no client would.
+"""
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Coroutine
+import ssl
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import uvloop
 
 from tidings.broker.guard import Guard
-from tidings.broker.server import Broker, Limits, Listener
+from tidings.broker.limits import Limits
+from tidings.broker.listening import Listener
+from tidings.broker.server import Broker
+from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
 from tidings.model.values import Value
 from tidings.node.settings import Settings
+from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
 from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+from tidings.protocols.websocket import WebSocketLayer
 
-SECONDS = 20.0  # a test that waits longer has failed
+SECONDS = 60.0  # a test that waits longer has failed
+T = TypeVar("T")
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a test's coroutine, but not for ever."""
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """On the event loop that the broker uses in earnest."""
+    return _run(work, uvloop.new_event_loop)
 
-    async def bounded() -> None:
+
+def run_plain(work: Coroutine[Any, Any, T]) -> T:
+    """On asyncio's own event loop, which must do as well."""
+    return _run(work, asyncio.new_event_loop)
+
+
+def _run(work: Coroutine[Any, Any, T], make_loop: Callable[[], asyncio.AbstractEventLoop]) -> T:
+    async def bounded() -> T:
         async with asyncio.timeout(SECONDS):
-            await work
+            return await work
 
-    asyncio.run(bounded())
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        return runner.run(bounded())
+
+
+class Local(NamedTuple):
+    broker: Broker
+    url: str
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
 
 
 @asynccontextmanager
 async def local_broker(
     store: Store | None = None,
     *,
-    settings: Settings | None = None,
-    limits: Limits | None = None,
-    port: int = 0,
     guard: Guard | None = None,
+    limits: Limits | None = None,
+    settings: Settings | None = None,
+    tls: ssl.SSLContext | None = None,
+    port: int = 0,
     tracking: TrackingOptions | None = None,
-) -> AsyncIterator[tuple[Broker, str]]:
-    """The broker and its address."""
-    broker = Broker(settings or Settings(), store or MemoryStore(), limits=limits, guard=guard, tracking=tracking)
+) -> AsyncIterator[Local]:
+    """In this event loop; without a store of its own, one in memory."""
+    broker = Broker(settings or Settings(), store or MemoryStore(), guard=guard, limits=limits, tracking=tracking)
     await broker.start([])
-    port = await broker.listen(Listener(NativeSession, port=port))
     try:
-        yield broker, f"tidings://127.0.0.1:{port}"
+        port = await broker.listen(Listener(NativeSession, "127.0.0.1", port, tls))
+        yield Local(broker, f"tidings://127.0.0.1:{port}")
     finally:
         await broker.stop()
+
+
+class BrokerThread:
+    """`with BrokerThread() as broker:` and connect to `broker.url`, or by AMQP to `broker.amqp`."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        guard: Guard | None = None,
+        limits: Limits | None = None,
+        amqp_tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.url = self.amqp = ""
+        self.port = self.stomp_port = self.websocket_port = self.amqp_port = 0
+        self._settings = settings
+        self._guard = guard
+        self._limits = limits
+        self._amqp_tls = amqp_tls
+        self._broker: Broker | None = None
+        self._folder = tempfile.TemporaryDirectory()
+        self._ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="broker", daemon=True)
+
+    def __enter__(self) -> "BrokerThread":
+        self._thread.start()
+        self._ready.wait(SECONDS)
+        assert self.url, "the broker did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(SECONDS)
+        self._folder.cleanup()
+
+    def retrieved(self) -> int:
+        """Retained messages that were sent to readers so far."""
+        assert self._broker is not None
+        return self._broker.node.retaining.retrieved
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        store = SqliteStore(Path(self._folder.name) / "store.db")
+        async with local_broker(store, settings=self._settings, guard=self._guard, limits=self._limits) as local:
+            self._broker = local.broker
+            self.stomp_port = await local.broker.listen(Listener(StompSession, port=0))
+            web = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
+            self.websocket_port = await local.broker.listen(web)
+            amqp = Listener(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
+            self.amqp_port = await local.broker.listen(amqp)
+            self.amqp = f"127.0.0.1:{self.amqp_port}"
+            self.port, self.url = local.port, local.url
+            self._ready.set()
+            await self._stop.wait()
 
 
 class RawConnection:

@@ -9,7 +9,6 @@ from tidings.delivery.store import MemoryStore, Store
 from tidings.errors import StoreError, TidingsError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.kernel.forwarder import Forwarder, Kind
-from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
@@ -18,7 +17,7 @@ from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
 from tidings.node.node import Node
 from tidings.node.requests import Accepted, Ack, Answer, Begin, Commit, Refused, Request, Rollback, Subscribe, Verdict
 from tidings.node.settings import Settings
-from tidings.protocols.frames import FrameSplitter, FrameType
+from tidings.protocols.frames import FrameSplitter, FrameType, encode_publish
 
 MEGABYTE = 1 << 20
 
@@ -177,7 +176,7 @@ class DrivenClient:
     def publish(self, message: bytes, *, session: int = 0, flags: int = 0) -> int:
         """Returns the receipt number."""
         receipt = self.next_receipt()
-        frame = encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
+        frame = encode_publish(receipt, message, session, flags)
         self.driver.plane.feed_bytes(self.number, frame, self.driver.now_ms)
         self.driver.turn()
         return receipt

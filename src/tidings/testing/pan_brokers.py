@@ -36,7 +36,7 @@ class PanBrokers:
 
     async def start(self, router: int, by: int | None) -> None:
         join = "" if by is None else f"127.0.0.1:{self.link_port(by)}"
-        pan = PanSettings(join, PATIENT, linger_ms=3_000, reach_ms=2_000)
+        pan = PanSettings(join, PATIENT, linger_ms=3_000, reach_ms=10_000)
         network = NetworkSettings(router, "test", link=QUICK, pan=pan)
         broker = Broker(
             Settings(broker_id=router),
@@ -66,8 +66,3 @@ class PanBrokers:
                 if other != router and network.scheme.predicates.get(other, set()) != one.scheme.local_rows():
                     return False
         return True
-
-    def links(self) -> int:
-        return sum(
-            len(list(broker.node.network.links.peers())) for broker in self.brokers.values() if broker.node.network
-        )

@@ -6,6 +6,7 @@
 import asyncio
 import base64
 from collections.abc import Mapping
+from contextlib import suppress
 
 from tidings.errors import CodecError, UsageError
 from tidings.model.destination import Destination
@@ -87,8 +88,9 @@ def headers_of(message: Message) -> dict[str, str]:
     headers = {
         "destination": kind[message.destination.queue] + message.destination.name,
         "content-length": str(len(message.body)),
-        "priority": str(message.priority),
     }
+    if message.priority != PRIORITY_DEFAULT:
+        headers["priority"] = str(message.priority)
     if message.persistent:
         headers["persistent"] = "true"
     if message.correlation_id is not None:
@@ -104,7 +106,6 @@ def headers_of(message: Message) -> dict[str, str]:
     for name, value in message.properties.items():
         taken = name in DROPPED or name in MEANING or name.startswith(PREFIX)
         headers[PREFIX + name if taken else name] = text_of(value)
-    headers.setdefault("timestamp", str(message.id.ms))
     return headers
 
 
@@ -180,3 +181,9 @@ class RawStomp:
 
     def close(self) -> None:
         self.writer.close()
+
+    async def leave(self) -> None:
+        """Close, and wait until it is."""
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()

@@ -159,11 +159,13 @@ class Pan:
                 if self._requests.pop(token, None) is not None:
                     self._out.append(Answered(token, payload))
             case Enter():
-                self._show_way(message)
+                if self.joined:  # who is not in cannot let others in; they ask again
+                    self._show_way(message)
             case Others():
                 self._others(now, sender, message)
             case Ask(row=row):
-                self._tell(sender, Others(tuple(self._asked(row))))
+                if self.joined:
+                    self._tell(sender, Others(tuple(self._asked(row))))
             case Hello(latency_ms=latency_ms, address=address):
                 contact = sender._replace(address=address or sender.address)
                 if self.leaves.offer(contact):  # let newcomers know of each other at once

@@ -1,0 +1,119 @@
+// Any bytes as what STOMP clients of every version send, cut anywhere. What becomes a message must decode, and what is delivered
+// of it must be frames again; when all connections are closed, nothing is held.
+#include "seeds.hpp"
+#include "target.hpp"
+#include "tidings/forwarder.hpp"
+
+using namespace tidings;
+
+namespace {
+
+const std::string everything("\x01\x00\x00", 3);
+
+Forwarder& shared() {
+    static Forwarder forwarder({.output_bytes_max = 2000, .memory_bytes_max = 20000, .login_frame_bytes_max = 300, .stall_ms = 3});
+    return forwarder;
+}
+
+void check_output(std::string_view output) {
+    StompFramer framer;
+    StompFrame frame;
+    while (!output.empty()) {
+        size_t searched = 0;
+        FUZZ_CHECK(framer.next(output, SIZE_MAX, searched, frame));
+        FUZZ_CHECK(frame.command == "MESSAGE" || frame.command == "RECEIPT");
+        FUZZ_CHECK(frame.start == 0);
+        output.remove_prefix(frame.size);
+    }
+}
+
+struct Run {
+    Forwarder& forwarder = shared();
+    Outlets& out = forwarder.outlets();
+    uint32_t sender = out.open(), receiver = out.open(), direct, mailbox;
+
+    explicit Run(uint8_t choice) {
+        for (const uint32_t number : {sender, receiver}) {
+            forwarder.speak_stomp(number);
+            forwarder.log_in(number, 2048, choice & 128);
+        }
+        forwarder.stomp(sender).version = static_cast<StompVersion>(choice % 3);
+        forwarder.stomp(receiver).version = static_cast<StompVersion>(choice / 3 % 3);
+        forwarder.stomp(sender).temporary = "tmp.1.";
+        forwarder.stomp(sender).transactions = {{"t", 3}};
+        std::vector<StompTypes::Rule> rules;
+        if (choice & 64) rules = {{"a.>", false, "n", StompType::Int}, {"a.>", false, "x", StompType::Float}};
+        forwarder.stomp_types().set(rules);
+        direct = forwarder.subscribe(receiver, 1, everything, 0, Policy::DropOldest, 4000, false);
+        mailbox = forwarder.mailbox(everything);
+    }
+
+    void answer() {
+        for (const Event& event : out.take_events()) {
+            if (event.kind == Event::Kind::Message || event.kind == Event::Kind::Transacted) {
+                MessageBatch batch;
+                batch.decode_message(event.bytes, {});
+                FUZZ_CHECK(batch[0].status == Entry::Status::Message);
+                if (event.kind == Event::Kind::Message) out.deliver(receiver, 1, 2, 77, event.bytes);
+            }
+            if (event.kind != Event::Kind::Ask) forwarder.stomp(sender).receipts.erase(event.receipt);
+            if (event.kind == Event::Kind::Ask)
+                forwarder.allow(sender, (event.flags & MessageView::Queue ? "queue:" : "topic:") + event.bytes);
+            if (event.kind == Event::Kind::Ask || event.kind == Event::Kind::Control) forwarder.handled(sender, 1000);
+        }
+        for (const uint32_t number : {sender, receiver}) {
+            check_output(out.front(number, SIZE_MAX));
+            out.drop(number, out.front(number, SIZE_MAX).size(), 1000);
+        }
+        for (const uint32_t number : out.take_resumable()) forwarder.resume(number, 1000);
+        out.take_dirty();
+    }
+
+    // All that is known of a receipt has been asked for.
+    void finish() {
+        for (int i = 0; i < 4000 && (!out.events.empty() || out.has_resumable()); ++i) answer();
+        answer();
+        if (!out.at(sender).broken) FUZZ_CHECK(forwarder.stomp(sender).receipts.empty());
+        forwarder.unsubscribe(direct);
+        forwarder.unsubscribe(mailbox);
+        out.close(sender);
+        out.close(receiver);
+        out.take_events();
+        out.take_resumable();
+        out.take_dirty();
+        FUZZ_CHECK(out.held_bytes() == 0);
+    }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    if (size < 2) return 0;
+    Run run(data[0]);
+    const size_t piece = data[1] + size_t{1};
+    for (size_t at = 2; at < size; at += piece) {
+        run.forwarder.feed(run.sender, {reinterpret_cast<const char*>(data) + at, std::min(piece, size - at)}, 1000);
+        run.answer();
+    }
+    run.finish();
+    return 0;
+}
+
+std::vector<std::string> fuzz_seeds() {
+    using namespace std::string_literals;
+    const std::string frames[] = {
+        "SEND\ndestination:/topic/a.b\nn:7\nx:1.5e3\nreceipt:r\n\nbody\0\n"s,
+        "SEND\r\ndestination:/queue/q\r\ncontent-length:4\r\npersistent:true\r\npriority:9\r\n\r\na\0b\n\0"s,
+        "SEND\ndestination:/temp-queue/q\nreply-to:/temp-topic/t\ncorrelation-id:c\ntype:t\nexpires:5000\ntimestamp:3\nk\\c1:\\n\\\\\n\n\0"s,
+        "SEND\ndestination:/topic/a\ntransaction:t\nattribute/type:x\na:1\na:2\n\n\0"s,
+        "SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0"s,
+    };
+    std::vector<std::string> all;
+    for (const int choice : {0, 1, 2, 5, 72, 132, 192}) {
+        std::string input(1, static_cast<char>(choice));
+        input += static_cast<char>(all.size() * 40 + 20);
+        for (const std::string& frame : frames) input += frame;
+        all.push_back(input);
+    }
+    return all;
+}

@@ -1,0 +1,88 @@
+"""A queue seen from outside: what waits in it, without consuming any of it.
+
+    orders = client.queue("queue:orders")
+    async for found in orders.browse(selector="total > 100"):
+        print(found.tag, found.message)
+    await orders.move("queue:orders.old", tags=[found.tag])
+    await orders.purge()
+
+Tags name messages as long as they wait in their queue.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.model.message import Message
+from tidings.model.values import Value
+from tidings.protocols.frames import FrameType, control, encode_tags
+
+if TYPE_CHECKING:
+    from tidings.client.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """A message that waits; above 1, `attempt` says that it was delivered before."""
+
+    message: Message
+    attempt: int
+    tag: int
+
+
+class Page:
+    """Takes the place of a subscription while the broker shows messages."""
+
+    def __init__(self) -> None:
+        self.found: list[Browsed] = []
+
+    def deliver(self, message: Message, attempt: int, tag: int) -> None:
+        self.found.append(Browsed(message, attempt, tag))
+
+
+class Queue:
+    def __init__(self, client: "Client", name: str) -> None:
+        self.name = name
+        self._client = client
+
+    async def browse(self, *, selector: str = "", page: int = 0) -> AsyncIterator[Browsed]:
+        """What waits, in the order in which it would be delivered; fetched page by page while you go on."""
+        fields: dict[str, Value] = {"queue": self.name, "selector": selector, "count": page}
+        more = True
+        while more:
+            shown, answer = await self._page(fields)
+            for one in shown.found:
+                yield one
+            fields |= {name: answer.get(name, 0) for name in ("seq", "priority")}
+            more = bool(answer.get("more"))
+
+    async def _page(self, fields: dict[str, Value]) -> tuple[Page, dict[str, Value]]:
+        client = self._client
+        number = next(client.numbers)
+
+        def make(receipt: int) -> bytes:
+            client.pages[number] = Page()  # a new one, also when it is asked for again on another connection
+            return control(FrameType.BROWSE, {**fields, "subscription": number, "receipt": receipt})
+
+        try:
+            answer = await client.request(make)
+            return client.pages[number], answer
+        finally:
+            client.pages.pop(number, None)
+
+    async def purge(self, *, tags: Iterable[int] = ()) -> int:
+        """Delete all that waits, or the messages with these tags; returns how many."""
+        return await self._repeat(FrameType.PURGE, {"queue": self.name}, tuple(tags))
+
+    async def move(self, target: str, *, tags: Iterable[int] = ()) -> int:
+        """Move all that waits, or the messages with these tags, to the end of another queue; returns how many."""
+        return await self._repeat(FrameType.MOVE, {"queue": self.name, "target": target}, tuple(tags))
+
+    async def _repeat(self, type: FrameType, fields: dict[str, Value], tags: tuple[int, ...]) -> int:
+        """Until there is no more to be done: the broker does a page at a time."""
+        said, count, more = {**fields, "tags": encode_tags(tags)}, 0, True
+        while more:
+            answer = await self._client.request(lambda receipt: control(type, {**said, "receipt": receipt}))
+            count += int(answer.get("count", 0))
+            more = bool(answer.get("more"))
+        return count

@@ -1,0 +1,367 @@
+"""What STOMP's specification says, frame by frame, on real sockets; and what a client must not be able to do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from tidings.broker.access import Rules
+from tidings.broker.config_tables import AccessTable
+from tidings.broker.limits import Limits
+from tidings.broker.listening import Listener
+from tidings.broker.passwords import Cost
+from tidings.broker.server import Broker
+from tidings.broker.user_guard import UserGuard
+from tidings.broker.users import Users, add
+from tidings.client import connect
+from tidings.delivery.store import MemoryStore
+from tidings.node.settings import Settings
+from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
+from tidings.protocols.stomp_frames import Version
+from tidings.testing.local_broker import run
+from tidings.testing.stomp import RawStomp
+
+CHEAP = Cost(n=2, r=1, p=1)
+
+
+class Place:
+    def __init__(self, broker: Broker, port: int, url: str) -> None:
+        self.broker, self.port, self.url = broker, port, url
+        self._made: list[RawStomp] = []
+
+    async def raw(self, version: Version = Version.V12) -> RawStomp:
+        self._made.append(await RawStomp.open(self.port, version))
+        return self._made[-1]
+
+    async def client(self, version: Version = Version.V12, **headers: str) -> RawStomp:
+        raw = await self.raw(version)
+        await raw.connect(**headers)
+        return raw
+
+    async def leave(self) -> None:
+        for one in self._made:
+            await one.leave()
+
+
+@asynccontextmanager
+async def place(*, guard: UserGuard | None = None, limits: Limits | None = None) -> AsyncIterator[Place]:
+    broker = Broker(Settings(), MemoryStore(), guard=guard, limits=limits)
+    await broker.start([])
+    try:
+        port = await broker.listen(Listener(StompSession, port=0))
+        native = await broker.listen(Listener(NativeSession, port=0))
+        here = Place(broker, port, f"tidings://127.0.0.1:{native}")
+        try:
+            yield here
+        finally:
+            await here.leave()
+    finally:
+        await broker.stop()
+
+
+Check = Callable[[Place], Awaitable[None]]
+
+
+def with_broker(check: Check, limits: Limits | None = None) -> None:
+    async def main() -> None:
+        async with place(limits=limits) as here:
+            await check(here)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [("", "1.0"), ("1.0", "1.0"), ("1.0,1.1", "1.1"), ("1.2,1.1,2.0", "1.2"), (" 1.1 , 1.0", "1.1")],
+)
+@pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
+def test_versions(command: str, offered: str, chosen: str) -> None:
+    async def check(here: Place) -> None:
+        raw = await here.raw(Version.V10)
+        await raw.send(command, {"accept-version": offered} if offered else {})
+        connected = await raw.expect("CONNECTED")
+        assert connected.headers["version"] == chosen
+        assert ("heart-beat" in connected.headers) == (chosen != "1.0")
+
+    with_broker(check)
+
+
+def test_lenient_1_0() -> None:
+    """Spaces around headers, CRLF, line ends between frames, no id, destinations instead of ids."""
+
+    async def check(here: Place) -> None:
+        raw = await here.raw(Version.V10)
+        await raw.write(b"\n\r\nCONNECT\r\nlogin: me \r\npasscode: x\r\n\r\n\0\n\n")
+        await raw.expect("CONNECTED")
+        await raw.write(b"SUBSCRIBE\ndestination: /topic/a\nreceipt: one \n\n\0")
+        assert (await raw.expect("RECEIPT")).headers["receipt-id"] == "one"
+        await raw.write(b"SEND\ndestination: /topic/a\nkey: two words \n\nbody\0")
+        message = await raw.expect("MESSAGE")
+        assert (message.headers["key"], message.body) == ("two words", b"body")
+        assert "subscription" not in message.headers
+        await raw.write(b"UNSUBSCRIBE\ndestination:/topic/a\nreceipt:gone\n\n\0")
+        await raw.expect("RECEIPT")
+
+    with_broker(check)
+
+
+def test_escapes_and_repeated_headers() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.subscribe("/topic/a", id="a:b\\c")
+        await raw.write(b"SEND\r\ndestination:/topic/a\nx:1\nx:2\r\nk\\c1:a\\nb\\\\\\r\n\nhi\0")
+        message = await raw.expect("MESSAGE")
+        assert message.headers["subscription"] == "a:b\\c"
+        assert (message.headers["x"], message.headers["k:1"]) == ("1", "a\nb\\\r")
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"SUBSCRIBE\nid:1\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"SUBSCRIBE\ndestination:/topic/a\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"SUBSCRIBE\nid:1\ndestination:a\nreceipt:r\n\n\0", "E_STOMP_DESTINATION"),
+        (b"SUBSCRIBE\nid:1\ndestination:/topic/a..b\nreceipt:r\n\n\0", "E_DESTINATION_EMPTY"),
+        (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nack:often\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:a = \nreceipt:r\n\n\0", "E_SELECTOR_SYNTAX"),
+        (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nprefetch-count:x\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nslow-policy:x\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"SUBSCRIBE\nid:1\ndestination:/queue/a.*\nreceipt:r\n\n\0", "E_QUEUE_WILDCARD"),
+        (b"UNSUBSCRIBE\nid:1\nreceipt:r\n\n\0", "E_SUBSCRIPTION_UNKNOWN"),
+        (b"UNSUBSCRIBE\ndurable-subscription-name:x\nreceipt:r\n\n\0", "E_DURABLE_UNKNOWN"),
+        (b"ACK\nid:1-1\nreceipt:r\n\n\0", "E_STOMP_ACK"),
+        (b"ACK\nid:x\nreceipt:r\n\n\0", "E_STOMP_ACK"),
+        (b"ACK\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"BEGIN\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"COMMIT\ntransaction:t\nreceipt:r\n\n\0", "E_STOMP_TRANSACTION"),
+        (b"ABORT\ntransaction:t\nreceipt:r\n\n\0", "E_STOMP_TRANSACTION"),
+        (b"SEND\ndestination:/topic/a\ntransaction:t\nreceipt:r\n\n\0", "E_STOMP_TRANSACTION"),
+        (b"SEND\ndestination:/topic/a.>\nreceipt:r\n\n\0", "E_STOMP_DESTINATION"),
+        (b"SEND\ndestination:/topic/a\nJMSType:x\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
+        (b"CONNECT\nreceipt:r\n\n\0", "E_STOMP_COMMAND"),
+        (b"HELLO\nreceipt:r\n\n\0", "E_STOMP_COMMAND"),
+        (b"BEGIN\ntransaction:t\nreceipt:r\n\nbody\0", "E_STOMP_FRAME"),
+        (b"BEGIN\ntransaction:\\x\nreceipt:r\n\n\0", "E_STOMP_ESCAPE"),
+    ],
+)
+def test_errors_say_what_was_wrong(frame: bytes, code: str) -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.write(frame + b"SEND\ndestination:/topic/after\n\n\0")
+        error = await raw.error()
+        assert error.headers["code"] == code
+        assert code in error.headers["message"]
+        if code != "E_STOMP_ESCAPE":  # its headers cannot be read
+            assert error.headers["receipt-id"] == "r"
+
+    with_broker(check)
+
+
+def test_what_comes_before_the_log_in_is_refused() -> None:
+    async def check(here: Place) -> None:
+        for first in (b"SEND\ndestination:/topic/a\n\n\0", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01" * 20):
+            raw = await here.raw()
+            await raw.write(first)
+            assert (await raw.error()).headers["code"].startswith("E_STOMP")
+        raw = await here.raw(Version.V10)
+        await raw.write(b"CONNECT\nheart-beat:often\n\n\0")
+        assert (await raw.error()).headers["code"] == "E_STOMP_HEADER"
+
+    with_broker(check)
+
+
+def test_who_takes_too_long_to_log_in_is_cut_off_and_nobody_else_notices() -> None:
+    async def check(here: Place) -> None:
+        other = await here.client()
+        await other.subscribe("/topic/a")
+        slow = [await here.raw() for _ in range(20)]
+        for raw in slow:
+            await raw.write(b"CONNECT\naccept-version:1.2\nx:")
+        for number in range(3):
+            await other.send("SEND", {"destination": "/topic/a", "n": str(number)})
+            assert (await other.expect("MESSAGE")).headers["n"] == str(number)
+        for raw in slow:
+            assert (await raw.error()).headers["code"] == "E_LOGIN_TIMEOUT"
+
+    with_broker(check, limits=Limits(login_seconds=1.0))
+
+
+def test_a_stranger_cannot_fill_the_memory() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.raw()
+        await raw.write(b"CONNECT\ncontent-length:100000000\n\n" + b"x" * 100_000)
+        assert (await raw.error()).headers["code"] == "E_STOMP_LIMIT"
+        raw = await here.raw()
+        await raw.write(b"CONNECT\nx:" + b"x" * 200_000)
+        assert (await raw.error()).headers["code"] == "E_STOMP_LIMIT"
+
+    with_broker(check)
+
+
+def test_cumulative_and_single_acknowledgements_with_a_window() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client(Version.V11)
+        await raw.subscribe("/queue/a", ack="client", **{"prefetch-count": "2"})
+        for number in range(6):
+            await raw.send("SEND", {"destination": "/queue/a", "n": str(number)})
+        got = [await raw.expect("MESSAGE") for _ in range(2)]
+        ids = {"message-id": got[1].headers["message-id"], "subscription": "1"}
+        await raw.send("ACK", ids)
+        got = [await raw.expect("MESSAGE") for _ in range(2)]
+        assert [message.headers["n"] for message in got] == ["2", "3"]
+        await raw.send("ACK", ids | {"subscription": "other"})
+        assert (await raw.error()).headers["code"] == "E_STOMP_ACK"
+
+    with_broker(check)
+
+
+def test_a_queue_is_emptied_without_acknowledgements() -> None:
+    """More than a window, to a consumer that acknowledges nothing."""
+
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        for number in range(2500):
+            await raw.send("SEND", {"destination": "/queue/a", "n": str(number)})
+        await raw.send("SEND", {"destination": "/queue/a", "n": "2500", "receipt": "all"})
+        await raw.expect("RECEIPT")
+        reader = await here.client()
+        await reader.send("SUBSCRIBE", {"destination": "/queue/a", "id": "1"})
+        got = [(await reader.expect("MESSAGE")).headers["n"] for _ in range(2501)]
+        assert got == [str(number) for number in range(2501)]
+
+    with_broker(check)
+
+
+def test_a_rejected_message_becomes_a_dead_letter() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.subscribe("/queue/a", ack="client-individual")
+        await raw.send("SEND", {"destination": "/queue/a"}, b"bad")
+        message = await raw.expect("MESSAGE")
+        await raw.subscribe("/queue/dead-letters", id="2")
+        await raw.send("NACK", {"id": message.headers["ack"], "requeue": "false"})
+        dead = await raw.expect("MESSAGE")
+        assert (dead.headers["subscription"], dead.body) == ("2", b"bad")
+
+    with_broker(check)
+
+
+def test_a_temporary_queue_goes_with_its_connection() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.subscribe("/temp-queue/x")
+        names = set(here.broker.node.post_office.by_name)
+        assert any(name.startswith("queue:tmp.") for name in names)
+        await raw.send("DISCONNECT", {"receipt": "bye"})
+        await raw.expect("RECEIPT")
+        assert await raw.reader.read() == b""
+        raw.close()
+        while any(name.startswith("queue:tmp.") for name in here.broker.node.post_office.by_name):
+            await asyncio.sleep(0.01)
+
+    with_broker(check)
+
+
+def test_wildcards_and_no_local() -> None:
+    async def check(here: Place) -> None:
+        raw, other = await here.client(), await here.client()
+        await raw.subscribe("/topic/a.*.c", id="1", **{"no-local": "true"})
+        await raw.subscribe("/topic/a.>", id="2")
+        await raw.send("SEND", {"destination": "/topic/a.b.c", "n": "own"})
+        assert (await raw.expect("MESSAGE")).headers["subscription"] == "2"
+        await other.send("SEND", {"destination": "/topic/a.b.c", "n": "other"})
+        both = {(await raw.expect("MESSAGE")).headers["subscription"] for _ in range(2)}
+        assert both == {"1", "2"}
+
+    with_broker(check)
+
+
+def test_users_and_rules() -> None:
+    rules = Rules.of(
+        (
+            AccessTable(user="ann", operations=("publish", "subscribe"), destination="open.>"),
+            AccessTable(user="ann", operations=("subscribe",), destination="part.>", selector="region = 'EU'"),
+        )
+    )
+
+    async def main() -> None:
+        guard = UserGuard(add(Users({}), "ann", "a long secret", frozenset(), CHEAP), rules, Limits())
+        async with place(guard=guard) as here:
+            raw = await here.raw()
+            await raw.send("CONNECT", {"accept-version": "1.2", "login": "ann", "passcode": "wrong"})
+            assert (await raw.error()).headers["code"] == "E_LOGIN"
+            raw = await here.client(login="ann", passcode="a long secret")
+            await raw.subscribe("/topic/open.>")
+            await raw.send("SEND", {"destination": "/topic/open.a", "receipt": "yes"})
+            assert {(await raw.frame()).command for _ in range(2)} == {"MESSAGE", "RECEIPT"}
+            await raw.send("SEND", {"destination": "/topic/closed", "receipt": "no"})
+            error = await raw.error()
+            assert (error.headers["code"], error.headers["receipt-id"]) == ("E_FORBIDDEN", "no")
+            raw = await here.client(login="ann", passcode="a long secret")
+            await raw.send("SUBSCRIBE", {"destination": "/topic/closed", "id": "1", "receipt": "no"})
+            assert (await raw.error()).headers["code"] == "E_FORBIDDEN"
+
+    run(main())
+
+
+def test_random_bytes_disturb_nobody() -> None:
+    """A sample of what `make fuzz` does to the parser, here on sockets: pieces of frames, broken somehow."""
+    pieces = [
+        b"SEND\n",
+        b"destination:/topic/a\n",
+        b"\n",
+        b"\0",
+        b"CONNECT\naccept-version:1.2\n\n\0",
+        b"ACK\nid:1-1\n\n\0",
+    ]
+    pieces += [
+        b"content-length:5\n",
+        b"\r\n",
+        b"SUBSCRIBE\nid:1\ndestination:/queue/q\nack:client\n\n\0",
+        b"\\",
+        b":",
+        b"\xff",
+    ]
+
+    async def check(here: Place) -> None:
+        rng = Random(7)
+        other = await here.client()
+        await other.subscribe("/topic/watched")
+        for number in range(300):
+            raw = await here.raw()
+            if rng.random() < 0.7:
+                await raw.connect()
+            data = b"".join(rng.choice(pieces) for _ in range(rng.randrange(1, 12)))
+            spoilt = bytearray(data)
+            for _ in range(rng.randrange(3)):
+                spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
+            raw.writer.write(bytes(spoilt))
+            raw.close()
+            if number % 50 == 0:
+                await other.send("SEND", {"destination": "/topic/watched", "n": str(number)})
+                assert (await other.expect("MESSAGE")).headers["n"] == str(number)
+        while len(here.broker.connections) > 1:
+            await asyncio.sleep(0.01)
+        assert here.broker.forwarder.held_bytes() < 1000
+
+    with_broker(check)
+
+
+def test_native_and_stomp_clients_share_what_they_subscribe_to() -> None:
+    async def check(here: Place) -> None:
+        async with connect(here.url) as native:
+            ticks = await native.subscribe("ticks.>", selector="price > 20")
+            raw = await here.client()
+            await raw.subscribe("/topic/ticks.>", selector="price > 20")
+            await raw.send("SEND", {"destination": "/topic/ticks.a", "price": "30"}, b"one")
+            await native.publish("ticks.b", {"price": 40}, body=b"two")
+            assert [(await anext(ticks)).body for _ in range(2)] == [b"one", b"two"]
+            got = [await raw.expect("MESSAGE") for _ in range(2)]
+            assert [(frame.body, frame.headers["price"]) for frame in got] == [(b"one", "30"), (b"two", "40")]
+
+    with_broker(check)

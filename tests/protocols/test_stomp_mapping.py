@@ -1,0 +1,213 @@
+"""SEND and MESSAGE in the kernel mean what the plain Python of tidings.testing.stomp says."""
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tidings.errors import CodecError, UsageError
+from tidings.kernel.codec import decode_message, encode_message
+from tidings.kernel.forwarder import Forwarder, Kind
+from tidings.model.codec import encode_predicate
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.model.predicate import Predicate
+from tidings.protocols.stomp_frames import Version, encode, escape
+from tidings.testing.stomp import DROPPED, MEANING, frame_of, message_of
+from tidings.testing.strategies_model import messages
+
+NOW_MS = 1_700_000_000_000
+versions = st.sampled_from(list(Version))
+# Without what no header can hold or a version would change.
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8).map(lambda text: text.rstrip("\r"))
+names = st.one_of(
+    st.sampled_from(
+        [*sorted(DROPPED | MEANING), "price", "attribute/type", "attribute/", "JMSType", "JMSXGroup", "@x"]
+    ),
+    texts.filter(bool),
+).filter(lambda name: name != "content-length")
+values = st.one_of(
+    texts,
+    st.sampled_from(
+        ["0", "1", "9", "10", "true", "FALSE", "yes", "-1", "1e3", "9223372036854775807", "9223372036854775808"]
+    ),
+    st.sampled_from(
+        ["/topic/a", "/queue/a.b", "/topic/", "/queue/a..b", "/topic/a.*", "a", "/temp-queue/x", "/topic/é"]
+    ),
+)
+headers = st.dictionaries(names, values, max_size=6)
+bodies = st.binary(max_size=20)
+
+
+class Plane:
+    """A forwarder with one client of STOMP that is logged in, and a mailbox for everything."""
+
+    def __init__(self, version: Version) -> None:
+        self.forwarder = Forwarder()
+        self.client = self.forwarder.open()
+        self.forwarder.speak_stomp(self.client)
+        self.forwarder.stomp_version(self.client, version)
+        self.forwarder.stomp_publisher(self.client, 7, 9, "tmp.9.7.")
+        self.forwarder.log_in(self.client, 1 << 20, False)
+        self.forwarder.mailbox(encode_predicate(Predicate.always()))
+
+    def events(self, data: bytes) -> list[Any]:
+        self.forwarder.feed_bytes(self.client, data, NOW_MS)
+        return self.forwarder.events()
+
+    def delivered(self, message: bytes, tag: int = 0, attempt: int = 1) -> bytes:
+        self.forwarder.deliver(self.client, 3, [attempt], [tag], [message])
+        return self.forwarder.take(self.client, 1 << 20, NOW_MS)
+
+
+PLANES = {version: Plane(version) for version in Version}
+
+
+def trimmed(text: str, version: Version) -> str:
+    return text.strip(" \t") if version is Version.V10 else text
+
+
+@given(versions, headers, bodies, st.sampled_from(["/topic/a", "/queue/ä.b", None]))
+@settings(max_examples=400)
+@example(Version.V12, {"attribute/": "x"}, b"", "/topic/a")
+def test_send(version: Version, given: dict[str, str], body: bytes, destination: str | None) -> None:
+    if destination is not None:
+        given = {"destination": destination} | {name: value for name, value in given.items() if name != "destination"}
+    given = {name: value for name, value in given.items() if name != "transaction" and trimmed(name, version)}
+    lines = "".join(f"{escape(name, version, name=True)}:{escape(value, version)}\n" for name, value in given.items())
+    data = f"SEND\n{lines}content-length:{len(body)}\n\n".encode() + body + b"\0"
+    meant: dict[str, str] = {}
+    for name, value in given.items():
+        shown = escape(name, version, name=True) if version is Version.V10 else name
+        text = escape(value, version) if version is Version.V10 else value
+        meant.setdefault(trimmed(shown, version), trimmed(text, version))
+    events = Plane(version).events(data)
+    try:
+        expected = message_of(meant, body, MessageId(7, 9, NOW_MS, 0))
+    except (CodecError, UsageError, KeyError):
+        assert [event[0] for event in events] == [Kind.ERROR], (given, events)
+        return
+    if expected.expired(NOW_MS):
+        assert not events
+        return
+    [event] = events
+    assert event[0] == Kind.MESSAGE, (given, event)
+    assert decode_message(event[5]) == expected
+
+
+@given(versions, messages, st.integers(0, 3), st.integers(1, 2))
+@settings(max_examples=300)
+def test_message(version: Version, message: Message, tag: int, attempt: int) -> None:
+    frame = PLANES[version].delivered(encode_message(message), tag, attempt)
+    head, _, tail = frame.partition(b"\ndestination:")
+    assert b"destination:" + tail == frame_of(message, version)
+    lines = head.decode().splitlines()
+    id = message.id.jms if version is Version.V10 else message.id.jms.replace(":", "\\c")
+    own = f"-3-{tag}" if tag and version is not Version.V12 else ""
+    wanted = ["MESSAGE"]
+    wanted += ["redelivered:true"] if attempt > 1 else []
+    wanted += [f"ack:3-{tag}"] if tag and version is Version.V12 else []
+    assert lines == [*wanted, f"message-id:{id}{own}"]
+
+
+@given(versions, st.lists(st.tuples(st.sampled_from(["/topic/a", "/queue/b"]), bodies), max_size=6), st.data())
+def test_frames_may_be_cut_anywhere(version: Version, sent: list[tuple[str, bytes]], data: st.DataObject) -> None:
+    """However the bytes come, the same messages come out; line ends between frames mean nothing."""
+    stream = b"".join(
+        data.draw(st.sampled_from([b"", b"\n", b"\r\n\n"]))
+        + encode("SEND", {"destination": destination, "content-length": str(len(body))}, version, body)
+        for destination, body in sent
+    )
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    plane, found = Plane(version), []
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        found += plane.events(stream[start:end])
+    assert [decode_message(event[5]).body for event in found] == [body for _, body in sent]
+    assert plane.forwarder.held_bytes() == 0
+
+
+@given(
+    versions,
+    st.lists(st.tuples(st.sampled_from([b"", b"a:1\n", b"a:2\n", b"receipt:r\n"]), bodies, st.booleans()), max_size=9),
+)
+def test_frames_that_begin_alike(version: Version, sent: list[tuple[bytes, bytes, bool]]) -> None:
+    """What was made of one frame serves the next, but only as far as they are the same."""
+    plane, expected = Plane(version), []
+    stream = b""
+    for line, body, announced in sent:
+        body = body if announced else body.replace(b"\0", b"")
+        length = b"content-length:%d\n" % len(body) if announced else b""
+        stream += b"SEND\ndestination:/topic/a\n" + line + length + b"\n" + body + b"\0"
+        value = line[2:3].decode() if line[:2] == b"a:" else None
+        expected.append((body, {"a": value} if value else {}, line[:1] == b"r"))
+    events = plane.events(stream)
+    messages_seen = [decode_message(event[5]) for event in events]
+    found = [(one.body, dict(one.properties), event[3] > 0) for one, event in zip(messages_seen, events, strict=True)]
+    assert found == expected
+    assert len({one.id for one in messages_seen}) == len(sent)
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"SEND\n\nbody\0", "E_STOMP_HEADER"),
+        (b"SEND\ndestination:a\n\n\0", "E_STOMP_DESTINATION"),
+        (b"SEND\ndestination:/topic/a\nwhat\n\n\0", "E_STOMP_FRAME"),
+        (b"SEND\ndestination:/topic/a\n:what\n\n\0", "E_STOMP_FRAME"),
+        (b"SEND\ndestination:/topic/a\n\0", "E_STOMP_FRAME"),
+        (b"SEND\ndestination:/topic/a\ncontent-length:3\n\nabcd\0", "E_STOMP_FRAME"),
+        (b"SEND\ndestination:/topic/a\ncontent-length:x\n\nabcd\0", "E_STOMP_HEADER"),
+        (b"SEND\ndestination:/topic/a\ncontent-length:99999999\n\n", "E_STOMP_LIMIT"),
+        (b"SEND\ndestination:/topic/a\na:\\t\n\n\0", "E_STOMP_ESCAPE"),
+        (b"SEND\ndestination:/topic/a\na:\xff\n\n\0", "E_STOMP_UTF8"),
+        (b"SEND\ndestination:/topic/a\npriority:10\n\n\0", "E_STOMP_HEADER"),
+        (b"SEND\ndestination:/topic/a\nexpires:soon\n\n\0", "E_STOMP_HEADER"),
+        (b"SEND\ndestination:/topic/a\npersistent:1\n\n\0", "E_STOMP_HEADER"),
+        (b"SEND\ndestination:/topic/a\ntransaction:x\n\n\0", "E_STOMP_TRANSACTION"),
+        (b"SEND\ndestination:/topic/a\n" + b"".join(b"h%d:x\n" % i for i in range(1001)) + b"\n\0", "E_STOMP_LIMIT"),
+        (b"SEND\ndestination:/topic/a\nh:" + b"x" * 70_000, "E_STOMP_LIMIT"),
+        (b"x" * 40, "E_STOMP_FRAME"),
+        (b"\x10\0\0\0\x01\0\0\0", "E_STOMP_FRAME"),
+    ],
+)
+def test_what_is_refused(frame: bytes, code: str) -> None:
+    plane = Plane(Version.V12)
+    [event] = plane.events(frame)
+    assert event[:3] == (Kind.ERROR, plane.client, code)
+
+
+def test_the_receipt_of_a_refused_frame_is_known() -> None:
+    plane = Plane(Version.V12)
+    [event] = plane.events(b"SEND\nreceipt:r\ndestination:nowhere\n\n\0")
+    assert plane.forwarder.stomp_receipt(plane.client, event[5]) == b"r"
+
+
+def test_declared_types() -> None:
+    plane = Plane(Version.V12)
+    plane.forwarder.stomp_types(
+        [("a.>", False, "n", 2), ("a.>", False, "x", 3), ("a.*", False, "s", 1), ("a.b", False, "b", 4)]
+    )
+    frame = b"SEND\ndestination:%s\nn:7\nx:7\ns:7\nb:TRUE\nother:7\n\n\0"
+    [event] = plane.events(frame % b"/topic/a.b")
+    found = decode_message(event[5]).properties
+    assert [(value, type(value).__name__) for value in found.values()] == [
+        (7, "int"),
+        (7.0, "float"),
+        ("7", "str"),
+        (True, "bool"),
+        ("7", "Untyped"),
+    ]
+    [event] = plane.events(frame % b"/queue/a.b")
+    assert {type(value).__name__ for value in decode_message(event[5]).properties.values()} == {"Untyped"}
+    [event] = plane.events(b"SEND\ndestination:/topic/a.b\nn:seven\n\n\0")
+    assert event[2] == "E_STOMP_TYPE"
+
+
+def test_ids_are_never_the_same() -> None:
+    plane = Plane(Version.V12)
+    frame = b"SEND\ndestination:/topic/a\n\n\0"
+    events = plane.events(frame * 70_000)
+    while more := plane.forwarder.events():
+        events += more
+    assert len({event[5][4:20] for event in events}) == 70_000
