@@ -6,7 +6,7 @@ Strings compare by code point, which is also the order of their UTF-8 bytes. NaN
 it, arithmetic that would produce it yields NULL.
 
 Text that came without a type (a STOMP header) is `Untyped`: a string to all who read it, but compared with a number or
-a boolean it is the one it reads as (docs/adr/0010).
+a boolean it is the one it reads as (docs/adr/0007).
 
 >>> equal(1, 1.0), equal(True, 1), compare("a", "b"), compare("a", 1)
 (True, False, -1, None)
