@@ -10,6 +10,7 @@ from tidings.lab.processing import Load
 
 REFERENCE = "activemq"
 OURS = "tidings"
+STOMP = "tidings-stomp"
 RELATIVE_DEVIATION = 0.05  # of each measurement: errors count relative to what was measured
 CPU_GOALS_US = {1: 0.4, 10: 0.9, 40: 5.0}
 RATE_GOALS = {1: 15, 10: 25, 40: 30}
@@ -174,7 +175,7 @@ def plot(servers: Mapping[str, Points]) -> None:
 
     figure, axes = pyplot.subplots(figsize=(9, 6), layout="constrained")
     colours = dict(zip(MATCHING, pyplot.colormaps["viridis"]([0.0, 0.17, 0.34, 0.51, 0.68, 0.85]), strict=True))
-    styles = {OURS: ("o-", "Tidings"), REFERENCE: ("s--", "ActiveMQ")}
+    styles = {OURS: ("o-", "Tidings"), STOMP: ("^:", "Tidings, STOMP"), REFERENCE: ("s--", "ActiveMQ")}
     for name, points in servers.items():
         style, label = styles[name]
         for matching in MATCHING:
