@@ -23,15 +23,21 @@ from tidings.matching.workload import Workload
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 PAPER = Workload(seed=1, conjunctions=2)
 WORKLOADS = {"paper": PAPER, "zipf": replace(PAPER, zipf=1.0), "ranges only": replace(PAPER, ranges_only=True)}
-BATCH, BATCHES = 1000, 4
-SCAN_EVALUATIONS = 4_000_000  # conjunctions that the scan looks at in one repetition
+BATCH, WARMING, BATCHES = 1000, 20, 60  # messages a batch; batches to warm up with, and to measure
+SCAN_EVALUATIONS = 4_000_000  # conjunctions that the scan looks at in one batch
+SCAN_BATCHES = 5
 CHANGES = 20_000  # fewer at sizes with fewer subscriptions
 
 
-def batches(workload: Workload, derived: int, size: int = BATCH, count: int = BATCHES) -> list[MessageBatch]:
+def batches(workload: Workload, derived: int, size: int, count: int) -> list[MessageBatch]:
     return [
         MessageBatch.from_messages(workload.encoded_messages(i * size, size), derived=derived) for i in range(count)
     ]
+
+
+def fresh_seconds(matcher: IndexedMatcher, ready: list[MessageBatch]) -> float:
+    """CPU time of the median batch. None is matched twice: a processor learns the branches of a batch it sees again."""
+    return float(np.median([best_seconds(lambda one=batch: matcher.match(one), 1) for batch in ready]))  # type: ignore[misc]
 
 
 def fill(matcher: IndexedMatcher, workload: Workload, conjunctions: int) -> float:
@@ -47,15 +53,14 @@ def measure(name: str, workload: Workload, conjunctions: int) -> tuple[dict[str,
     index, scan = IndexedMatcher(), LinearMatcher()
     add_seconds = fill(index, workload, conjunctions)
     fill(scan, workload, conjunctions)
-    ready = batches(workload, index.derived_mask)
-    for batch in ready:
+    ready = batches(workload, index.derived_mask, BATCH, WARMING + BATCHES)
+    for batch in ready[:WARMING]:
         index.match(batch)
-    repetitions = 12 if conjunctions <= 100_000 else 5
-    index_seconds = min(best_seconds(lambda one=batch: index.match(one), repetitions) for batch in ready) / BATCH  # type: ignore[misc]
+    index_seconds = fresh_seconds(index, ready[WARMING:]) / BATCH
     few = max(4, min(BATCH, SCAN_EVALUATIONS // conjunctions))
-    sample = batches(workload, index.derived_mask, few, 1)[0]
-    scan.match(sample)
-    scan_seconds = best_seconds(lambda: scan.match(sample), 3) / few
+    first, *others = batches(workload, index.derived_mask, few, 1 + SCAN_BATCHES)
+    scan.match(first)
+    scan_seconds = fresh_seconds(scan, others) / few
     matched = len(index.match(ready[0])[1]) / BATCH
     found = {
         "workload": name,

@@ -233,6 +233,7 @@ def test_a_pushed_back_publisher_goes_on_after_a_control_frame() -> None:
                 if got % 5 == 0:
                     await slow.send(encode_credit(1, 5))
             await sending
+            assert got == 151
             while (await fast.frame()).type != FrameType.RECEIPTS:
                 pass
             for raw in (slow, fast):

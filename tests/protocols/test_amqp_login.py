@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import ConnectionException, Data, Described, Message, symbol, ulong
+from proton import ConnectionException, Data, Delivery, Described, Message, symbol, ulong
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from tidings.broker import users
@@ -83,7 +83,8 @@ def test_others_stay_outside(guarded: BrokerThread, credentials: dict[str, str])
 def test_without_users_any_name_and_none_will_do(broker: BrokerThread) -> None:
     for credentials in ({}, {"user": "anybody", "password": "x"}):
         connection = log_in(broker, **credentials)
-        connection.create_sender("topic://t").send(Message())
+        sent = connection.create_sender("topic://t").send(Message())
+        assert sent.remote_state == Delivery.ACCEPTED
         connection.close()
 
 

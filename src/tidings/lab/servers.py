@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed_version
@@ -36,7 +37,7 @@ def on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-class Server:
+class Server(ABC):
     """A child process; subclasses say how to start it."""
 
     name: str
@@ -48,11 +49,12 @@ class Server:
         self._process: subprocess.Popen[str] | None = None
 
     @property
-    def version(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def version(self) -> str: ...
 
+    @abstractmethod
     def start(self) -> None:
-        raise NotImplementedError
+        """Returns when it can be connected to."""
 
     def cpu_seconds(self) -> float:
         """CPU time of all its threads so far, those that have ended included (the CPU clock of another process)."""
