@@ -13,8 +13,7 @@ from tidings.lab.fitting import Choice, choose
 from tidings.lab.results import Result
 
 FORMATS = ("svg", "png")
-COLOURS = {"tidings": "#1f6feb", "activemq": "#d1495b"}
-MODEL_KIND = "filters"
+MARKERS = {"tidings": "o", "activemq": "s"}
 
 
 def write_report(found: Sequence[Result], folder: Path) -> Path:
@@ -52,20 +51,23 @@ def _figure(found: Sequence[Result], choices: dict[str, Choice]) -> Figure:
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axes = figure.subplots()
     x_name, line_names = _axes_of(found)
-    for (server, *values), part in _lines(found, line_names).items():
+    lines = _lines(found, line_names)
+    groups = list(dict.fromkeys(tuple(values) for _, *values in lines))
+    colours = mpl.colormaps["viridis"]([number / max(1, len(groups)) for number in range(len(groups))])
+    for (server, *values), part in lines.items():
         label = ", ".join([server, *(f"{name} {value}" for name, value in zip(line_names, values, strict=True))])
-        xs = [_x(one, x_name) for one in part]
-        style: dict[str, Any] = {"color": COLOURS.get(server), "alpha": 0.35 + 0.65 / (1 + list(values).count(None))}
-        ys = [_y(one) for one in part]
+        xs, ys = [_x(one, x_name) for one in part], [_y(one) for one in part]
+        colour, marker = colours[groups.index(tuple(values))], MARKERS.get(server, "^")
         errors = [one.received.half_width or 0.0 if one.received else 0.0 for one in part]
-        axes.errorbar(xs, ys, yerr=errors, marker="o", markersize=4, linewidth=1, capsize=2, label=label, **style)
+        axes.errorbar(xs, ys, yerr=errors, color=colour, marker=marker, markersize=4, lw=1, capsize=2, label=label)
         if server in choices:
             model = [choices[server].best.received(one.load) for one in part if one.load]
             if len(model) == len(xs):
-                axes.plot(xs, model, linestyle=":", linewidth=1.2, **style)
+                axes.plot(xs, model, linestyle=":", linewidth=1.2, color=colour)
     axes.set_yscale("log")
     if len(xs) > 2 and all(isinstance(x, int | float) and x >= 0 for x in xs):
         axes.set_xscale("symlog", linthresh=1)
+        axes.set_xlim(left=-0.2 if min(xs) == 0 else min(xs) * 0.8)
     axes.set_xlabel(x_name or "point")
     axes.set_ylabel("received messages a second" if found[0].received else "seconds")
     axes.grid(visible=True, which="both", alpha=0.2)
