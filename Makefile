@@ -45,8 +45,8 @@ fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSaniti
 	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1)
 	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets
 
-sim: setup  ## networks of brokers under random faults in the simulator, judged against the truth (SEEDS=1000)
-	$(BIN)/python -m tidings.testing.network 1 $(or $(SEEDS),1000)
+sim: setup  ## random networks, workloads and faults in the simulator, judged against the truth (SEEDS=1000)
+	$(BIN)/python -m tidings.testing.simulate 1 $(or $(SEEDS),1000) --processes $$(nproc) --results bench/results/hardening/simulation.json
 
 flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
 	$(BIN)/python -m tidings.testing.flaps $(or $(SECONDS),120)

@@ -23,6 +23,7 @@ from tidings.node.journal import Journal
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanLinks
 from tidings.node.plane import NetworkPlane
+from tidings.node.post_office import ID
 from tidings.node.transit import Transit
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
@@ -31,7 +32,7 @@ from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
-from tidings.routing.effects import Deliver, Effect, HandOver, Install, Report, Send, SetTimer
+from tidings.routing.effects import Deliver, Effect, HandOver, Install, Passed, Report, Send, SetTimer
 from tidings.routing.flood import Flood
 from tidings.routing.interests import Change, encode_change
 from tidings.routing.link_state import LinkState
@@ -43,7 +44,7 @@ from tidings.routing.unicast import COST_MAX, Unicast
 from tidings.routing.unicast import TIMER as UNICAST_TIMER
 
 CONTROL_FRAME = 0x40
-INTEREST_NOTE = "interest"
+INTEREST_NOTE, INCARNATION_NOTE = "interest", "incarnation"
 FLOOD_TIMER = "flood"
 
 
@@ -54,20 +55,28 @@ class Network:
         self.settings, self.transit = settings, transit
         self.out: list[LinkEffect] = []
         plane.join(settings.shape())
-        self._plane = plane
-        self.links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
-        self.unicast, self.flood = self._make_unicast(incarnation)
-        self.scheme = settings.kind.make(self._place())
-        self.carrier = cast("Carrier", self.scheme) if settings.kind.carries else None
+        self._plane, self._rng = plane, rng
+        self._arrange(incarnation)
         self._numbers: dict[str, int] = {}  # connection -> the plane's number for it
         self._names: dict[int, str] = {}
         self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
         self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
         self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
         self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self._handed: list[bytes] = []  # messages that a carrier brought for subscribers here
+        self.passed: list[tuple[Router | None, bytes]] = []  # ids that a carrier took by: to whom; None: they came
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._now = self._started = 0.0
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
+
+    def _arrange(self, incarnation: int) -> None:
+        """The machines of this life."""
+        settings, rng = self.settings, self._rng
+        self.incarnation = incarnation
+        self.links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
+        self.unicast, self.flood = self._make_unicast(incarnation)
+        self.scheme = settings.kind.make(self._place())
+        self.carrier = cast("Carrier", self.scheme) if settings.kind.carries else None
         self.pan: PanLinks | None = None
         if settings.pan is not None:
             self.pan = PanLinks(settings.router, settings.pan, self.links, rng, self._say)
@@ -102,7 +111,11 @@ class Network:
     # --- doors ----------------------------------------------------------------------------------------------------
 
     def recover(self, now: float, recovered: Recovered) -> None:
-        """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it."""
+        """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it.
+        Its life before may have had a clock that was ahead: this one is later all the same."""
+        before = int.from_bytes(recovered.notes.get(INCARNATION_NOTE, b""), "little")
+        if self.incarnation <= before:
+            self._arrange(before + 1)
         self.transit.recover(recovered)
         self.at(now)
         for key, payload in recovered.notes.items():
@@ -110,6 +123,9 @@ class Network:
             if name == INTEREST_NOTE and payload:
                 for known in (payload, None):  # known, and not heard of for now
                     self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, int(router), True, known)))
+
+    def incarnation_note(self) -> Note:
+        return Note(INCARNATION_NOTE, self.incarnation.to_bytes(8, "little"))
 
     def start(self, now: float) -> None:
         self._now = self._started = now
@@ -197,6 +213,9 @@ class Network:
         for number, tags in acks.items():
             if number in self._names:
                 self._plane.send(number, control_frame(Taken(tuple(tags))))
+        handed, self._handed = self._handed, []
+        for message in handed:  # by the clock on the wall, which only a turn knows
+            self.transit.deliver(now_ms, message)
         self.transit.pump(now_ms)
 
     def tick(self, journal: Journal) -> None:
@@ -341,7 +360,9 @@ class Network:
                 case Deliver():
                     self._routed(self.scheme.learn(self._now, effect))
                 case HandOver(message=message):
-                    self.transit.deliver(int(self._now), message)
+                    self._handed.append(message)
+                case Passed(message=message, to=to):
+                    self.passed.append((to, message[ID]))
                 case SetTimer() | Report():
                     self.out.append(effect)
                 case _:

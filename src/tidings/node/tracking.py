@@ -16,6 +16,7 @@ from tidings.node.outbox import Outbox
 from tidings.node.plane import TrackingPlane
 from tidings.node.session import Connection
 from tidings.node.tracing import Tracing
+from tidings.overlay.effects import Router
 from tidings.tracking.attachments import Attachment, AttachmentKind
 from tidings.tracking.history import Kind
 from tidings.tracking.record import Answer, Effect, Recorder, Settings, Store, StoreAttachment
@@ -65,7 +66,10 @@ class Tracking:
             letters, self._network.letters = self._network.letters, []
             for source, payload in letters:
                 self.tracing.letter(now_ms, source, payload)
+        passed = self._take_passed()
         if self._books is not None:
+            for to, id in passed:
+                self._books.add(*((Kind.ROUTE, "") if to is None else (Kind.FORWARD, str(to))), id, now_ms)
             for added, connection in direct:
                 effects += self._subscribed(now_ms, connection, clients.get(connection), added)
             for added, mailbox in mailboxes:
@@ -75,6 +79,13 @@ class Tracking:
                 else:
                     effects += self._change(now_ms, mailbox.name, added)
         self._emit(effects)
+
+    def _take_passed(self) -> list[tuple[Router | None, bytes]]:
+        """What a scheme that carries messages took by; the plane has not seen it."""
+        if self._network is None:
+            return []
+        passed, self._network.passed = self._network.passed, []
+        return passed
 
     def delivered(self, now_ms: int, mailbox: Mailbox, messages: list[bytes]) -> None:
         """Given out to a consumer."""
