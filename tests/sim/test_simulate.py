@@ -19,7 +19,7 @@ from tidings.testing.simulate.choices import COVERING, SCHEMES, draw
 from tidings.testing.simulate.regressions import SEEDS as REGRESSIONS
 from tidings.testing.simulate.run import run
 
-SEEDS = int(os.environ.get("SEEDS", "200"))
+SEEDS = int(os.environ.get("SEEDS", "120"))
 GROUP = 20
 
 

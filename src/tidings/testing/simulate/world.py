@@ -14,7 +14,7 @@ from tidings.testing.simulate.clients import QUEUE, Consumer, Mailbox, Transacto
 from tidings.testing.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
 from tidings.tracking.path import Path
 
-START_MS, SETTLE_MS, QUIET_MS, DRAIN_MS, ANSWER_MS = 4000.0, 7000.0, 2000.0, 200.0, 6000.0
+START_MS, SETTLE_MS, QUIET_MS, DRAIN_MS, ANSWER_MS = 2500.0, 3500.0, 1000.0, 200.0, 3000.0
 CONVERGE_MS = {False: 30_000.0, True: 120_000.0}  # by whether Pan makes the links
 POLL_MS = 500.0
 EVENTS_MAX = 2_000_000
