@@ -410,6 +410,8 @@ class Broker:
         else:
             error = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
+            if connection.closing:  # STOMP's answer is the last thing said
+                return
             self.forwarder.skip(number)
         self._go_on(connection)
 
