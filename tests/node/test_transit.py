@@ -259,3 +259,14 @@ def test_a_message_for_several_does_not_overtake_one_before_it() -> None:
     bench.transit.accept(message(3), [2], 0)
     bench.turn()
     assert [sent[4] for sent in bench.plane.sent] == [message(counter) for counter in (1, 2, 3)]
+
+
+def test_what_expired_by_one_link_is_not_looked_for_by_another() -> None:
+    bench = Bench()
+    bench.transit.accept(message(1, expiration_ms=10), [2, 3], 10)
+    bench.turn()
+    bench.transit.routed({2: 2, 3: 3})
+    for neighbour in (2, 3):
+        bench.transit.link_up(neighbour)
+    bench.turn(now_ms=20)
+    assert (bench.plane.sent, len(bench.transit), bench.transit.expired) == ([], 0, 1)

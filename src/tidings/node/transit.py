@@ -229,7 +229,8 @@ class Transit:
 
     def _send_in_order(self, now_ms: int, hop: Router, link: _Link, routers: list[Router]) -> None:
         """What waits for any of these routers, which all lie behind this link."""
-        heads = [(next(iter(self._todo[router])), router) for router in routers]
+        waiting = [router for router in routers if router in self._todo]  # an item that expired or is parked left all
+        heads = [(next(iter(self._todo[router])), router) for router in waiting]
         heapify(heads)
         while heads and link.bytes < self._window_bytes:
             seq, router = heads[0]
