@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.broker.config_reader import setting
-from tidings.broker.links import SECRET_BYTES_MIN, LinkSettings
+from tidings.broker.links import GATHER_MS, SECRET_BYTES_MIN, LinkSettings
 from tidings.broker.peers import Peers
 from tidings.broker.tls import link_contexts
 from tidings.errors import ConfigError
@@ -91,6 +91,12 @@ class NetworkTable:
         maximum=6e5,
     )
     redial_ms_max: float = setting(_LINK.backoff_max_ms, "the longest wait between two dials", minimum=10, maximum=6e5)
+    gather_ms: float = setting(
+        GATHER_MS,
+        "on a busy link messages wait so long for others to travel with; 0: not at all",
+        minimum=0,
+        maximum=1000,
+    )
     backlog_bytes_max: int = setting(
         _NETWORK.backlog_bytes_max, "what waits for one link before publishers do", minimum=1 << 16, maximum=1 << 40
     )
@@ -152,6 +158,7 @@ class NetworkTable:
             {peer.router: peer.certificate_name for peer in self.peers if peer.certificate_name},
             certificates=bool(self.certificate),
             delays_ms={peer.router: peer.delay_ms for peer in self.peers if peer.delay_ms},
+            gather_ms=self.gather_ms,
             insecure=self.insecure,
             address=self.address,
         )
