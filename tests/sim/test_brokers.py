@@ -11,9 +11,12 @@ import pytest
 
 from tidings.delivery.store import MemoryStore
 from tidings.kernel.codec import encode_message
-from tidings.model.destination import Destination
+from tidings.matching.encoding import Encoding
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.model.predicate import Predicate
+from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Advertise, Request, Unadvertise
@@ -24,6 +27,7 @@ from tidings.routing.bdrp import BdrpOptions
 from tidings.routing.covering.machine import Covering
 from tidings.routing.covering.policies import POLICIES
 from tidings.routing.flood import FloodOptions
+from tidings.routing.interests import InterestEncoding
 from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Crash, CutLink, HealLink, Restart, inflict
 from tidings.testing import network as harness
@@ -88,7 +92,9 @@ def test_that_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
         harness.main(["three"])
 
 
-def line(*, latency_ms: float = 5.0, size: int = 3, **settings: object) -> Brokers:
+def line(
+    *, latency_ms: float = 5.0, size: int = 3, encodings: dict[int, InterestEncoding] | None = None, **settings: object
+) -> Brokers:
     graph = Graph()
     for router in range(1, size):
         graph.add(router, router + 1, latency_ms)
@@ -98,11 +104,45 @@ def line(*, latency_ms: float = 5.0, size: int = 3, **settings: object) -> Broke
             dials=((str(router + 1), router + 1),) if router < size else (),
             link=harness.LINK,
             costs={router - 1: 5, router + 1: 5},
-            **settings,  # type: ignore[arg-type]
+            **(settings | ({"encoding": encodings[router]} if encodings and router in encodings else {})),  # type: ignore[arg-type]
         )
         for router in range(1, size + 1)
     }
     return Brokers(graph, each, seed=1)
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_brokers_without_the_key_forward_what_they_cannot_read(vectors: bool) -> None:
+    key = 0x5EC2E7
+    keyed = InterestEncoding(Encoding(key=key), vectors=vectors)
+    brokers = line(encodings={2: InterestEncoding(Encoding(), vectors=vectors, keyless=True)}, encoding=keyed)
+    subscriber = brokers.subscribe(3, "x = 1")
+    alone = brokers.subscribe(2, "x = 1")
+    assert subscriber is not None
+    assert alone is not None
+    brokers.calendar.run(until=3000)
+    for persistent in (False, True):
+        brokers.publish(1, {"x": 1}, persistent=persistent)
+        brokers.publish(1, {"x": 2}, persistent=persistent)
+        brokers.publish(2, {"x": 1}, persistent=persistent)
+    brokers.calendar.run(until=5000)
+    brokers.collect()
+    assert sum(subscriber.got.values()) == 2
+    assert sum(alone.got.values()) == 2  # of its own broker's clients: others cannot know that it is there
+    inner = brokers.broker(2)
+    assert inner is not None
+    assert inner.forwarder.network_stats()["relayed"] == 1  # the persistent one was stored and sent on
+    rows = inner.network.scheme.predicates[3]  # all it knows of the subscription
+    guess = Predicate(Selector("x = 1").conjunctions).within(DestinationPattern.parse("ticks").constraint)
+    assert keyed.rows(guess) == rows
+    for wrong in (0, 1, key + 1):  # without the key it cannot even tell whether a guess is right
+        assert not InterestEncoding(Encoding(key=wrong), vectors=vectors).rows(guess) & rows
+
+
+def test_brokers_with_another_key_are_not_linked() -> None:
+    brokers = line(encodings={2: InterestEncoding(Encoding(key=2))}, encoding=InterestEncoding(Encoding(key=1)))
+    brokers.calendar.run(until=2000)
+    assert [one.network.links.peers() for one in brokers.running().values()] == [[], [], []]
 
 
 def test_under_covering_publishers_wait_for_a_link_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,9 @@ class NetworkTable:
         GradedGrade().pieces_max, "of a range, with graded encodings", minimum=1, maximum=64
     )
     encoding_key_file: str = setting("", "a file whose bytes key the encoding: who has it not cannot read interests")
+    relay_only: bool = setting(
+        False, "without the key of the others' encoding: forwards for them, its own clients reach nobody elsewhere"
+    )
     broadcast_above: int = setting(
         _NETWORK.broadcast_above,
         "with more destinations a message is broadcast; 0: never",
@@ -141,7 +144,7 @@ class NetworkTable:
         data = _content("network.encoding_key_file", self.encoding_key_file) if self.encoding_key_file else b""
         key = int.from_bytes(hashlib.sha256(data).digest()[:8], "little") if data else 0
         encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade)
-        return InterestEncoding(encoding, vectors="vectors" in self.encoding)
+        return InterestEncoding(encoding, vectors="vectors" in self.encoding, keyless=self.relay_only)
 
     def links(self) -> LinkSettings:
         secret = _content("network.secret_file", self.secret_file).strip() if self.secret_file else b""

@@ -256,12 +256,14 @@ class Network:
     # --- tables: what the scheme installs goes to the plane ---------------------------------------------------------
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
-        self._plane.interest(router, added, removed)
+        if not self.settings.encoding.keyless:  # otherwise nothing that enters here could be compared with them
+            self._plane.interest(router, added, removed)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
 
     def forget(self, router: Router) -> None:
-        self._plane.forget(router)
+        if not self.settings.encoding.keyless:
+            self._plane.forget(router)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
             self.transit.abandon(router)
