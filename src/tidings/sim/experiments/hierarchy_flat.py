@@ -1,8 +1,8 @@
 """What a flat network would need that is too large to be simulated, from a smaller one of the same make.
 
 Everybody keeps what everybody says: rows and routes grow with the number of the others. A flood crosses every link,
-about once in each direction; to start, everyone floods once: messages and bytes grow with brokers times links, those of one
-change with links alone. `tests/sim/experiments/test_hierarchy.py` holds this to networks that were simulated.
+about once in each direction; to start, everyone floods once: messages and bytes grow with brokers times links, those
+of one change with links alone. `tests/sim/experiments/test_hierarchy.py` holds this to networks that were simulated.
 """
 
 from dataclasses import replace
