@@ -46,7 +46,7 @@ class MobileOptions:
     monitor_move_s: float = 120.0
     moves_a_minute: float = 0.0  # of the others
     away_s: float = 10.0  # from unsubscribing here to subscribing there
-    publish_ms: float = 400.0
+    publish_ms: float = 1000.0  # 21 600 publications in all, as many as in the other experiments
     service: ServiceModel = field(default_factory=ServiceModel)
 
 
