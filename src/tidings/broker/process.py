@@ -155,6 +155,7 @@ class Process:
         )
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         observer = self._make_observer() if self._make_observer and configuration.metrics.capacity else None
+        self._broker.observer = observer
         metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)
         endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health, "/network": network})

@@ -17,15 +17,17 @@ from typing import assert_never
 from tidings.broker.connection import ClientConnection
 from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
+from tidings.broker.inspection import inspect
 from tidings.broker.layered_connection import make_connection
 from tidings.broker.life import check_silence, give_signs
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
 from tidings.broker.naps import Naps
+from tidings.broker.observing import Observer
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
-from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping
+from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
@@ -79,6 +81,7 @@ class Broker:
         self.connections: dict[int, ClientConnection] = {}
         self.gateways: set[GatewayConnection] = set()  # those of them that want to be told the time
         self.refused_logins: Counter[str] = Counter()  # by code
+        self.observer: Observer | None = None  # of its counters
         self.refused_connections = 0
         self.protocol_errors: Counter[str] = Counter()
         self.ready = False
@@ -377,6 +380,8 @@ class Broker:
                 return  # parsing goes on after the log-in
             case Ping():
                 self.forwarder.send(connection.number, connection.session.pong())
+            case Inspect():
+                self._answer(connection, inspect(self, connection.number, received))
             case Clock(number):
                 self.reception.confirmed(connection, number)
             case Bye():
