@@ -98,11 +98,17 @@ def count_text(number: float) -> str:
 
 
 def body_text(body: bytes) -> str:
-    """A message's body as text, or as hexadecimal digits if it is none; the first part of a long one."""
+    """A message's body as text, or as hexadecimal digits if it is none; the first part of a long one.
+
+    >>> body_text(b"hello"), body_text(bytes(3))
+    ('hello', '00 00 00')
+    """
     shown = body[:SHOWN_BYTES]
     try:
         text = shown.decode()
     except UnicodeDecodeError:
+        text = "\0"
+    if any(character < " " and character not in "\n\r\t" for character in text):
         text = shown.hex(" ")
     return text + (f" … ({len(body)} bytes)" if len(body) > SHOWN_BYTES else "")
 

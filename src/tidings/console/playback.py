@@ -1,10 +1,13 @@
 """A simulation as a film: the lines that `tidings sim run` prints, and what the network looked like after each.
 
->>> film = Film.of_lines(["    15.0  oslo  link to paris up", "  3000.0  paris  crashes", "a sum"])
+>>> lines = ["15.0  oslo  link to paris up", "20.0  paris  link to oslo up", "3000.0  paris  crashes", "a sum"]
+>>> film = Film.of_lines(lines)
 >>> [step.text for step in film.steps], sorted(film.names.values())
-(['link to paris up', 'crashes'], ['oslo', 'paris'])
->>> film.view(0).links[0].up, film.view(1).brokers[film.number("paris")].state.name
-(True, 'LOST')
+(['link to paris up', 'link to oslo up', 'crashes'], ['oslo', 'paris'])
+>>> [film.view(step).links[0].up for step in range(3)]
+[False, True, False]
+>>> film.view(2).brokers[film.number("paris")].state.name
+'LOST'
 """
 
 import re
@@ -64,12 +67,8 @@ class Film:
             number: BrokerView(number, name, State.LOST if name in down else State.UP)
             for number, name in self.names.items()
         }
-        links = tuple(
-            LinkView(
-                a, b, up.get((self.names[a], self.names[b]), False) or up.get((self.names[b], self.names[a]), False)
-            )
-            for a, b in self._links
-        )
+        live = {(self.number(one), self.number(other)) for (one, other), told in up.items() if told}
+        links = tuple(LinkView(a, b, (a, b) in live and (b, a) in live) for a, b in self._links)
         return NetworkView(brokers, links)
 
     def lit(self, index: int) -> Lit:

@@ -1,11 +1,13 @@
 """What a broker can carry: the model it fits to itself beside what is measured, and what would be if."""
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
 
+from tidings.console.charts import LineChart
 from tidings.console.frame import Pane
 from tidings.console.parts import (
     Figures,
@@ -23,10 +25,12 @@ from tidings.console.parts import (
 from tidings.console.sessions import Session
 from tidings.console.view import BrokerView
 from tidings.errors import TidingsError
-from tidings.lab.planner import Allowed, Scenario, allow, forecast_at
+from tidings.lab.planner import FILTERS_MAX, Allowed, Scenario, allow, forecast_at
 from tidings.lab.processing import Fitted
 from tidings.lab.service import Poisson
 
+SHOWN = 120  # seconds of the chart
+_LINES = {"predicted": "#7a3fd1", "measured": "#2f8fc4"}
 MODEL = "log"  # that of the broker's own estimate
 
 
@@ -43,13 +47,18 @@ class CapacityPane:
         self._session = session
         self._server: Fitted | None = None
         self._known = False
+        self._lines: deque[tuple[float, float]] = deque(maxlen=SHOWN)
         with ui.element("div").classes("t-row").style("max-width: 420px"):
             broker_select(session, self._forget)
         self._figures = Figures(
             ["Utilisation now", "It can carry, a second", "A message takes", "99.99 % wait at most"]
         )
         with ui.element("div").classes("t-columns even"):
-            with card("Predicted and measured"):
+            with card(
+                "Predicted and measured",
+                "Utilisation: what the model says of the present rate, and the processor time.",
+            ):
+                self._chart = LineChart(_LINES, "Utilisation over time", " %")
                 columns = {"what": "", "predicted": "Predicted", "actual": "Measured"}
                 self._table = table(
                     columns, key="what", numbers=("predicted", "actual"), label="Predicted and measured"
@@ -65,13 +74,14 @@ class CapacityPane:
             self._rate = LogSlider("Messages a second", 10, 200_000, 1000)
             self._filters = LogSlider("Filters", 1, 1_000_000, 100)
             self._receivers = LogSlider("Receivers of a message", 0.1, 1000, 2)
-            self._waiting = LogSlider("99.99 % may wait at most, ms", 0.1, 10_000, 10)
+            self._waiting = LogSlider("99.99 % may wait at most, ms", 0.1, 10_000, 100)
             for one in (self._rate, self._filters, self._receivers, self._waiting):
                 one.slider.on_value_change(self._ask)
         every(1.0, self._show)
 
     def _forget(self) -> None:
         self._known = False
+        self._lines.clear()
 
     def _broker(self) -> BrokerView | None:
         url = chosen_url(self._session)
@@ -81,6 +91,7 @@ class CapacityPane:
         broker = self._broker()
         said = {} if broker is None else broker.overview.get("capacity") or {}
         self._table.set_visibility(bool(said))
+        self._chart.element.set_visibility(bool(said))
         self._sliders.set_visibility(bool(said))
         self._none.set_visibility(not said)
         if broker is None or not said:
@@ -97,12 +108,18 @@ class CapacityPane:
             }
         )
         self._table.rows = compared(broker, said)
+        self._draw(broker.rates.received * said["service_seconds"], broker.rates.utilisation)
         if not self._known:  # begin where the broker stands
             self._known = True
             self._rate.set(max(10.0, broker.rates.received))
             self._filters.set(max(1.0, broker.number("filters")))
             self._receivers.set(max(0.1, said["replication_grade"]))
             self._ask()
+
+    def _draw(self, predicted: float, actual: float) -> None:
+        self._lines.append((100 * predicted, 100 * actual))
+        times = [f"{second} s" for second in range(1 - len(self._lines), 1)]
+        self._chart.show(times, self._lines)
 
     def _ask(self) -> None:
         if self._server is None:
@@ -149,9 +166,9 @@ def compared(broker: BrokerView, said: dict[str, Any]) -> list[dict[str, str]]:
             "actual": f"{broker.rates.utilisation:.1%}",
         },
         {
-            "what": "Deliveries a second",
-            "predicted": count_text(rate * said["replication_grade"]),
-            "actual": count_text(broker.rates.delivered),
+            "what": "Processor time of a message",
+            "predicted": f"{service * 1e6:.1f} µs",
+            "actual": f"{broker.rates.utilisation / rate * 1e6:.1f} µs" if rate else "–",
         },
     ]
 
@@ -167,7 +184,9 @@ def _tell(server: Fitted, asked: WhatIf) -> None:
                 "Utilisation": f"{found.utilisation:.1%}",
                 "99.99 % wait at most": _milliseconds(found.waiting_quantile),
                 "It would take up to": f"{count_text(answer.rate_max)} messages/s",
-                "Or up to": f"{count_text(answer.filters_max)} filters",
+                "Or up to": "any number of filters"
+                if answer.filters_max >= FILTERS_MAX
+                else f"{count_text(answer.filters_max)} filters",
             }
         )
         return

@@ -47,4 +47,4 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-PANE = Pane("/connections", "Connections", "cable", "Clients, and who does not keep up.", _build)
+PANE = Pane("/connections", "Connections", "devices", "Clients, and who does not keep up.", _build)

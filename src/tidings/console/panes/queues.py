@@ -117,8 +117,8 @@ class QueuesPane:
     def _actions(self) -> None:
         with ui.element("div").classes("t-row"):
             target = ui.input("Move to queue", value="queue:").props("outlined dense")
-            ui.button("Move all", on_click=lambda: self._move(target.value, ())).props("outline dense no-caps")
-            ui.button("Purge …", on_click=self._ask_purge).props("outline dense no-caps color=negative")
+            ui.button("Move all", on_click=lambda: self._move(target.value, ())).props("outline no-caps")
+            ui.button("Purge …", on_click=self._ask_purge).props("outline no-caps color=negative")
 
     def _message(self, one: Browsed) -> None:
         message = one.message

@@ -1,10 +1,8 @@
 """Messages in, out and undelivered, over the last minutes."""
 
 from datetime import UTC, datetime
-from typing import Any
 
-from nicegui import ui
-
+from tidings.console.charts import LineChart
 from tidings.console.frame import Pane
 from tidings.console.parts import Figures, card, count_text, every, table
 from tidings.console.sessions import Session
@@ -27,7 +25,7 @@ class RatesPane:
             ]
         )
         with card("The last five minutes"):
-            self._chart = ui.echart(_chart()).classes("t-chart").props('role=img aria-label="Rates over time"')
+            self._chart = LineChart(_LINES, "Rates over time")
         with card("By broker"):
             columns = {
                 "name": "Broker",
@@ -57,15 +55,8 @@ class RatesPane:
         self._table.rows = [{"id": one.id, "name": one.name, **_row(one.rates)} for one in view.brokers.values()]
         moments = list(self._watch.history)
         times = [datetime.fromtimestamp(one.at, UTC).astimezone().strftime("%H:%M:%S") for one in moments]
-        lines = zip(
-            *((one.rates.received, one.rates.delivered, one.rates.unmatched, one.rates.dropped) for one in moments),
-            strict=True,
-        )
-        options = self._chart.options
-        options["xAxis"]["data"] = times
-        for series, values in zip(options["series"], lines, strict=True):
-            series["data"] = [round(value, 1) for value in values]
-        self._chart.update()
+        rates = [one.rates for one in moments]
+        self._chart.show(times, [(one.received, one.delivered, one.unmatched, one.dropped) for one in rates])
 
 
 def _row(rates: Rates) -> dict[str, str]:
@@ -75,21 +66,6 @@ def _row(rates: Rates) -> dict[str, str]:
         "unmatched": count_text(rates.unmatched),
         "dropped": count_text(rates.dropped),
         "use": f"{rates.utilisation:.0%}",
-    }
-
-
-def _chart() -> dict[str, Any]:
-    return {
-        "animation": False,
-        "grid": {"left": 56, "right": 16, "top": 36, "bottom": 28},
-        "legend": {"top": 0, "textStyle": {"color": "#8593a1"}},
-        "tooltip": {"trigger": "axis"},
-        "xAxis": {"type": "category", "data": [], "axisLabel": {"color": "#8593a1"}},
-        "yAxis": {"type": "value", "axisLabel": {"color": "#8593a1"}, "splitLine": {"lineStyle": {"opacity": 0.25}}},
-        "series": [
-            {"name": name, "type": "line", "showSymbol": False, "color": colour, "data": []}
-            for name, colour in _LINES.items()
-        ],
     }
 
 

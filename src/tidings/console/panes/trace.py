@@ -24,7 +24,7 @@ class TracePane:
             broker_select(session, lambda: None)
             self._everywhere = ui.switch("Ask all brokers")
             ui.button("Trace", icon="travel_explore", on_click=self._trace).props("no-caps")
-        with ui.element("div").classes("t-columns two"):
+        with ui.element("div").classes("t-columns even"):
             with card("Path"):
                 self._map = NetworkMap()
                 faint("p: how likely a broker would say so of a message that never passed it.")
@@ -91,11 +91,11 @@ def lit_path(path: Path | None) -> Lit:
     if path is None:
         return Lit()
     links = tuple((hop.sender, hop.broker) for hop in path.hops if hop.sender is not None)
-    return Lit({hop.broker: _chance(hop) for hop in path.hops}, links)
+    return Lit({hop.broker: f"p {_chance(hop)}" if hop.probability else _chance(hop) for hop in path.hops}, links)
 
 
 def _chance(hop: Hop) -> str:
-    return "cannot say" if hop.opaque else f"p {hop.probability:.1g}" if hop.probability else "certain"
+    return "cannot say" if hop.opaque else f"{hop.probability:.1g}" if hop.probability else "certain"
 
 
 PANE = Pane("/trace", "Trace", "route", "Where a message went, as far as brokers recorded it.", TracePane)

@@ -10,7 +10,7 @@ from tidings.client import Client
 from tidings.client.delivery import Delivery
 from tidings.console.frame import Pane
 from tidings.console.panes.queues import message_facts
-from tidings.console.parts import body_text, broker_select, card, chosen_source, empty, facts, heading, tell
+from tidings.console.parts import body_text, broker_select, card, chosen_source, empty, facts, tell
 from tidings.console.selector_help import SelectorInput
 from tidings.console.sessions import Session
 from tidings.errors import TidingsError, UsageError
@@ -127,7 +127,6 @@ class TryoutPane:
                 empty("Nothing yet. Subscribe, then publish something that the selector lets through.")
             for delivery in list(self._came):
                 with ui.element("article").classes("t-message"):
-                    heading(str(delivery.destination))
                     facts(message_facts(delivery.message))
                     if delivery.body:
                         ui.label(body_text(delivery.body)).tag = "pre"
