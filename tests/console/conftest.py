@@ -8,7 +8,7 @@ from selenium.webdriver import Chrome
 from tidings.testing.console import start_chromium
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Chrome]:
     driver = start_chromium()
     yield driver

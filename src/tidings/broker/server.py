@@ -87,7 +87,7 @@ class Broker:
         self.ready = False
         self._store = store
         self.writer: StoreWriter | None = None
-        self._listening: list[Listening] = []
+        self.listening: list[Listening] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._per_address: dict[str, int] = {}
         self.per_user: Counter[str] = Counter()
@@ -122,7 +122,7 @@ class Broker:
         """Returns the port: the one asked for, or the one the system chose for 0."""
         listening = Listening(listener, lambda: make_connection(self, listener), self.limits.login_seconds)
         await listening.open()
-        self._listening.append(listening)
+        self.listening.append(listening)
         protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
         note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
         return listening.port
@@ -131,7 +131,7 @@ class Broker:
         """Take nothing more, write and confirm what is under way, say good-bye, close."""
         self._stopping, self.ready = True, False
         self._loop = asyncio.get_running_loop()  # it may never have been started
-        for listening in self._listening:
+        for listening in self.listening:
             listening.close()
         for connection in self.connections.values():
             connection.pause_reading()
@@ -180,7 +180,7 @@ class Broker:
 
     async def renew_tls(self, tls: ssl.SSLContext) -> None:
         """Another certificate for all who connect from now on."""
-        for listening in self._listening:
+        for listening in self.listening:
             if listening.listener.tls is not None:
                 await listening.renew(tls)
 

@@ -1,6 +1,8 @@
 """The console as a web application: pages, log-in, and the server that shows them."""
 
 import asyncio
+import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from nicegui import ui
 from tidings.console.frame import THEME_COOKIE, Pane, frame
 from tidings.console.gate import SESSION, Gate
 from tidings.console.login_page import add_login
+from tidings.console.metrics_pages import METRICS_PAGES, add_metrics
 from tidings.console.panes import (
     capacity,
     connections,
@@ -44,6 +47,7 @@ PANES: tuple[Pane, ...] = (
     playback.PANE,
 )
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+NICENESS = 5  # beside a broker, which goes first
 STYLE = Path(__file__).parent / "style"
 
 
@@ -53,13 +57,15 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 8700
     login: Login = field(default_factory=Login)
+    metrics: str = ""  # host:port of a broker's metrics, shown under the console's address too
+    with_parent: bool = False  # end when the input does: the process that started it is gone
 
 
 def sources_of(urls: Sequence[str]) -> MakeSources:
     return lambda login: [BrokerSource(url, login) for url in urls]
 
 
-def make_app(make_sources: MakeSources, login: Login, hosts: frozenset[str]) -> Gate:
+def make_app(make_sources: MakeSources, login: Login, hosts: frozenset[str], metrics: str = "") -> Gate:
     sessions = Sessions(make_sources, login)
 
     @asynccontextmanager
@@ -69,11 +75,13 @@ def make_app(make_sources: MakeSources, login: Login, hosts: frozenset[str]) -> 
 
     outer = FastAPI(lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
     add_login(outer, sessions)
+    if metrics:
+        add_metrics(outer, metrics)
     pages.add_static_files("/style", STYLE)
     for pane in PANES:
         _add_page(pane, sessions)
     ui.run_with(outer, title="Tidings", dark=None, show_welcome_message=False, reconnect_timeout=10.0, language="en-US")
-    return Gate(outer, sessions, hosts)
+    return Gate(outer, sessions, hosts, METRICS_PAGES if metrics else ())
 
 
 def _add_page(pane: Pane, sessions: Sessions) -> None:
@@ -88,11 +96,21 @@ def _add_page(pane: Pane, sessions: Sessions) -> None:
 def serve(options: Options, ready: Callable[[int], None]) -> None:
     """Until SIGTERM or SIGINT; `ready` is told the port once pages are served."""
     hosts = LOOPBACK if options.host in LOOPBACK else frozenset[str]()
-    app = make_app(sources_of(options.urls), options.login, hosts)
+    app = make_app(sources_of(options.urls), options.login, hosts, options.metrics)
     config = uvicorn.Config(
         app, options.host, options.port, log_level="warning", ws_max_size=1 << 20, server_header=False, lifespan="on"
     )
-    asyncio.run(_serve(uvicorn.Server(config), ready))
+    server = uvicorn.Server(config)
+    if options.with_parent:
+        os.nice(NICENESS)
+        threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
+    asyncio.run(_serve(server, ready))
+
+
+def _end_with_input(server: uvicorn.Server) -> None:
+    while os.read(0, 1024):
+        pass
+    server.should_exit = True
 
 
 async def _serve(server: uvicorn.Server, ready: Callable[[int], None]) -> None:

@@ -44,7 +44,7 @@ def frame(pane: Pane, panes: Sequence[Pane], session: Session, theme: str, share
             ui.label(session.user).classes("t-faint ellipsis gt-xs")
             with ui.element("form").props("method=post action=/logout"):
                 ui.button(icon="logout").props('flat round dense type=submit aria-label="Log out"')
-    with ui.element("main").classes("t-main") as main:
+    with ui.element("div").classes("t-main") as main:  # inside the page's main element
         with ui.element("div"):
             heading(pane.title, "h1")
             faint(pane.about)

@@ -33,12 +33,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Gate:
-    """`hosts`: names under which the console may be called; empty: all."""
+    """`hosts`: names under which the console may be called; empty: all. `open`: further paths without log-in."""
 
-    def __init__(self, app: App, sessions: Sessions, hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, app: App, sessions: Sessions, hosts: frozenset[str] = frozenset(), open: tuple[str, ...] = ()
+    ) -> None:
         self.app = app  # uvicorn and NiceGUI look for it under this name
         self._sessions = sessions
         self._hosts = hosts
+        self._open = (*_OPEN, *open)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -48,7 +51,7 @@ class Gate:
         if not self._at_home(headers):
             await _refuse(scope, receive, send, 403, "this address or origin is not the console's own")
             return
-        if not scope["path"].startswith(_OPEN):
+        if not scope["path"].startswith(self._open):
             session = await self._sessions.find(token_of(headers.get(b"cookie", "")))
             if session is None:
                 await _turn_away(scope, receive, send)
