@@ -1,8 +1,8 @@
 """Publishers that must wait, and for what.
 
-Two reasons to wait: too much is on its way to disk or only in memory (then everybody who adds to it waits), or one
-mailbox that is not durable is full (then those who publish to it wait, unless its consumers take nothing at all). A
-connection is held while any reason lasts.
+Reasons to wait: too much is on its way to disk or only in memory (then everybody who adds to it waits), or one
+mailbox that is not durable is full (then those who publish to it wait, unless its consumers take nothing at all), or an
+advertisement is not confirmed yet. A connection is held while any reason lasts.
 """
 
 from collections.abc import Hashable

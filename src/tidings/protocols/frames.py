@@ -55,6 +55,7 @@ class FrameType(IntEnum):
     BROWSE = 0x2D
     PURGE = 0x2E
     MOVE = 0x2F
+    TYPE = 0x30
 
 
 class RawFrame(NamedTuple):
