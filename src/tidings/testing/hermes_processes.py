@@ -25,6 +25,7 @@ from tidings.testing.pan_processes import all_see
 WAIT_S = 180.0
 REFRESH_MS = 3000
 EVENTS = 40
+PROBE = -1  # the number of events that are not persistent
 _MORE = """
 [broker]
 id = {id}
@@ -63,12 +64,15 @@ class Listener:
     def read(self) -> None:
         while (delivery := self._subscription.receive_nowait()) is not None:
             number = int(delivery.properties["n"])
-            self.probes += number < 0
-            self.got[number] += number >= 0
+            if number == PROBE:
+                self.probes += 1
+            else:
+                self.got[number] += 1
 
 
-async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) -> float:
-    """Returns how many seconds after the kill every subscription had an event again that is not persistent."""
+async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) -> tuple[float, list[Counter[int]]]:
+    """Returns how many seconds after the kill every subscription had an event again that is not persistent, and how
+    often each was given each persistent one."""
     hosts = [router for router in brokers if router != victim]
     rng.shuffle(hosts)
     clients = {router: await connect(brokers[router].url) for router in hosts}
@@ -91,7 +95,7 @@ async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) ->
         listener.probes = 0
 
     async def resumed() -> bool:
-        await publisher.publish_event("Sale", {"n": -1, "price": 0, "buyer": "me"})
+        await publisher.publish_event("Sale", {"n": PROBE, "price": 0, "buyer": "me"})
         await asyncio.sleep(0.1)
         for listener in listeners:
             listener.read()
@@ -107,12 +111,11 @@ async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) ->
         return all(len(listener.got) == EVENTS for listener in listeners)
 
     await eventually(all_there, WAIT_S)
-    for (name, selector), listener in zip(wanted, listeners, strict=True):
-        listener.read()
-        assert listener.got == Counter(range(EVENTS)), f"{name} {selector}: {listener.got}"
+    await asyncio.sleep(1.0)  # what comes now comes twice
+    all_there()
     for client in clients.values():
         await client.close()
-    return took
+    return took, [listener.got for listener in listeners]
 
 
 async def publish(publisher: Client, numbers: range) -> None:
@@ -121,8 +124,8 @@ async def publish(publisher: Client, numbers: range) -> None:
         await asyncio.sleep(0.05)
 
 
-def run(folder: Path, count: int, seed: int) -> float:
-    """Raises if an event is lost or comes twice; returns how long it took until events arrived again."""
+def run(folder: Path, count: int, seed: int) -> tuple[float, list[Counter[int]]]:
+    """Raises if an event is lost; returns what `follow` does."""
     rng = Random(seed)
     with ExitStack() as stack:
         brokers: dict[int, BrokerProcess] = {}
@@ -138,7 +141,8 @@ def run(folder: Path, count: int, seed: int) -> float:
 def main(arguments: list[str]) -> None:
     count, seed = (int(one) for one in (*arguments, *("6", "1")[len(arguments) :]))
     with tempfile.TemporaryDirectory() as folder:
-        took = run(Path(folder), count, seed)
+        took, got = run(Path(folder), count, seed)
+    assert got == [Counter(range(EVENTS))] * len(got), got
     said = f"after the kill events that are not persistent arrived again everywhere in {took:.1f} s"
     sys.stdout.write(f"{count} brokers, refresh interval {REFRESH_MS / 1000} s: {said}; no persistent one was lost\n")
 
