@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidings.client.advertising import Advertising
 from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
 from tidings.client.link import Link
 from tidings.client.options import Options
@@ -58,9 +59,10 @@ RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
-class Client(Retaining):
+class Client(Retaining, Advertising):
     def __init__(self, options: Options) -> None:
-        super().__init__()
+        Retaining.__init__(self)
+        Advertising.__init__(self)
         self.generation = 0  # counts connections
         self.skew_ms = 0
         self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
@@ -145,6 +147,8 @@ class Client(Retaining):
         for subscription in self._subscriptions.values():
             if subscription.active:  # the others are among the requests below
                 self._repeat_subscription(subscription)
+        for frame in self.advertised_again():
+            link.write(frame)
         for receipt, request in self._requests.items():
             if request.repeatable:
                 link.write(request.make(receipt))

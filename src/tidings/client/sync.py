@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
+from tidings.client.advertising import Advertisement as AsyncAdvertisement
 from tidings.client.answers import Receipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
@@ -171,6 +172,21 @@ class Queue:
         return _wait(self._queue.move(target, tags=tags))
 
 
+class Advertisement:
+    """See `tidings.client.advertising.Advertisement`."""
+
+    def __init__(self, advertisement: AsyncAdvertisement) -> None:
+        self._advertisement = advertisement
+
+    @property
+    def used(self) -> bool:
+        """Whether the broker's routing scheme uses it."""
+        return self._advertisement.used
+
+    def withdraw(self) -> None:
+        _wait(self._advertisement.withdraw())
+
+
 class Client:
     """See `tidings.client.client.Client`; here every call blocks."""
 
@@ -199,6 +215,10 @@ class Client:
 
     def queue(self, name: str) -> Queue:
         return Queue(self._client.queue(name))
+
+    def advertise(self, destination: str, selector: str | None = None) -> Advertisement:
+        """Say that messages to this topic pattern will be published, as far as they match the selector."""
+        return Advertisement(_wait(self._client.advertise(destination, selector)))
 
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """Where a message went."""

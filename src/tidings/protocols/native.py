@@ -21,6 +21,7 @@ from tidings.node.requests import (
     Accepted,
     Ack,
     AckMode,
+    Advertise,
     Answer,
     Begin,
     Browse,
@@ -43,6 +44,7 @@ from tidings.node.requests import (
     Rollback,
     Subscribe,
     Trace,
+    Unadvertise,
     Unsubscribe,
 )
 from tidings.node.subscribing import NAME_MAX
@@ -92,6 +94,7 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BROWSE: State.READY,
         FrameType.PURGE: State.READY,
         FrameType.MOVE: State.READY,
+        FrameType.ADVERTISE: State.READY,
         FrameType.TRACE: State.READY,
         FrameType.INSPECT: State.READY,
         FrameType.RETAIN: State.READY,
@@ -225,6 +228,11 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
         case FrameType.ROLLBACK:
             return Rollback(receipt, session)
+        case FrameType.ADVERTISE:
+            number = unsigned(fields, "number")
+            if field(fields, "withdraw", bool):
+                return Unadvertise(receipt, number)
+            return Advertise(receipt, number, field(fields, "destination", str), field(fields, "selector", str))
         case _:
             return _queue_request(frame, fields, receipt)
 
