@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.find_spark_home import _find_spark_home
 
-import tidings
 from tidings.model.tables import TABLES
 from tidings.pipeline.ingest import clean_table
 from tidings.pipeline.java import java_home
@@ -28,7 +27,7 @@ LITTLE = {  # for little data: what is compiled is not worth it
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-SUBMIT = Path(tidings.__file__).parent / "cli" / "submit.py"
+SUBMIT = Path(__file__).parents[1] / "cli" / "submit.py"
 SECONDS_MAX = 300.0
 
 
