@@ -35,6 +35,9 @@ def pub(
     persistent: Annotated[bool, typer.Option("--persistent", help="On the broker's disk when this returns.")] = False,
     count: Annotated[int, typer.Option(min=1, help="So many times.")] = 1,
     rate: Annotated[float, typer.Option(min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
+    advertise: Annotated[
+        float, typer.Option(min=0, help="Advertise first, and wait so many seconds for interest (covering).")
+    ] = 0,
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
     url: connecting.Url = connecting.DEFAULT_URL,
     user: connecting.User = "",
@@ -60,15 +63,27 @@ def pub(
         lines = json_lines()
     else:
         lines = _one(Line(where, properties, sys.stdin.buffer.read() if stdin else body.encode()))
+    if advertise and where is None:
+        raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
     rates = Rates(stats, "published")
-    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates))
+    offered = (str(where), advertise) if advertise else None
+    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates, offered))
     rates.finish()
 
 
-async def _publish(client: Client, lines: AsyncIterator[Line], persistent: bool, rate: float, rates: Rates) -> None:
+async def _publish(
+    client: Client,
+    lines: AsyncIterator[Line],
+    persistent: bool,
+    rate: float,
+    rates: Rates,
+    offered: tuple[str, float] | None,
+) -> None:
     """Every message is confirmed; up to `WINDOW` of them are under way at a time."""
     under_way: deque[asyncio.Task[Receipt]] = deque()
     async with client:
+        if offered is not None and (await client.advertise(offered[0])).used:
+            await asyncio.sleep(offered[1])
         began = time.monotonic()
         try:
             async for line in lines:

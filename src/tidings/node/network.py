@@ -19,6 +19,7 @@ from typing import assert_never, cast
 from tidings.delivery.store import Note, Recovered
 from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_frame
+from tidings.model.predicate import Predicate
 from tidings.node.journal import Journal
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanLinks
@@ -188,6 +189,19 @@ class Network:
         else:
             self._routed(self.carrier.publish(self._now, message))
 
+    def advertise(self, made: bool, predicate: Predicate) -> bool:
+        """A client here will publish such messages, or will no longer; whether the scheme uses that."""
+        if self.carrier is None:
+            return False
+        change = self.carrier.advertise if made else self.carrier.unadvertise
+        self._routed(change(self._now, predicate))
+        return True
+
+    def congested(self, share: float) -> bool:
+        """Whether a link that a Carrier fills has more waiting for it than this share of what may wait."""
+        limit = self.settings.backlog_bytes_max * share
+        return self.carrier is not None and any(self._plane.link_waiting(peer) >= limit for peer in self._peers)
+
     def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
         now = self._now
@@ -243,12 +257,14 @@ class Network:
     # --- tables: what the scheme installs goes to the plane ---------------------------------------------------------
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
-        self._plane.interest(router, added, removed)
+        if not self.settings.encoding.keyless:  # otherwise nothing that enters here could be compared with them
+            self._plane.interest(router, added, removed)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
 
     def forget(self, router: Router) -> None:
-        self._plane.forget(router)
+        if not self.settings.encoding.keyless:
+            self._plane.forget(router)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
             self.transit.abandon(router)

@@ -70,5 +70,11 @@ class Carrier(Scheme, Protocol):
     def link_down(self, now: float, neighbour: Router) -> list[Effect]:
         """It is lost, and what was on its way with it."""
 
+    def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        """A client here will publish messages that match this."""
+
+    def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        """One fewer will."""
+
     def publish(self, now: float, message: bytes) -> list[Effect]:
         """A message enters here; subscribers of this broker have it already."""
