@@ -77,6 +77,12 @@ crash: setup  ## end brokers under load again and again, fail the power, cut and
 	$(BIN)/python -m tidings.testing.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m tidings.testing.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 
+trace-kills: setup  ## kill -9 a broker that records, again and again, then trace every message (KILLS=50)
+	$(BIN)/python -m tidings.testing.traced_kills $(or $(KILLS),50)
+
+spark-kills: setup  ## kill -9 drivers of Spark jobs and streams, and run them again (KILLS=20)
+	$(BIN)/python -m tidings.testing.spark_kills $(or $(KILLS),20)
+
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi
 

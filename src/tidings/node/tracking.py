@@ -16,7 +16,6 @@ from tidings.node.outbox import Outbox
 from tidings.node.plane import TrackingPlane
 from tidings.node.session import Connection
 from tidings.node.tracing import Tracing
-from tidings.overlay.effects import Router
 from tidings.tracking.attachments import Attachment, AttachmentKind
 from tidings.tracking.history import Kind
 from tidings.tracking.record import Answer, Effect, Recorder, Settings, Store, StoreAttachment
@@ -63,13 +62,11 @@ class Tracking:
             for came, router in neighbours:
                 change = self.recorder.attach if came else self.recorder.detach
                 effects += change(AttachmentKind.NEIGHBOUR, str(router), now_ms)
+            self._record(now_ms, self._network)
             letters, self._network.letters = self._network.letters, []
             for source, payload in letters:
                 self.tracing.letter(now_ms, source, payload)
-        passed = self._take_passed()
         if self._books is not None:
-            for to, id in passed:
-                self._books.add(*((Kind.ROUTE, "") if to is None else (Kind.FORWARD, str(to))), id, now_ms)
             for added, connection in direct:
                 effects += self._subscribed(now_ms, connection, clients.get(connection), added)
             for added, mailbox in mailboxes:
@@ -80,12 +77,13 @@ class Tracking:
                     effects += self._change(now_ms, mailbox.name, added)
         self._emit(effects)
 
-    def _take_passed(self) -> list[tuple[Router | None, bytes]]:
-        """What a scheme that carries messages took by; the plane has not seen it."""
-        if self._network is None:
-            return []
-        passed, self._network.passed = self._network.passed, []
-        return passed
+    def _record(self, now_ms: int, network: Network) -> None:
+        """What a scheme has carried, which the plane knows nothing of."""
+        passed, network.passed = network.passed, []
+        for id, to in passed if self._books is not None else ():
+            assert self._books is not None
+            kind, peer = (Kind.ROUTE, "") if to is None else (Kind.FORWARD, str(to))
+            self._books.add(kind, peer, id, now_ms)
 
     def delivered(self, now_ms: int, mailbox: Mailbox, messages: list[bytes]) -> None:
         """Given out to a consumer."""

@@ -168,6 +168,8 @@ class SimBroker:
                     self._event(now, event)
             effects = self.node.turn(self._wall(now))
             out += self._carry_out(now, effects)
+            for number in self.forwarder.take_resumable():
+                self.forwarder.resume(number, int(now))
             if not effects and not self.forwarder.has_events():
                 break
         out += self._output(now)
@@ -190,7 +192,7 @@ class SimBroker:
                 again = bool(flags & PERHAPS_SENT)
                 self.node.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
             case Kind.TRANSACTED:
-                self.node.transacted(number, *event[2:])
+                self.node.transacted(self._wall(now), number, *event[2:])
             case Kind.ARRIVED | Kind.RELAY | Kind.ENTRY:
                 self.node.from_network(self._wall(now), event)
             case Kind.ERROR:
