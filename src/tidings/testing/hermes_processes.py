@@ -23,7 +23,7 @@ from tidings.testing.links import eventually
 from tidings.testing.pan_processes import all_see
 
 WAIT_S = 180.0
-REFRESH_MS = 3000
+REFRESH_MS = 10_000  # as brokers have it unless told otherwise
 EVENTS = 40
 PROBE = -1  # the number of events that are not persistent
 _MORE = """
