@@ -49,6 +49,7 @@ from tidings.routing.hermes.registry import Registry
 from tidings.routing.hermes.trees import NextHop, Tree, Trees
 from tidings.routing.scheme import TIMER
 
+UNSURE = "E_TYPE_UNSURE"  # said between brokers only
 Ways = dict[Hop, tuple[bool, bool]]  # to whom an event goes, and for which subscriptions there: by type, by filter
 
 
@@ -78,13 +79,24 @@ class Hermes:
         self._tokens = 0
         self._out: list[HermesEffect] = []
         self._refresh_at = self._unsettled_until = 0.0
+        self._young_until = 0.0  # so long types may exist that this broker, as their rendezvous node, has not heard of
+        self._unsure: list[
+            tuple[float, TypeRequest, Callable[[float, TypeAnswer], None]]
+        ] = []  # asked again, until then
 
     # --- clients --------------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[HermesEffect]:
         self._refresh_at = now + self.options.refresh_ms
         self._unsettled_until = now + self.options.settle_ms
+        self._young_until = now + self.options.refresh_ms
         return [SetTimer(TIMER, now + self.options.refresh_ms / 4)]
+
+    def entered(self, now: float) -> list[HermesEffect]:
+        """This broker is in the network now: tell it what it knows from an earlier life."""
+        self._young_until = now + self.options.refresh_ms
+        self._refresh_at = now
+        return self.tick(now)
 
     def add_type(self, now: float, token: int, event_type: EventType) -> list[HermesEffect]:
         """Make a type known in the network; its parent must be known."""
@@ -234,6 +246,7 @@ class Hermes:
     def link_down(self, now: float, neighbour: Router) -> list[HermesEffect]:
         """The neighbour is gone, and what was on its way there."""
         self._unsettle(now)
+        self._young_until = now + self.options.refresh_ms
         self.trees.link_lost(now, neighbour)
         self._custodian.lost(neighbour)
         self._review(now)
@@ -250,6 +263,9 @@ class Hermes:
 
     def tick(self, now: float) -> list[HermesEffect]:
         self.trees.expire(now)
+        unsure, self._unsure = self._unsure, []
+        for until, request, then in unsure:
+            self._ask_for(now, request, then, until)
         for number in [number for number, (_, until) in self._echoes.items() if until <= now]:
             self._echoes.pop(number)[0]()
         if self._refresh_at <= now:
@@ -279,6 +295,8 @@ class Hermes:
     def asked(self, now: float, request: TypeRequest) -> tuple[TypeAnswer, list[HermesEffect]]:
         """This broker is the rendezvous node of what the request names."""
         answer = self.registry.asked(now, request)
+        if answer.code == "E_TYPE_UNKNOWN" and request.verb in (Verb.GET, Verb.USE) and now < self._young_until:
+            answer = TypeAnswer((), UNSURE, "who knows it may not have said so yet")
         if not answer.code:
             match request.verb:
                 case Verb.ADD | Verb.KEEP:
@@ -313,14 +331,34 @@ class Hermes:
         if known:
             then(now, TypeAnswer(known))
         else:
-            self._ask(now, TypeRequest(Verb.GET, name), self._learning(then))
+            self._ask_for(now, TypeRequest(Verb.GET, name), self._learning(then))
 
     def _to_use(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
         """As `_with_type`, but the rendezvous node must know that clients here use the type."""
         if self.registry.used(name):
             then(now, TypeAnswer(self.registry.chain(name)))
         else:
-            self._ask(now, TypeRequest(Verb.USE, name, router=self.router), self._learning(then))
+            self._ask_for(now, TypeRequest(Verb.USE, name, router=self.router), self._learning(then))
+
+    def _ask_for(
+        self,
+        now: float,
+        request: TypeRequest,
+        then: Callable[[float, TypeAnswer], None],
+        until: float | None = None,
+    ) -> None:
+        """Ask for a type, again and again while its rendezvous node is not sure that there is none."""
+        last = now + 2 * self.options.refresh_ms if until is None else until
+
+        def answered(now: float, answer: TypeAnswer) -> None:
+            if answer.code == UNSURE and now < last:
+                self._unsure.append((last, request, then))
+            elif answer.code == UNSURE:
+                then(now, TypeAnswer((), "E_TYPE_UNKNOWN", f"there is no event type {request.name!r}"))
+            else:
+                then(now, answer)
+
+        self._ask(now, request, answered)
 
     def _learning(self, then: Callable[[float, TypeAnswer], None]) -> Callable[[float, TypeAnswer], None]:
         def learned(now: float, answer: TypeAnswer) -> None:

@@ -70,6 +70,7 @@ class HermesScheme:
         self._counts: Counter[str] = Counter()
         self._out: list[Effect] = []
         self._machine_at = 0.0
+        self._entered = False  # the machine knows that this broker is in the network
 
     # --- the face of all schemes ----------------------------------------------------------------------------------
 
@@ -180,8 +181,11 @@ class HermesScheme:
 
     def _ask_late(self, now: float) -> list[Effect]:
         """Ask what could not be asked while this broker was not in the network yet."""
-        waiting, self._unasked = self._unasked, []
         out: list[Effect] = []
+        if self._ready() and not self._entered:
+            self._entered = True
+            out += self._do(now, self.machine.entered(now))
+        waiting, self._unasked = self._unasked, []
         for until, ask in waiting:
             if self._ready():
                 out.append(ask)
