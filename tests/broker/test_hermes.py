@@ -71,7 +71,7 @@ def test_mixed_subscriptions_with_inheritance_get_every_event_once(tmp_path: Pat
             await listeners.add(clients[5], [4], "Trade", "price = 40")
             publishers = {"Trade": clients[2], "Sale": clients[4], "Auction": clients[6]}
             for name, client in publishers.items():
-                await client.advertise(name)
+                await client.advertise_type(name)
             await eventually(network.settled, WAIT_S)
             await publishers["Trade"].publish_event("Trade", {"price": 10, "n": 1})
             await publishers["Sale"].publish_event("Sale", {"price": 20, "n": 2, "buyer": "me"}, persistent=True)
@@ -97,7 +97,7 @@ def test_a_persistent_event_outlives_the_restart_of_both_its_brokers(tmp_path: P
             await network.start(2, by=1)
             async with connect(network.url(1)) as one, connect(network.url(2), client_id="auditor") as two:
                 await one.add_type("Trade", {"n": "int"})
-                await one.advertise("Trade")
+                await one.advertise_type("Trade")
                 await two.subscribe(type="Trade", selector="n > 0", durable="audit")
                 await eventually(network.settled, WAIT_S)
                 await network.stop(2)
@@ -112,7 +112,7 @@ def test_a_persistent_event_outlives_the_restart_of_both_its_brokers(tmp_path: P
                 assert first is not None
                 assert first.properties["n"] == 1
                 assert [event_type.name for event_type in await one.types()] == ["Trade"]
-                await one.advertise("Trade")
+                await one.advertise_type("Trade")
                 await one.publish_event("Trade", {"n": 2}, persistent=True)
                 second = await audit.receive(WAIT_S)
                 assert second is not None

@@ -33,8 +33,8 @@ def test_a_subscription_to_a_type_gets_its_subtypes_and_a_filter_what_it_lets_th
             trades = await other.subscribe(type="Trade")
             dear = await other.subscribe(type="Trade", selector="price > 10")
             sales = await other.subscribe(type="Sale", ack="client")
-            await client.advertise("Trade")
-            await client.advertise("Sale")
+            await client.advertise_type("Trade")
+            await client.advertise_type("Sale")
             await client.publish_event("Trade", {"price": 5})
             await client.publish_event("Sale", {"price": 20.0, "buyer": "me"}, b"sold", persistent=True)
             assert await _prices(trades, 2) == [5, 20.0]
@@ -58,7 +58,7 @@ def test_an_event_that_does_not_fit_its_type_is_refused_by_client_and_broker() -
             await client.add_type(SALE)
             with pytest.raises(UsageError, match="E_TYPE_UNADVERTISED: advertise event type 'Sale'"):
                 await client.publish_event("Sale", {"price": 1.0, "buyer": "me"})
-            await client.advertise("Sale")
+            await client.advertise_type("Sale")
             sales = await client.subscribe(type="Sale")
             wrong = {"price": "high", "seller": "me"}
             with pytest.raises(EventTypeError, match=r"'price' of event type 'Sale' is float, not string; .*'buyer'"):
@@ -74,7 +74,7 @@ def test_an_event_that_does_not_fit_its_type_is_refused_by_client_and_broker() -
                 await transaction.publish(topic, {"price": 2.0, "buyer": "me"})
                 assert sales.receive_nowait() is None
             assert await _prices(sales, 1) == [2.0]
-            await client.unadvertise("Sale")
+            await client.unadvertise_type("Sale")
             with pytest.raises(TidingsError, match="E_TYPE_UNADVERTISED"):
                 await client.publish(topic, {"price": 1.0, "buyer": "me"}, wait=True)
             with pytest.raises(TidingsError, match="E_EVENT_UNKNOWN: event type 'Trade' has no attribute 'buyer'"):
@@ -95,20 +95,20 @@ def test_a_type_is_removed_only_when_nobody_needs_it() -> None:
             with pytest.raises(TidingsError, match="E_TYPE_SUBTYPES"):
                 await client.remove_type("Trade")
             durable = await other.subscribe(type="Sale", durable="audit")
-            await client.advertise("Sale")
+            await client.advertise_type("Sale")
             with pytest.raises(TidingsError, match="E_TYPE_IN_USE"):
                 await client.remove_type("Sale")
-            await client.unadvertise("Sale")
+            await client.unadvertise_type("Sale")
             await durable.close()
             with pytest.raises(TidingsError, match="E_TYPE_IN_USE"):  # the broker still collects for it
                 await client.remove_type("Sale")
             await other.forget("audit")
-            await other.advertise("Sale")
+            await other.advertise_type("Sale")
             await other.close()  # its advertisement ends with it
             await client.remove_type("Sale")
             await client.remove_type("Trade")
             with pytest.raises(TidingsError, match="E_TYPE_UNKNOWN"):
-                await client.advertise("Trade")
+                await client.advertise_type("Trade")
 
     run(check())
 
@@ -123,7 +123,7 @@ def test_types_and_durable_subscriptions_to_them_survive_a_restart(tmp_path: Pat
             await (await client.subscribe(type="Trade", durable="audit")).close()
         async with local_broker(SqliteStore(tmp_path / "store.db")) as local, connect(local.url) as client:
             assert await client.types() == [TRADE, SALE]
-            await client.advertise("Sale")
+            await client.advertise_type("Sale")
             await client.publish_event("Sale", {"price": 1.0, "buyer": "me"}, persistent=True)
             audit = await client.subscribe(type="Trade", durable="audit")
             assert await _prices(audit, 1) == [1.0]
@@ -137,7 +137,7 @@ def test_advertisements_are_made_anew_on_a_new_connection(tmp_path: Path) -> Non
             port = local.port
             client = await connect(local.url, reconnect=True)
             await client.add_type(TRADE)
-            await client.advertise("Trade")
+            await client.advertise_type("Trade")
         async with local_broker(SqliteStore(tmp_path / "store.db"), port=port):
             trades = await client.subscribe(type="Trade")
             await client.publish_event("Trade", {"price": 1.0}, persistent=True)
@@ -182,9 +182,9 @@ def test_every_call_needs_the_right_for_its_type() -> None:
             with pytest.raises(SecurityError, match="bob may not define"):
                 await bob.remove_type("Sale")
             with pytest.raises(SecurityError, match="alice may not advertise event type 'Other'"):
-                await alice.advertise("Other")
+                await alice.advertise_type("Other")
             with pytest.raises(SecurityError, match="bob may not advertise"):
-                await bob.advertise("Sale")
+                await bob.advertise_type("Sale")
             with pytest.raises(SecurityError, match="alice may not subscribe"):
                 await alice.subscribe(type="Sale")
             with pytest.raises(SecurityError, match="bob may not subscribe"):  # some of it is secret
@@ -193,7 +193,7 @@ def test_every_call_needs_the_right_for_its_type() -> None:
             with pytest.raises(SecurityError, match="bob may do nothing with"):
                 await bob.get_type("Other")
             sales = await bob.subscribe(type="Sale")
-            await alice.advertise("Sale")
+            await alice.advertise_type("Sale")
             await alice.publish_event("Sale", {"price": 1.0, "buyer": "me"}, wait=True)
             assert await _prices(sales, 1) == [1.0]
 
@@ -204,7 +204,7 @@ def test_the_same_calls_block() -> None:
     with BrokerThread() as broker, sync.connect(broker.url) as client:
         client.add_type("Trade", {"price": "float"})
         trades = client.subscribe(type="Trade", selector="price > 10")
-        client.advertise("Trade")
+        client.advertise_type("Trade")
         with pytest.raises(EventTypeError, match="E_EVENT_MISSING"):
             client.publish_event("Trade", {})
         client.publish_event("Trade", {"price": 11.5}, persistent=True)
@@ -212,7 +212,7 @@ def test_the_same_calls_block() -> None:
         assert got is not None
         assert got.properties == {"price": 11.5}
         trades.close()
-        client.unadvertise("Trade")
+        client.unadvertise_type("Trade")
         assert [one.name for one in client.get_type("Trade")] == ["Trade"]
         client.remove_type("Trade")
         assert client.types() == []

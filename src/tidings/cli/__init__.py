@@ -16,6 +16,7 @@ from tidings.cli.failures import report
 
 COMMANDS = (
     "broker",
+    "console",
     "demo",
     "lab",
     "net",

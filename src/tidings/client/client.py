@@ -15,6 +15,7 @@ confirmation is refused) is in `client.errors`, and passed to the `on_error` giv
 
 import asyncio
 import itertools
+import json
 import random
 import struct
 import time
@@ -22,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidings.client.advertising import Advertising
 from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
 from tidings.client.event_types import EventTypes
 from tidings.client.link import Link
@@ -58,9 +60,10 @@ RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
-class Client(Retaining, EventTypes):
+class Client(Retaining, Advertising, EventTypes):
     def __init__(self, options: Options) -> None:
         Retaining.__init__(self)
+        Advertising.__init__(self)
         EventTypes.__init__(self)
         self.generation = 0  # counts connections
         self.skew_ms = 0
@@ -143,10 +146,11 @@ class Client(Retaining, EventTypes):
         self.generation += 1
         self._link = link
         link.start(self._received, self._lost, heartbeat_ms)
-        self.advertise_again(self._ask_again)
         for subscription in self._subscriptions.values():
             if subscription.active:  # the others are among the requests below
                 self._repeat_subscription(subscription)
+        for frame in (*self.advertised_again(), *self.types_advertised_again()):
+            link.write(frame)
         for receipt, request in self._requests.items():
             if request.repeatable:
                 link.write(request.make(receipt))
@@ -157,17 +161,11 @@ class Client(Retaining, EventTypes):
     def _repeat_subscription(self, subscription: Subscription) -> None:
         if self._link is None or subscription.closed:
             return
-        generation = self.generation
-        self._ask_again(subscription.request, lambda done: self._repeated(subscription, generation, done))
-
-    def _ask_again(self, make: Callable[[int], bytes], then: Callable[["asyncio.Future[Any]"], None]) -> None:
-        """On a new connection, what an earlier one had been asked for."""
-        assert self._link is not None
-        receipt = self._next_receipt()
+        receipt, generation = self._next_receipt(), self.generation
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(then)
-        self._requests[receipt] = Asked(make, future, repeatable=False)
-        self._link.write(make(receipt))
+        future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
+        self._requests[receipt] = Asked(subscription.request, future, repeatable=False)
+        self._link.write(subscription.request(receipt))
 
     def _repeated(self, subscription: Subscription, generation: int, done: "asyncio.Future[Any]") -> None:
         """A subscription that could not be made anew is over, unless the connection was merely lost again."""
@@ -332,6 +330,15 @@ class Client(Retaining, EventTypes):
         answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
         return from_json(field(answer, "path", str))
 
+    async def inspect(
+        self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
+    ) -> dict[str, Any]:
+        """How the broker is; of a list (`part`) the items from `offset` that mention a text. See docs/wire.md."""
+        fields: dict[str, Value] = {"part": part, "offset": offset, "count": count, "containing": containing}
+        answer = await self.request(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))
+        found: dict[str, Any] = json.loads(field(answer, "status", str))
+        return found
+
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def transaction(self) -> Transaction:
@@ -411,7 +418,7 @@ class Client(Retaining, EventTypes):
                 elif fields.get("fatal"):
                     self._refused = error_of(fields)
                 else:
-                    self.note(error_of(fields))
+                    self._note(error_of(fields))
             case FrameType.CLOCK:
                 if self._ids is not None:
                     self._ids.adjust(field(fields, "delta_ms", int))
@@ -419,11 +426,11 @@ class Client(Retaining, EventTypes):
             case FrameType.CLOSE:
                 said = error_of(fields)
                 self._farewell = ConnectionLostError(said.code, said.reason)
-                self.note(self._farewell)
+                self._note(self._farewell)
             case _:
                 pass
 
-    def note(self, error: TidingsError) -> None:
+    def _note(self, error: TidingsError) -> None:
         self.errors.append(error)
         if self._options.on_error is not None:
             self._options.on_error(error)

@@ -1,7 +1,7 @@
 """Event types at a client: add and remove them, advertise them, publish their events, subscribe to them.
 
     await client.add_type("Trade", {"price": "float"})
-    await client.advertise("Trade")
+    await client.advertise_type("Trade")
     trades = await client.subscribe(type="Trade", selector="price > 20")
     await client.publish_event("Trade", {"price": 50.0})
 
@@ -10,13 +10,12 @@ broken connection they are made anew.
 """
 
 from abc import ABC, abstractmethod
-from asyncio import Future
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from tidings.client.answers import Receipt
-from tidings.errors import ConnectionLostError, TidingsError, UsageError
+from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.type_json import attributes_of, types_from_json, types_to_json
 from tidings.model.type_topics import topic_of
@@ -37,10 +36,6 @@ class EventTypes(ABC):
     @abstractmethod
     async def publish(self, destination: str, properties: Mapping[str, Value] | None, body: bytes) -> Receipt:
         """Send a message."""
-
-    @abstractmethod
-    def note(self, error: TidingsError) -> None:
-        """Something went wrong that no call could raise."""
 
     async def add_type(
         self, event_type: str | EventType, attributes: Mapping[str, str] | None = None, *, parent: str | None = None
@@ -65,12 +60,12 @@ class EventTypes(ABC):
         """A type, after its ancestors, the root first; in a network it is looked for."""
         return await self._about_types("show", name)
 
-    async def advertise(self, name: str) -> None:
+    async def advertise_type(self, name: str) -> None:
         """Say that this client publishes events of a type, which it must before it does."""
         chain = await self._about_types("advertise", name)
         self._advertised[name] = (topic_of(tuple(one.name for one in chain)), TypeTree(chain))
 
-    async def unadvertise(self, name: str) -> None:
+    async def unadvertise_type(self, name: str) -> None:
         if self._advertised.pop(name, None) is None:
             raise UsageError("E_TYPE_UNADVERTISED", f"this client does not advertise event type {name!r}")
         await self._about_types("unadvertise", name)
@@ -88,17 +83,9 @@ class EventTypes(ABC):
 
     # --- for the client -------------------------------------------------------------------------------------------
 
-    def advertise_again(self, ask: Callable[[Callable[[int], bytes], Callable[[Future[Any]], None]], None]) -> None:
-        """On a new connection; what the broker no longer allows is over."""
-        for name in self._advertised:
-            fields: dict[str, Value] = {"operation": "advertise", "name": name}
-            ask(partial(_frame, fields), partial(self._advertised_again, name))
-
-    def _advertised_again(self, name: str, done: Future[Any]) -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, TidingsError) and not isinstance(error, ConnectionLostError):
-            self._advertised.pop(name, None)
-            self.note(error)
+    def types_advertised_again(self) -> Iterator[bytes]:
+        """For a new connection. Without a receipt: what is refused is told as an error that no call could raise."""
+        return (_frame({"operation": "advertise", "name": name}, 0) for name in self._advertised)
 
     async def _about_types(self, operation: str, name: str = "", types: str = "") -> list[EventType]:
         fields: dict[str, Value] = {"operation": operation, "name": name, "types": types}

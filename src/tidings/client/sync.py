@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
+from tidings.client.advertising import Advertisement as AsyncAdvertisement
 from tidings.client.answers import Receipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
@@ -172,6 +173,21 @@ class Queue:
         return _wait(self._queue.move(target, tags=tags))
 
 
+class Advertisement:
+    """See `tidings.client.advertising.Advertisement`."""
+
+    def __init__(self, advertisement: AsyncAdvertisement) -> None:
+        self._advertisement = advertisement
+
+    @property
+    def used(self) -> bool:
+        """Whether the broker's routing scheme uses it."""
+        return self._advertisement.used
+
+    def withdraw(self) -> None:
+        _wait(self._advertisement.withdraw())
+
+
 class Client:
     """See `tidings.client.client.Client`; here every call blocks."""
 
@@ -201,6 +217,10 @@ class Client:
     def queue(self, name: str) -> Queue:
         return Queue(self._client.queue(name))
 
+    def advertise(self, destination: str, selector: str | None = None) -> Advertisement:
+        """Say that messages to this topic pattern will be published, as far as they match the selector."""
+        return Advertisement(_wait(self._client.advertise(destination, selector)))
+
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """Where a message went."""
         return _wait(self._client.trace(message, everywhere=everywhere))
@@ -221,16 +241,20 @@ class Client:
         """A type, after its ancestors."""
         return _wait(self._client.get_type(name))
 
-    def advertise(self, name: str) -> None:
+    def advertise_type(self, name: str) -> None:
         """Say that this client publishes events of a type, which it must before it does."""
-        _wait(self._client.advertise(name))
+        _wait(self._client.advertise_type(name))
 
-    def unadvertise(self, name: str) -> None:
-        _wait(self._client.unadvertise(name))
+    def unadvertise_type(self, name: str) -> None:
+        _wait(self._client.unadvertise_type(name))
 
     def publish_event(self, name: str, *arguments: Any, **options: Any) -> Receipt:
         """Send an event of an advertised type; an error says what does not fit the type."""
         return _wait(self._client.publish_event(name, *arguments, **options))
+
+    def inspect(self, part: str = "overview", **options: Any) -> dict[str, Any]:
+        """How the broker is."""
+        return _wait(self._client.inspect(part, **options))
 
     def retain(self, name: str, destination: str, **options: Any) -> "Retained":
         """Have the broker keep what is published there from now on, to be read again from any offset."""

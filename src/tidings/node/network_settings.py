@@ -54,6 +54,8 @@ class NetworkSettings:
             raise UsageError("E_SCHEME", f"{self.scheme} needs the map that only link-state unicast has")
         if self.kind.typed and self.pan is None:
             raise UsageError("E_SCHEME", f"{self.scheme} needs the overlay pan")
+        if self.encoding.keyless and self.scheme != "bdrp":
+            raise UsageError("E_SCHEME", f"under {self.scheme} every broker must know interests: only bdrp can relay")
         if self.policy not in POLICIES:
             raise UsageError("E_COVERING_POLICY", f"{self.policy} is not one of {', '.join(POLICIES)}")
 

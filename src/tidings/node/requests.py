@@ -225,6 +225,16 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Advertise:
+    """The client will publish messages to this topic pattern that match this selector."""
+
+    receipt: int
+    number: int  # the client chooses it
+    destination: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AddType:
     """Make an event type known."""
 
@@ -249,7 +259,7 @@ class ShowTypes:
 
 
 @dataclass(frozen=True, slots=True)
-class Advertise:
+class AdvertiseType:
     """This connection will publish events of a type."""
 
     receipt: int
@@ -257,12 +267,18 @@ class Advertise:
 
 
 @dataclass(frozen=True, slots=True)
-class Unadvertise:
+class UnadvertiseType:
     receipt: int
     name: str
 
 
-TypeDeskRequest: TypeAlias = AddType | RemoveType | ShowTypes | Advertise | Unadvertise
+@dataclass(frozen=True, slots=True)
+class Unadvertise:
+    receipt: int
+    number: int
+
+
+TypeDeskRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType
 DeskRequest: TypeAlias = (
     Subscribe
     | Unsubscribe
@@ -281,7 +297,7 @@ DeskRequest: TypeAlias = (
     | Purge
     | Move
 )
-Request: TypeAlias = DeskRequest | TypeDeskRequest | Trace | Retain | ReadRetained | Release
+Request: TypeAlias = DeskRequest | TypeDeskRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,14 @@ from tidings.node.brakes import Brakes
 from tidings.node.outbox import Outbox
 from tidings.node.requests import (
     AddType,
-    Advertise,
+    AdvertiseType,
     Done,
     Failed,
     RemoveType,
     ShowTypes,
     Subscribe,
     TypeDeskRequest,
-    Unadvertise,
+    UnadvertiseType,
 )
 from tidings.node.session import Connection
 from tidings.node.type_book import TypeBook
@@ -53,12 +53,12 @@ class TypeDesk:
                 self._done(client, receipt, tuple(shown))
             case ShowTypes(receipt, name):
                 self._known(client, receipt, name, lambda chain: self._show(client, receipt, chain))
-            case Advertise(receipt, name):
+            case AdvertiseType(receipt, name):
                 waiting = ("advertising", client.number, receipt)  # events that follow must not overtake it
                 self._brakes.hold(client.number, waiting)
                 done = lambda: self._brakes.release(waiting)  # noqa: E731
                 self._known(client, receipt, name, lambda chain: self._advertise(client, receipt, chain, done), done)
-            case Unadvertise(receipt, name):
+            case UnadvertiseType(receipt, name):
                 if client.advertised.pop(name, None) is None:
                     raise UsageError("E_TYPE_UNADVERTISED", f"this connection does not advertise event type {name!r}")
                 self._book.unadvertise(name)

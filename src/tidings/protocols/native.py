@@ -9,7 +9,7 @@ deliveries do not come through here: the forwarding plane handles their frames b
 from enum import Enum
 from typing import assert_never
 
-from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
+from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping, Received
 from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
@@ -24,6 +24,7 @@ from tidings.node.requests import (
     AckMode,
     AddType,
     Advertise,
+    AdvertiseType,
     Answer,
     Begin,
     Browse,
@@ -49,6 +50,7 @@ from tidings.node.requests import (
     Subscribe,
     Trace,
     Unadvertise,
+    UnadvertiseType,
     Unsubscribe,
 )
 from tidings.node.subscribing import NAME_MAX
@@ -98,7 +100,9 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BROWSE: State.READY,
         FrameType.PURGE: State.READY,
         FrameType.MOVE: State.READY,
+        FrameType.ADVERTISE: State.READY,
         FrameType.TRACE: State.READY,
+        FrameType.INSPECT: State.READY,
         FrameType.RETAIN: State.READY,
         FrameType.READ: State.READY,
         FrameType.RELEASE: State.READY,
@@ -193,7 +197,7 @@ class NativeSession:
         return control(FrameType.CLOSE, {"code": code, "reason": reason})
 
 
-def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Request:
+def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Inspect | Request:
     receipt = unsigned(fields, "receipt")
     match frame:
         case FrameType.HELLO:
@@ -206,6 +210,9 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
             return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
+        case FrameType.INSPECT:
+            part, containing = field(fields, "part", str) or "overview", field(fields, "containing", str)
+            return Inspect(receipt, part, unsigned(fields, "offset"), unsigned(fields, "count"), containing)
         case FrameType.CLOCK:
             return Clock(unsigned(fields, "number"))
         case FrameType.BEGIN:
@@ -230,6 +237,11 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return Rollback(receipt, session)
         case FrameType.TYPE:
             return _type_request(fields, receipt)
+        case FrameType.ADVERTISE:
+            number = unsigned(fields, "number")
+            if field(fields, "withdraw", bool):
+                return Unadvertise(receipt, number)
+            return Advertise(receipt, number, field(fields, "destination", str), field(fields, "selector", str))
         case _:
             return _queue_request(frame, fields, receipt)
 
@@ -327,7 +339,7 @@ def _type_request(fields: dict[str, Value], receipt: int) -> Request:
         case "show":
             return ShowTypes(receipt, name)
         case "advertise":
-            return Advertise(receipt, name)
+            return AdvertiseType(receipt, name)
         case "unadvertise":
-            return Unadvertise(receipt, name)
+            return UnadvertiseType(receipt, name)
     raise RemoteProtocolError("E_FRAME_FIELD", f"there is no operation {operation!r} on event types", fatal=False)

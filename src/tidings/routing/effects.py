@@ -17,6 +17,7 @@ __all__ = [
     "Effect",
     "HandOver",
     "Install",
+    "Passed",
     "Report",
     "Route",
     "Router",
@@ -90,4 +91,12 @@ class Safe:
     tag: bytes
 
 
-Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | AskKey | Safe | Report
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """For the records: the message with this id, which a scheme carries, has come from a neighbour, or goes to one."""
+
+    id: bytes
+    to: Router | None = None
+
+
+Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | AskKey | Safe | Passed | Report

@@ -63,13 +63,20 @@ class Scheme(Protocol):
 
 class Carrier(Scheme, Protocol):
     """A scheme that brings messages to other brokers itself, in SchemeMessages. The plane gives it what enters here and
-    is not persistent; what it brings for subscribers here it gives back as HandOver."""
+    is not persistent; what it brings for subscribers here it gives back as HandOver. What comes and goes by links it
+    tells as Passed."""
 
     def link_up(self, now: float, neighbour: Router) -> list[Effect]:
         """There is a link to this neighbour now."""
 
     def link_down(self, now: float, neighbour: Router) -> list[Effect]:
         """It is lost, and what was on its way with it."""
+
+    def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        """A client here will publish messages that match this."""
+
+    def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        """One fewer will."""
 
     def publish(self, now: float, message: bytes) -> list[Effect]:
         """A message enters here; subscribers of this broker have it already."""
@@ -101,10 +108,10 @@ class EventCarrier(Carrier, Protocol):
     def get_type(self, now: float, name: str, then: Then) -> list[Effect]:
         """Ask for a type; `chain` has it then."""
 
-    def advertise(self, now: float, name: str, then: Then) -> list[Effect]:
+    def advertise_type(self, now: float, name: str, then: Then) -> list[Effect]:
         """One more client publishes events of this type."""
 
-    def unadvertise(self, now: float, name: str) -> list[Effect]: ...
+    def unadvertise_type(self, now: float, name: str) -> list[Effect]: ...
 
     def post(self, now: float, message: bytes) -> list[Effect]:
         """A persistent event enters here, or is to be sent again; it ends in `Safe`."""

@@ -85,7 +85,7 @@ async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) ->
         Listener(await clients[hosts[1 + index % (len(hosts) - 1)]].subscribe(type=name, selector=selector))
         for index, (name, selector) in enumerate(wanted)
     ]
-    await publisher.advertise("Sale")
+    await publisher.advertise_type("Sale")
     await publish(publisher, range(EVENTS // 2))
     brokers[victim].process.kill()
     killed = time.monotonic()
