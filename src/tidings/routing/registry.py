@@ -18,7 +18,7 @@ from tidings.routing.flooding import Flooding
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.scheme import HermesScheme
 from tidings.routing.interests import InterestEncoding
-from tidings.routing.scheme import AdvertisedCarrier, EventCarrier, Scheme, Tables
+from tidings.routing.scheme import Carrier, EventCarrier, Scheme, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Place:
 class Kind:
     make: Callable[[Place], Scheme]
     needs_map: bool = False  # of the whole network: only link-state unicast has it
-    carries: bool = False  # messages that are not persistent: it is an AdvertisedCarrier
+    carries: bool = False  # messages that are not persistent: it is a Carrier
     typed: bool = False  # it is an EventCarrier, and needs Pan
     by_neighbour: bool = False  # rows lead to neighbours, each broker matches anew; otherwise to routers, matched once
 
@@ -55,7 +55,7 @@ def _flooding(place: Place) -> Scheme:
     return Flooding(place.flood, place.encoding, place.tables, place.links, place.options)
 
 
-def _covering(place: Place) -> AdvertisedCarrier:
+def _covering(place: Place) -> Carrier:
     flood = place.flood
     patterns = [DestinationPattern.parse(one) for one in place.advertise]
     return CoveringScheme(
