@@ -70,6 +70,9 @@ class NetworkTable:
     advertise: tuple[str, ...] = setting(
         lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
     )
+    merge: bool = setting(
+        _NETWORK.merge, "with covering: subscriptions of this broker that are one filter together travel as one"
+    )
     encoding: str = setting("graded", "how interests travel; the same everywhere", choices=ENCODINGS)
     encoding_bits: int = setting(_ENCODING.bits, "of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
     encoding_hashes: int = setting(_ENCODING.hashes, "of an element in a vector", minimum=1, maximum=HASHES_MAX)
@@ -135,6 +138,7 @@ class NetworkTable:
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
             policy=self.policy,
             advertise=self.advertise,
+            merge=self.merge,
             pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )
 

@@ -92,6 +92,7 @@ class Network:
             lambda neighbour: self._plane.link_waiting(neighbour) < settings.backlog_bytes_max,
             settings.policy,
             settings.advertise,
+            settings.merge,
         )
 
     def at(self, now: float) -> float:

@@ -30,6 +30,7 @@ class Place:
     room: Callable[[Router], bool]  # whether the link to a neighbour takes more messages
     policy: str = "selective"  # of covering
     advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
+    merge: bool = False  # subscriptions of this broker; for covering
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ def _covering(place: Place) -> Carrier:
         [Predicate.of(pattern.constraint) for pattern in patterns],
         place.links,
         place.room,
+        merge=place.merge,
     )
 
 
