@@ -29,6 +29,7 @@ class LinkConnection(asyncio.BufferedProtocol):
         self.proven: bool | None = None  # by the secret; None: not yet
         self.asked = 0  # the router it says to be, once the machine has asked whether that is true
         self.writable = True
+        self.sent_bytes = self.received_bytes = 0
         self._held: deque[tuple[float, bytes]] = deque()  # when it may go, and what: an emulated delay
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0

@@ -138,6 +138,7 @@ class BrokerLinks:
 
     def received(self, connection: LinkConnection, size: int) -> None:
         self.network.at(self.now())
+        connection.received_bytes += size
         if self._forwarder.feed(connection.number, size, self._broker.now_ms()) & HAS_EVENTS:
             self._broker.settle()
         else:
@@ -190,10 +191,16 @@ class BrokerLinks:
         if connection is None:
             return
         if data:
+            connection.sent_bytes += len(data)
             connection.write(data)
         if left and connection.writable:
             self._forwarder.set_writable(number, True)
             self._broker.flush_soon()
+
+    def traffic(self, name: str) -> tuple[int, int]:
+        """Bytes sent and received since this connection was made."""
+        connection = self._connections.get(name)
+        return (0, 0) if connection is None else (connection.sent_bytes, connection.received_bytes)
 
     def carry_out(self) -> None:
         """What the network's machines ask for."""

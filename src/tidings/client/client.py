@@ -15,6 +15,7 @@ confirmation is refused) is in `client.errors`, and passed to the `on_error` giv
 
 import asyncio
 import itertools
+import json
 import random
 import struct
 import time
@@ -324,6 +325,15 @@ class Client(Retaining, Advertising):
         fields: dict[str, Value] = {"message": str(message), "everywhere": everywhere}
         answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
         return from_json(field(answer, "path", str))
+
+    async def inspect(
+        self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
+    ) -> dict[str, Any]:
+        """How the broker is; of a list (`part`) the items from `offset` that mention a text. See docs/wire.md."""
+        fields: dict[str, Value] = {"part": part, "offset": offset, "count": count, "containing": containing}
+        answer = await self.request(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))
+        found: dict[str, Any] = json.loads(field(answer, "status", str))
+        return found
 
     # --- transactions ---------------------------------------------------------------------------------------------
 

@@ -224,6 +224,10 @@ class Client:
         """Where a message went."""
         return _wait(self._client.trace(message, everywhere=everywhere))
 
+    def inspect(self, part: str = "overview", **options: Any) -> dict[str, Any]:
+        """How the broker is."""
+        return _wait(self._client.inspect(part, **options))
+
     def retain(self, name: str, destination: str, **options: Any) -> "Retained":
         """Have the broker keep what is published there from now on, to be read again from any offset."""
         return Retained(_wait(self._client.retain(name, destination, **options)))

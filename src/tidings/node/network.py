@@ -32,7 +32,7 @@ from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
-from tidings.routing.effects import Deliver, Effect, HandOver, Install, Report, Send, SetTimer
+from tidings.routing.effects import Deliver, Effect, HandOver, Install, Passed, Report, Send, SetTimer
 from tidings.routing.flood import Flood
 from tidings.routing.interests import Change, encode_change
 from tidings.routing.link_state import LinkState
@@ -66,6 +66,7 @@ class Network:
         self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
         self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
         self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self.passed: list[tuple[bytes, Router | None]] = []  # ids of carried messages: came, or went to a neighbour
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._now = self._started = 0.0
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
@@ -359,6 +360,8 @@ class Network:
                     self._routed(self.scheme.learn(self._now, effect))
                 case HandOver(message=message):
                     self.transit.deliver(int(self._now), message)
+                case Passed(id=id, to=to):
+                    self.passed.append((id, to))
                 case SetTimer() | Report():
                     self.out.append(effect)
                 case _:

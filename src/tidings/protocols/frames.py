@@ -56,6 +56,7 @@ class FrameType(IntEnum):
     PURGE = 0x2E
     MOVE = 0x2F
     ADVERTISE = 0x30
+    INSPECT = 0x31
 
 
 class RawFrame(NamedTuple):

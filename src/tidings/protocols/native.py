@@ -9,7 +9,7 @@ deliveries do not come through here: the forwarding plane handles their frames b
 from enum import Enum
 from typing import assert_never
 
-from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
+from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping, Received
 from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
@@ -96,6 +96,7 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.MOVE: State.READY,
         FrameType.ADVERTISE: State.READY,
         FrameType.TRACE: State.READY,
+        FrameType.INSPECT: State.READY,
         FrameType.RETAIN: State.READY,
         FrameType.READ: State.READY,
         FrameType.RELEASE: State.READY,
@@ -189,7 +190,7 @@ class NativeSession:
         return control(FrameType.CLOSE, {"code": code, "reason": reason})
 
 
-def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Request:
+def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Inspect | Request:
     receipt = unsigned(fields, "receipt")
     match frame:
         case FrameType.HELLO:
@@ -202,6 +203,9 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
             return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
+        case FrameType.INSPECT:
+            part, containing = field(fields, "part", str) or "overview", field(fields, "containing", str)
+            return Inspect(receipt, part, unsigned(fields, "offset"), unsigned(fields, "count"), containing)
         case FrameType.CLOCK:
             return Clock(unsigned(fields, "number"))
         case FrameType.BEGIN:

@@ -61,7 +61,8 @@ class Scheme(Protocol):
 
 class Carrier(Scheme, Protocol):
     """A scheme that brings messages to other brokers itself, in SchemeMessages. The plane gives it what enters here and
-    is not persistent; what it brings for subscribers here it gives back as HandOver."""
+    is not persistent; what it brings for subscribers here it gives back as HandOver. What comes and goes by links it
+    tells as Passed."""
 
     def link_up(self, now: float, neighbour: Router) -> list[Effect]:
         """There is a link to this neighbour now."""

@@ -42,7 +42,8 @@ from tidings.routing.covering.messages import (
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
 from tidings.routing.covering.tables import batch_of
-from tidings.routing.effects import Deliver, Effect, HandOver, Report, Router, Send, SetTimer, UnicastTable
+from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Report, Router, Send, SetTimer, UnicastTable
+from tidings.routing.forwarding import ID
 from tidings.routing.scheme import TIMER
 
 NUMBER_BITS = 20  # incarnations are milliseconds: the next life counts on far beyond what this one used
@@ -149,7 +150,8 @@ class CoveringScheme:
         except CodecError as error:
             return [Report("E_SCHEME_MESSAGE", f"what router {neighbour} said makes no sense: {error}")]
         self._count(message)
-        return self._step(now, neighbour, message)
+        came: list[Effect] = [Passed(message.message[ID])] if isinstance(message, Publication) else []
+        return came + self._step(now, neighbour, message)
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return [*self._bdrp.routed(now, table), *self._refresh(now)]
@@ -221,7 +223,9 @@ class CoveringScheme:
             if isinstance(message, Publication) and not own and not self._room(effect.neighbour):
                 self._counts["dropped_link"] += 1
                 continue
-            self._counts["copies"] += isinstance(message, Publication)
+            if isinstance(message, Publication):
+                self._counts["copies"] += 1
+                out.append(Passed(message.message[ID], effect.neighbour))
             out.append(Send(effect.neighbour, SchemeMessage(SCHEME, encode(message))))
         return out
 
