@@ -33,9 +33,13 @@ class Place:
     room: Callable[[Router], bool]  # whether the link to a neighbour takes more messages
     policy: str = "selective"  # of covering
     advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
+<<<<<<< HEAD
     hermes: HermesOptions = field(default_factory=HermesOptions)
     next_hop: Callable[[int], Router | None] = lambda key: None  # towards a key, in Pan; None: this broker is closest
     ready: Callable[[], bool] = lambda: True  # whether this broker is in the overlay
+=======
+    merge: bool = False  # subscriptions of this broker; for covering
+>>>>>>> networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ def _covering(place: Place) -> Carrier:
         [Predicate.of(pattern.constraint) for pattern in patterns],
         place.links,
         place.room,
+        merge=place.merge,
     )
 
 
