@@ -71,16 +71,14 @@ class NetworkTable:
     advertise: tuple[str, ...] = setting(
         lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
     )
-<<<<<<< HEAD
+    merge: bool = setting(
+        _NETWORK.merge, "with covering: subscriptions of this broker that are one filter together travel as one"
+    )
     refresh_ms: float = setting(
         _NETWORK.hermes.refresh_ms,
         "with hermes: how often brokers say again what they want; the same everywhere",
         minimum=500,
         maximum=6e5,
-=======
-    merge: bool = setting(
-        _NETWORK.merge, "with covering: subscriptions of this broker that are one filter together travel as one"
->>>>>>> networks
     )
     encoding: str = setting("graded", "how interests travel; the same everywhere", choices=ENCODINGS)
     encoding_bits: int = setting(_ENCODING.bits, "of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
@@ -147,11 +145,8 @@ class NetworkTable:
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
             policy=self.policy,
             advertise=self.advertise,
-<<<<<<< HEAD
-            hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
-=======
             merge=self.merge,
->>>>>>> networks
+            hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
             pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )
 

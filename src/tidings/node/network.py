@@ -118,13 +118,10 @@ class Network:
             lambda neighbour: self._plane.link_waiting(neighbour) < settings.backlog_bytes_max,
             settings.policy,
             settings.advertise,
-<<<<<<< HEAD
+            settings.merge,
             settings.hermes,
             lambda key: None if self.pan is None else self.pan.next_hop(key),
             lambda: self.pan is not None and self.pan.pan.joined,
-=======
-            settings.merge,
->>>>>>> networks
         )
 
     def at(self, now: float) -> float:

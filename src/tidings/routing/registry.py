@@ -33,13 +33,10 @@ class Place:
     room: Callable[[Router], bool]  # whether the link to a neighbour takes more messages
     policy: str = "selective"  # of covering
     advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
-<<<<<<< HEAD
+    merge: bool = False  # subscriptions of this broker; for covering
     hermes: HermesOptions = field(default_factory=HermesOptions)
     next_hop: Callable[[int], Router | None] = lambda key: None  # towards a key, in Pan; None: this broker is closest
     ready: Callable[[], bool] = lambda: True  # whether this broker is in the overlay
-=======
-    merge: bool = False  # subscriptions of this broker; for covering
->>>>>>> networks
 
 
 @dataclass(frozen=True, slots=True)
