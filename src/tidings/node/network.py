@@ -36,7 +36,18 @@ from tidings.overlay.pan.messages import Answered, Arrived, Changed, Unanswered
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
-from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
+from tidings.routing.effects import (
+    AskKey,
+    Deliver,
+    Effect,
+    HandOver,
+    Install,
+    Passed,
+    Report,
+    Safe,
+    Send,
+    SetTimer,
+)
 from tidings.routing.flood import Flood
 from tidings.routing.hermes.codec import decode_types, encode_types
 from tidings.routing.interests import Change, encode_change
@@ -44,7 +55,7 @@ from tidings.routing.link_state import LinkState
 from tidings.routing.pan_codec import SCHEME as PAN
 from tidings.routing.registry import Place
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
-from tidings.routing.scheme import AdvertisedCarrier, Carrier, EventCarrier
+from tidings.routing.scheme import Carrier, EventCarrier
 from tidings.routing.unicast import COST_MAX, Unicast
 from tidings.routing.unicast import TIMER as UNICAST_TIMER
 
@@ -88,8 +99,7 @@ class Network:
         self.unicast, self.flood = self._make_unicast(incarnation)
         self.scheme = settings.kind.make(self._place())
         self.events = cast("EventCarrier", self.scheme) if settings.kind.typed else None
-        self._advertised = cast("AdvertisedCarrier", self.scheme) if settings.kind.carries else None
-        self.carrier: Carrier | None = self.events or self._advertised
+        self.carrier = self.events or (cast("Carrier", self.scheme) if settings.kind.carries else None)
         self._questions: dict[int, int] = {}  # Pan's token of a request -> the scheme's
         self._noted_types: set[str] = set()
         self.pan: PanLinks | None = None
@@ -115,6 +125,7 @@ class Network:
             lambda neighbour: self._plane.link_waiting(neighbour) < settings.backlog_bytes_max,
             settings.policy,
             settings.advertise,
+            settings.merge,
             settings.hermes,
             lambda key: None if self.pan is None else self.pan.next_hop(key),
             lambda: self.pan is not None and self.pan.pan.joined,
@@ -227,9 +238,9 @@ class Network:
 
     def advertise(self, made: bool, predicate: Predicate) -> bool:
         """A client here will publish such messages, or will no longer; whether the scheme uses that."""
-        if self._advertised is None:
+        if self.carrier is None or self.events is not None:
             return False
-        change = self._advertised.advertise if made else self._advertised.unadvertise
+        change = self.carrier.advertise if made else self.carrier.unadvertise
         self._routed(change(self._now, predicate))
         return True
 
@@ -418,8 +429,6 @@ class Network:
                     self._hand_over(message, tag, name)
                 case HandOver(message=message):
                     self._handed.append(message)
-                case Passed(id=id, to=to):
-                    self.passed.append((id, to))
                 case AskKey(token=token, key=key, payload=payload):
                     assert self.pan is not None
                     number, said = self.pan.request(self._now, key, payload)
@@ -427,6 +436,8 @@ class Network:
                     self._panned(said)
                 case Safe(tag=tag):
                     self.event_post.safe(tag)
+                case Passed(id=id, to=to):
+                    self.passed.append((id, to))
                 case SetTimer() | Report():
                     self.out.append(effect)
                 case _:

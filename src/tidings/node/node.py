@@ -94,9 +94,9 @@ class Node:
             )
             post = EventPost(self._journal, self.post_office)
             self.network = Network(plane, network, transit, post, incarnation, rng)
-        self._advertising = Advertising(self._outbox, self._advertise)
         self._own_types = OwnTypes(self._journal)
         self._types = TypeDesk(self._type_book(), self._outbox, self._brakes)
+        self._advertising = Advertising(self._outbox, self._advertise)
         self.tracking = Tracking(
             plane,
             tracking or TrackingSettings(NoStrategy()),
@@ -172,13 +172,13 @@ class Node:
                 self.tracking.tracing.start(now_ms, self.connections[connection], request)
             elif isinstance(request, Retain | ReadRetained | Release):
                 self.retaining.carry_out(self.connections[connection], request)
-            elif isinstance(request, Advertise | Unadvertise):
-                self._advertising.carry_out(self.connections[connection], request)
             elif isinstance(request, AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType):
                 self._types.carry_out(self.connections[connection], request)
             elif isinstance(request, Subscribe) and request.type:
                 client = self.connections[connection]
                 self._types.subscribe(client, request, lambda found: self._desk.carry_out(now_ms, client, found))
+            elif isinstance(request, Advertise | Unadvertise):
+                self._advertising.carry_out(self.connections[connection], request)
             else:
                 self._desk.carry_out(now_ms, self.connections[connection], request)
         except TidingsError as error:

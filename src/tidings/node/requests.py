@@ -235,12 +235,6 @@ class Advertise:
 
 
 @dataclass(frozen=True, slots=True)
-class Unadvertise:
-    receipt: int
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
 class AddType:
     """Make an event type known."""
 
@@ -276,6 +270,12 @@ class AdvertiseType:
 class UnadvertiseType:
     receipt: int
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unadvertise:
+    receipt: int
+    number: int
 
 
 TypeDeskRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType

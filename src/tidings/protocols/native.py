@@ -235,13 +235,13 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
         case FrameType.ROLLBACK:
             return Rollback(receipt, session)
+        case FrameType.TYPE:
+            return _type_request(fields, receipt)
         case FrameType.ADVERTISE:
             number = unsigned(fields, "number")
             if field(fields, "withdraw", bool):
                 return Unadvertise(receipt, number)
             return Advertise(receipt, number, field(fields, "destination", str), field(fields, "selector", str))
-        case FrameType.TYPE:
-            return _type_request(fields, receipt)
         case _:
             return _queue_request(frame, fields, receipt)
 

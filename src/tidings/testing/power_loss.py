@@ -151,7 +151,7 @@ def main(arguments: list[str]) -> None:
     checked = power_losses(count, seed)
     sys.stdout.write(f"{count} power failures, seed {seed}: nothing lost of {checked:,} acknowledged batches\n")
     if arguments[2:]:
-        note(arguments[2], "power failures", failures=count, seed=seed, batches=checked)
+        note(arguments[2], "power failures", times=count, seed=seed, batches=checked)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from typing import Any
 RESULTS = Path(__file__).parents[3] / "bench" / "results" / "hardening"
 PAGE = """# Results of hardening
 
-What the commands of the left column have done so far, a line each; they add their lines to `bench/results/hardening`, and
-this page is made from them by `python -m tidings.testing.results_page docs/results.md`. A test holds that it is current. What
-went wrong in a run is counted in its line (*failures*); each such failure was mended, and its seed or case stays in the tests.
+What the commands of the left column have done so far, a line each: they add their lines to `bench/results/hardening`,
+and this page is made from them by `python -m tidings.testing.results_page docs/results.md`. A test holds that it is
+current. What went wrong in a run is counted in its line (*wrong*).
 
 | command | date | commit | seed | what was done |
 |---|---|---|---|---|

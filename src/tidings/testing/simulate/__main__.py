@@ -65,7 +65,7 @@ def many(asked: argparse.Namespace, last: int, forced: dict[str, str]) -> int:
     done = len(outcomes) + len(failures)
     sys.stdout.write(f"{done} seeds from {asked.first}, {len(failures)} wrong; {totals}\n")
     if asked.results:
-        note(asked.results, "simulation", first=asked.first, seeds=done, failures=len(failures), **forced, **totals)
+        note(asked.results, "simulation", first=asked.first, seeds=done, wrong=len(failures), **forced, **totals)
     return 1 if failures else 0
 
 

@@ -65,6 +65,7 @@ def random_scenario(choices: Choices) -> Scenario:
             window_bytes=rng.choice((300, 1 << 20)),
             link=LINK,
             policy=choices.policy or "selective",
+            merge=choices.seed % 2 == 1,
             pan=_pan(router, rng) if choices.overlay == "pan" else None,
         )
         for router, others in dials.items()
