@@ -28,6 +28,7 @@ from tidings.broker.config_changes import changes
 from tidings.broker.config_network import peers_of
 from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import Configuration, type_rules
+from tidings.broker.garbage import search_seldom
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
 from tidings.broker.joining import joining
@@ -164,6 +165,7 @@ class Process:
                 note(log, logging.INFO, "metrics", host=configuration.metrics.host, port=port)
             self._watch_signals()
             await self._broker.start(self._listeners())
+            search_seldom()
             self._note_network()
             if observer is not None:
                 self._spawn(watch(self._broker, observer))
