@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize crash sim flaps pan hermes docs stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash sim flaps pan hermes docs proton stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ docs: setup  ## check that the documentation is true: its code runs, its links l
 
 crash: setup  ## kill -9 a broker under load, again and again (KILLS=500)
 	$(BIN)/python -c 'from tidings.testing.crash import main; main()' $(or $(KILLS),500)
+
+proton: setup  ## Qpid Proton's own examples against a broker on port 5672 (EXAMPLES=.../qpid-proton/python/examples)
+	scripts/proton-examples $(EXAMPLES)
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi
