@@ -238,7 +238,8 @@ class SimBroker:
 
     def _tell_written(self, now: float) -> list[nfx.Effect]:
         tickets, self._written = self._written, []
-        return [effect for ticket in tickets for effect in self.node.persisted(int(now), ticket, None)]
+        effects = [effect for ticket in tickets for effect in self.node.persisted(ticket, None)]
+        return [*effects, *self.node.turn(int(now))]
 
     def _output(self, now: float) -> list[Any]:
         names = {number: connection for connection, number in self._links.items()}
