@@ -34,7 +34,7 @@ from tidings.errors import LimitError, RemoteProtocolError, SecurityError, Tidin
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node import requests
 from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
-from tidings.node.requests import Ack, Credit, Failed, Refused
+from tidings.node.requests import Accepted, Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
 from tidings.tracking.record import Answer
 
@@ -394,7 +394,9 @@ class Broker:
     def _answer(self, connection: ClientConnection, answer: requests.Answer) -> None:
         if connection.closing and connection.session.ended:
             return
-        if data := connection.session.answer(answer):
+        if isinstance(answer, Accepted):
+            self.forwarder.confirm(connection.number, answer.receipts)
+        elif data := connection.session.answer(answer):
             self.forwarder.send(connection.number, data)
         if connection.session.ended:
             self._close(connection, linger=True)

@@ -277,4 +277,5 @@ class Refused:
     error: TidingsError
 
 
-Answer: TypeAlias = Done | Failed | Accepted | Refused
+Outcome: TypeAlias = Done | Failed | Refused  # of one request or publication
+Answer: TypeAlias = Outcome | Accepted
