@@ -318,6 +318,10 @@ class PostOffice:
             excess_bytes -= mailbox.bytes
             self.slow.update(consumer.connection for consumer in mailbox.consumers)
 
+    def known(self, message_id: bytes) -> bool:
+        """Whether it was stored here lately."""
+        return message_id in self._recent
+
     def mailboxes_for(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
         """Where the message goes: the mailboxes it matched, or the queue it is the first to name."""
         mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
