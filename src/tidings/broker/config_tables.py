@@ -215,6 +215,7 @@ class ConsoleTable:
         minimum=0,
         maximum=65535,
     )
+    names: tuple[str, ...] = setting(tuple, "host names under which it is called, such as that of a proxy before it")
 
 
 @dataclass(frozen=True, slots=True)

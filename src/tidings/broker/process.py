@@ -200,6 +200,7 @@ class Process:
             f"tidings://{reached}:{listening.port}",
             configuration.console.host,
             configuration.console.port,
+            configuration.console.names,
             metrics=f"{configuration.metrics.host}:{metrics_port}" if self._shares_port() and metrics_port else "",
             anonymous=self._prepared.users is not None or configuration.users.allow_anonymous,
         )

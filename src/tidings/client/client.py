@@ -15,7 +15,6 @@ confirmation is refused) is in `client.errors`, and passed to the `on_error` giv
 
 import asyncio
 import itertools
-import json
 import random
 import struct
 import time
@@ -27,6 +26,7 @@ from tidings.client.advertising import Advertising
 from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
 from tidings.client.event_types import EventTypes
 from tidings.client.link import Link
+from tidings.client.observing import Observing
 from tidings.client.options import Options
 from tidings.client.queue import Page, Queue
 from tidings.client.retained import Retaining
@@ -51,8 +51,6 @@ from tidings.protocols.frames import (
     field,
     unsigned,
 )
-from tidings.tracking.path import Path
-from tidings.tracking.path_json import from_json
 
 WINDOW = 1000
 ERRORS_MAX = 100  # the latest are kept
@@ -60,7 +58,7 @@ RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
-class Client(Retaining, Advertising, EventTypes):
+class Client(Retaining, Advertising, EventTypes, Observing):
     def __init__(self, options: Options) -> None:
         Retaining.__init__(self)
         Advertising.__init__(self)
@@ -319,25 +317,6 @@ class Client(Retaining, Advertising, EventTypes):
     def queue(self, name: str) -> Queue:
         """A queue to look into and tidy up; see `tidings.client.queue`."""
         return Queue(self, name)
-
-    async def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
-        """Where a message went: which brokers it passed and who got it, as far as that is recorded.
-
-        `message` is what a receipt or a delivery has as `message_id`. `everywhere` asks brokers beside the route too,
-        which tells false positives from brokers that really have it.
-        """
-        fields: dict[str, Value] = {"message": str(message), "everywhere": everywhere}
-        answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
-        return from_json(field(answer, "path", str))
-
-    async def inspect(
-        self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
-    ) -> dict[str, Any]:
-        """How the broker is; of a list (`part`) the items from `offset` that mention a text. See docs/wire.md."""
-        fields: dict[str, Value] = {"part": part, "offset": offset, "count": count, "containing": containing}
-        answer = await self.request(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))
-        found: dict[str, Any] = json.loads(field(answer, "status", str))
-        return found
 
     # --- transactions ---------------------------------------------------------------------------------------------
 

@@ -118,6 +118,7 @@ class Network:
             lambda neighbour: self._plane.link_waiting(neighbour) < settings.backlog_bytes_max,
             settings.policy,
             settings.advertise,
+            settings.merge,
             settings.hermes,
             lambda key: None if self.pan is None else self.pan.next_hop(key),
             lambda: self.pan is not None and self.pan.pan.joined,

@@ -40,6 +40,7 @@ class NetworkSettings:
     bdrp: BdrpOptions = field(default_factory=BdrpOptions)
     policy: str = "selective"  # of covering: what becomes of covered subscriptions
     advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
+    merge: bool = False  # of covering: what clients of this broker ask for, joined where the union is one filter
     hermes: HermesOptions = field(default_factory=HermesOptions)
     pan: PanSettings | None = None  # links are made as Pan decides; None: only those of `dials`
 

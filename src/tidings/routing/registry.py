@@ -33,6 +33,7 @@ class Place:
     room: Callable[[Router], bool]  # whether the link to a neighbour takes more messages
     policy: str = "selective"  # of covering
     advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
+    merge: bool = False  # subscriptions of this broker; for covering
     hermes: HermesOptions = field(default_factory=HermesOptions)
     next_hop: Callable[[int], Router | None] = lambda key: None  # towards a key, in Pan; None: this broker is closest
     ready: Callable[[], bool] = lambda: True  # whether this broker is in the overlay
@@ -66,6 +67,7 @@ def _covering(place: Place) -> Carrier:
         [Predicate.of(pattern.constraint) for pattern in patterns],
         place.links,
         place.room,
+        merge=place.merge,
     )
 
 
