@@ -384,7 +384,8 @@ class Broker:
         else:
             error = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
-            self.forwarder.skip(number)
+            if not connection.closing:  # STOMP's answer is the last thing said
+                self.forwarder.skip(number)
         self._go_on(connection)
 
     def fail(self, connection: ClientConnection, error: TidingsError, receipt: int = 0) -> None:

@@ -123,6 +123,7 @@ class Node:
         self._desk.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
+            self._journal.change(self.network.incarnation_note())
 
     def start_tracking(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
