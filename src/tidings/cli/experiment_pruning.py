@@ -94,14 +94,15 @@ def write(sweep: Sweep, results: list[tuple[Run, AnyResult]], output: Path) -> P
     for one, found in results:
         name = "-".join(filter(None, ("pruning", sweep.value, one.setting.replace(" ", "_"), one.options.policy)))
         run = f"{name}-{one.options.seed}-{now_ms}"
+        ended_ms = found.ended_ms or now_ms
         rows += pruning_rows.rows(run, scenario, one.setting, found)
         runs.append(
             {
                 "run": run,
                 "experiment": scenario,
                 "seed": one.options.seed,
-                "started_ms": now_ms - round(found.wall_s * 1000),
-                "ended_ms": now_ms,
+                "started_ms": ended_ms - round(found.wall_s * 1000),
+                "ended_ms": ended_ms,
                 "parameters": json.dumps(asdict(one.options)),
                 "outcome": "done",
                 "environment": described,
