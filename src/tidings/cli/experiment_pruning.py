@@ -146,13 +146,12 @@ def show_mobile(console: Console, cases: dict[str, dict[str, MobileResult]]) -> 
         for name, one in results.items():
             queue = [length for _, length in one.queues]
             entries = [mean for _, mean in one.tables]
-            vain = sum(one.in_vain.values()) / sum(one.publications.values())
             table.add_row(
                 f"{name}, {case}",
                 f"{sum(queue) / len(queue):,.0f}",
                 f"{queue[-1]:,}",
                 f"{sum(entries) / len(entries):,.0f}",
-                f"{vain:.2%}",
+                f"{pruning_shapes.vain_share(one):.2%}",
                 f"{one.events / one.cpu_s:,.0f} ({one.cpu_s:.0f} s)",
             )
     console.print(table)
