@@ -169,6 +169,40 @@ def test_under_covering_publishers_wait_for_a_link_that_is_full(monkeypatch: pyt
     assert first.network.scheme.counts().get("dropped_link", 0) == 0
 
 
+def test_under_covering_subscriptions_of_a_broker_may_travel_as_one() -> None:
+    brokers = line(scheme="covering", merge=True)
+    low, high = (brokers.subscribe(3, text) for text in ("x < 10", "x BETWEEN 10 AND 20"))
+    assert low is not None
+    assert high is not None
+    brokers.calendar.run(until=3000)
+
+    def known() -> int:
+        first = brokers.broker(1)
+        assert first is not None
+        return first.network.scheme.counts()["entries"]
+
+    def publish(until: float) -> None:
+        for x in (5, 10, 20, 21):
+            brokers.publish(1, {"x": x})
+        brokers.calendar.run(until=until)
+        brokers.collect()
+
+    assert known() == 1
+    publish(3500)
+    assert (sum(low.got.values()), sum(high.got.values())) == (1, 2)
+    brokers.unsubscribe(low)
+    brokers.calendar.run(until=5000)
+    assert known() == 1
+    publish(5500)
+    assert sum(high.got.values()) == 4
+    third = brokers.broker(3)
+    assert third is not None
+    assert third.network.scheme.counts()["publications"] == 3 + 2  # and not what only the other wanted
+    brokers.unsubscribe(high)
+    brokers.calendar.run(until=7000)
+    assert known() == 0
+
+
 def test_under_covering_clients_advertise_what_they_publish() -> None:
     brokers = line(scheme="covering", advertise=())
     subscriber = brokers.subscribe(3, "x = 1")
