@@ -29,6 +29,7 @@ from tidings.broker.config_network import peers_of
 from tidings.broker.config_rules import exposed, is_loopback
 from tidings.broker.config_tables import Configuration, type_rules
 from tidings.broker.console_child import ConsoleChild, command
+from tidings.broker.garbage import search_seldom
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
 from tidings.broker.joining import joining
@@ -174,6 +175,7 @@ class Process:
                 note(log, logging.INFO, "metrics", host=host, port=metrics_port)
             self._watch_signals()
             await self._broker.start(self._listeners())
+            search_seldom()
             self._note_network()
             if observer is not None:
                 self._spawn(watch(self._broker, observer))
