@@ -12,7 +12,7 @@ from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.console.gate import COOKIE, Gate, token_of
-from tidings.console.sessions import Sessions
+from tidings.console.sessions import IDLE_SECONDS, Sessions
 from tidings.console.source import BrokerSource, Login
 from tidings.errors import ConnectionLostError, SecurityError
 from tidings.model.destination import DestinationPattern
@@ -80,7 +80,8 @@ def test_with_users_nothing_is_shown_without_a_log_in() -> None:
             assert status(turned_away) == 303
             assert (b"location", b"/login?next=/queues") in turned_away[0]["headers"]
             assert status(await ask(gate, "/login")) == 200
-            assert status(await ask(gate, "/_nicegui_ws/socket.io/")) == 401
+            for path in ("/_nicegui_ws/socket.io/", "/_nicegui/3/static/nicegui.js"):
+                assert status(await ask(gate, path)) == 401
             assert status(await ask(gate, "/_nicegui_ws/", kind="websocket")) == 1008
             for user, password in (("boss", "wrong"), ("nobody", "a password"), ("", "")):
                 with pytest.raises(SecurityError):
@@ -146,3 +147,18 @@ def test_when_a_broker_gets_users_everybodys_session_ends() -> None:
 @pytest.mark.parametrize("cookies", ["", "a=b", f"{COOKIE}=", "\x00;;==", f"x={COOKIE}"])
 def test_a_cookie_that_says_nothing(cookies: str) -> None:
     assert token_of(cookies) == ""
+
+
+def test_nobody_there_for_long_ends_a_session() -> None:
+    async def check() -> None:
+        async with local_broker(guard=guard()) as here:
+            sessions = sessions_for(here.url)
+            token = await sessions.log_in("boss", "a password", "10.0.0.1")
+            session = await sessions.find(token)
+            assert session is not None
+            session.used_at -= IDLE_SECONDS + 1
+            assert await sessions.find(token) is None
+            assert session.ended
+            await sessions.close()
+
+    run(check())

@@ -12,14 +12,17 @@ ID_FILE = "broker-id"
 NETWORK = "tidings"
 
 
-def joining(configuration: Configuration, address: str, *, bare: bool) -> Configuration:
-    """Join by this address; empty: begin a network. `bare`: there is no file, so ports must not be in each other's way,
-    and on a loopback address peers need not prove who they are."""
+def joining(configuration: Configuration, address: str, *, bare: bool, routing: str = "") -> Configuration:
+    """Join by this address; empty: begin a network. `routing`: its scheme, if not the configured one. `bare`: there is
+    no file, so ports must not be in each other's way, and on a loopback address peers need not prove who they are."""
     network = replace(
         configuration.network, name=configuration.network.name or NETWORK, overlay="pan", join=_checked(address)
     )
-    if bare:
-        network = replace(network, port=network.port if not address else 0)
+    if routing:
+        network = replace(network, routing=routing)
+    if bare and address:  # another broker is likely to be on this machine
+        network = replace(network, port=0)
+        configuration = replace(configuration, metrics=replace(configuration.metrics, port=0))
     if not (network.secret_file or network.certificate or network.insecure):
         if not (_loopback(network.host) and (not address or _loopback(address.rpartition(":")[0]))):
             remedy = "write a [network] table with secret_file, or certificate and ca, into a configuration file"

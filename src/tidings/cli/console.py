@@ -1,6 +1,7 @@
 """`tidings console`: watch brokers in a browser."""
 
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,11 +19,17 @@ def register(app: typer.Typer) -> None:
 
 
 def console(
-    urls: Annotated[list[str] | None, typer.Argument(help="The brokers to watch.", metavar="[URL]...")] = None,
+    urls: Annotated[list[str] | None, typer.Argument(help="The brokers to watch.", metavar="URL")] = None,
+    net: Annotated[
+        Path | None, typer.Option(help="All brokers of a network that `tidings net` runs, by its folder: out/net.")
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="The port; 0: the system chooses. Left out: 8700, or the next free one."),
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A host name under which it is called, such as that of a proxy before it.")
     ] = None,
     user: User = "",
     password_file: PasswordFile = None,
@@ -50,8 +57,9 @@ def console(
             raise
         reason = f"the console needs {error.name}: pip install 'tidings[console]'"
         raise UsageError("E_CONSOLE_MISSING", reason) from None
+    named = [*(urls or []), *(() if net is None else _urls(net))] or [DEFAULT_URL]
     if host not in LOOPBACK and not allow_anonymous:
-        _check_exposure(urls or [DEFAULT_URL], host, user)
+        _check_exposure(named, host, user)
     password = connecting.first_line(password_file) if password_file is not None else ""
     if user and not password and tls_certificate is None:
         password = connecting.ask("Password: ")
@@ -63,9 +71,21 @@ def console(
         typer.echo(f"console on http://{shown}:{found}/")
 
     options = Options(
-        tuple(urls or [DEFAULT_URL]), host, _port(host) if port is None else port, login, metrics, with_parent
+        tuple(named),
+        host,
+        _port(host) if port is None else port,
+        tuple(name or ()),
+        login,
+        metrics,
+        with_parent,
     )
     serve(options, ready)
+
+
+def _urls(folder: Path) -> list[str]:
+    from tidings.lab.local_network import LocalNetwork  # not needed otherwise
+
+    return [member.url() for member in LocalNetwork.load(folder).members.values()]
 
 
 def _check_exposure(urls: list[str], host: str, user: str) -> None:

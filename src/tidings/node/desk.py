@@ -62,14 +62,16 @@ class Desk:
 
     def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:
+            case Ack():  # the most frequent ones first
+                self._ack(now_ms, client, request)
+            case Credit():
+                self._credit(now_ms, client, request)
             case Subscribe():
                 self._subscribe(now_ms, client, request)
             case Unsubscribe():
                 self._unsubscribe(client, request)
             case Forget():
                 self._forget(client, request)
-            case Credit():
-                self._credit(now_ms, client, request)
             case Drain():
                 self._drain(client, request)
             case Identify():
@@ -78,8 +80,6 @@ class Desk:
                 self._make_temporary(client, request)
             case RemoveTemporary():
                 self._remove_temporary(client, request)
-            case Ack():
-                self._ack(now_ms, client, request)
             case Begin():
                 self._begin(client, request)
             case Commit():
@@ -224,7 +224,12 @@ class Desk:
                 self._plane.credit(sink, request.more, now_ms)
             case MailboxSubscription(mailbox, consumer):
                 consumer.credit = min(consumer.credit + request.more, self._settings.credit_max)
-                self._office.touch(mailbox)
+                self._maybe_touch(mailbox, consumer)
+
+    def _maybe_touch(self, mailbox: Mailbox, consumer: Consumer) -> None:
+        """It can take more, if there is any, or be told that there is none."""
+        if mailbox.backlog or consumer.draining:
+            self._office.touch(mailbox)
 
     def _drain(self, client: Connection, request: Drain) -> None:
         match client.subscription(request.subscription):
@@ -293,7 +298,7 @@ class Desk:
                 self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
         if consumer.window:
             consumer.credit += held - len(consumer.unacknowledged)
-        self._office.touch(mailbox)
+        self._maybe_touch(mailbox, consumer)
         if request.receipt:
             self._done_when_written(client, request.receipt)
 
@@ -344,7 +349,7 @@ class Desk:
             self._roll_back(transaction)
             raise
         offers = [
-            self._prepare(now_ms, client.number, message, mailboxes)
+            self.prepare(now_ms, client.number, message, mailboxes)
             for message, mailboxes in zip(transaction.messages, targets, strict=True)
         ]
         for mailbox, places in transaction.acks:
@@ -369,8 +374,8 @@ class Desk:
 
         self._journal.then(apply, undo)
 
-    def _prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
-        """Journal the message if need be; returns what publishes it once the transaction is safe."""
+    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
+        """Journal the message if need be; returns what publishes it once that is safe."""
         _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
         send = self._abroad(now_ms, connection, message)
 

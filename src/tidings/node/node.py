@@ -13,22 +13,43 @@ from tidings.delivery.store import Recovered
 from tidings.errors import LimitError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Kind
 from tidings.model.predicate import Predicate
+from tidings.model.type_topics import is_event
 from tidings.node.advertising import Advertising
 from tidings.node.brakes import CROWD, LINKS, Brakes
 from tidings.node.desk import Desk
 from tidings.node.effects import Close, Effect, Load, Log
+from tidings.node.event_post import EventPost
 from tidings.node.journal import Journal
 from tidings.node.network import Network
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
-from tidings.node.post_office import PERSISTENT, QUEUE, PostOffice, expires_ms_of
-from tidings.node.requests import Advertise, Failed, ReadRetained, Release, Request, Retain, Trace, Unadvertise
+from tidings.node.post_office import ID, PERSISTENT, QUEUE, PostOffice, expires_ms_of
+from tidings.node.requests import (
+    Ack,
+    AddType,
+    Advertise,
+    AdvertiseType,
+    Credit,
+    Failed,
+    ReadRetained,
+    Release,
+    RemoveType,
+    Request,
+    Retain,
+    ShowTypes,
+    Subscribe,
+    Trace,
+    Unadvertise,
+    UnadvertiseType,
+)
 from tidings.node.retaining import Retaining
 from tidings.node.session import Connection, MailboxSubscription, Principal
 from tidings.node.settings import Settings
 from tidings.node.tracking import Tracking
 from tidings.node.transit import Transit
+from tidings.node.type_book import NetworkTypes, NoTypes, OwnTypes, TypeBook
+from tidings.node.type_desk import TypeDesk
 from tidings.node.watched import WatchedPlane
 from tidings.tracking.attachments import Attachment
 from tidings.tracking.record import Answer
@@ -73,7 +94,10 @@ class Node:
                 hops_max=network.hops_max,
                 window_bytes=network.window_bytes,
             )
-            self.network = Network(plane, network, transit, incarnation, rng)
+            post = EventPost(self._journal, self.post_office)
+            self.network = Network(plane, network, transit, post, incarnation, rng)
+        self._own_types = OwnTypes(self._journal)
+        self._types = TypeDesk(self._type_book(), self._outbox, self._brakes)
         self._advertising = Advertising(self._outbox, self._advertise)
         self.tracking = Tracking(
             plane,
@@ -84,13 +108,22 @@ class Node:
             incarnation=incarnation,
         )
 
+    def _type_book(self) -> TypeBook:
+        if self.network is None:
+            return self._own_types
+        if self.network.events is None:
+            return NoTypes(self.network.settings.scheme)
+        return NetworkTypes(self.network, self._journal)
+
     def recover(self, recovered: Recovered, now: float = 0.0) -> None:
         """Stand where the store says we stood; `now` is the time of the links."""
+        self._own_types.recover(recovered)
         self.post_office.recover(recovered)
         self.retaining.recover(recovered)
         self._desk.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
+            self._journal.change(self.network.incarnation_note())
 
     def start_tracking(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
@@ -123,7 +156,9 @@ class Node:
         if gone is not None:
             self._outbox.connected.discard(connection)
             self._brakes.forget(connection)
+            gone.gone = True
             self._desk.lost(gone)
+            self._types.lost(gone)
             self.retaining.lost(connection)
             self._advertising.lost(connection)
         return self.turn(now_ms)
@@ -135,14 +170,22 @@ class Node:
     def asked(self, now_ms: int, connection: int, request: Request) -> None:
         """One of several requests. Call `turn` after the last one."""
         try:
-            if isinstance(request, Trace):
-                self.tracking.tracing.start(now_ms, self.connections[connection], request)
-            elif isinstance(request, Retain | ReadRetained | Release):
-                self.retaining.carry_out(self.connections[connection], request)
-            elif isinstance(request, Advertise | Unadvertise):
-                self._advertising.carry_out(self.connections[connection], request)
-            else:
-                self._desk.carry_out(now_ms, self.connections[connection], request)
+            client = self.connections[connection]
+            match request:
+                case Ack() | Credit():  # the most frequent ones
+                    self._desk.carry_out(now_ms, client, request)
+                case Trace():
+                    self.tracking.tracing.start(now_ms, client, request)
+                case Retain() | ReadRetained() | Release():
+                    self.retaining.carry_out(client, request)
+                case AddType() | RemoveType() | ShowTypes() | AdvertiseType() | UnadvertiseType():
+                    self._types.carry_out(client, request)
+                case Subscribe() if request.type:
+                    self._types.subscribe(client, request, lambda found: self._desk.carry_out(now_ms, client, found))
+                case Advertise() | Unadvertise():
+                    self._advertising.carry_out(client, request)
+                case _:
+                    self._desk.carry_out(now_ms, client, request)
         except TidingsError as error:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
 
@@ -205,6 +248,9 @@ class Node:
         """A message of a transaction, for other brokers: what is persistent is stored in the same batch."""
         if self.network is None or message[1] & QUEUE:
             return None
+        if self.network.events is not None and message[1] & PERSISTENT and is_event(message):
+            self.network.event_post.accept(message)
+            return None
         if not message[1] & PERSISTENT:
             network = self.network
             return lambda: self._enter(network, now_ms, message, connection)
@@ -212,10 +258,16 @@ class Node:
             self.network.transit.accept(message, routers, expires_ms_of(message))
         return None
 
-    def transacted(self, connection: int, session: int, receipt: int, message: bytes) -> None:
-        """A message of a session in a transaction: it waits for the commit."""
+    def transacted(self, now_ms: int, connection: int, session: int, receipt: int, message: bytes) -> None:
+        """A message of a session in a transaction, which waits for the commit; or an event of a type."""
+        client = self.connections[connection]
         try:
-            transaction = self.connections[connection].transaction(session)
+            if is_event(message):
+                self._types.check(client, message)
+                if session == 0 and session not in client.transactions:
+                    self._publish_event(now_ms, client, receipt, message)
+                    return
+            transaction = client.transaction(session)
         except TidingsError as error:
             self._outbox.refused(connection, receipt, error)
             return
@@ -234,6 +286,28 @@ class Node:
             transaction.messages.append(message)
             self._outbox.accepted(connection, receipt)
 
+    def _publish_event(self, now_ms: int, client: Connection, receipt: int, message: bytes) -> None:
+        """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
+        again."""
+        persistent = bool(message[1] & PERSISTENT)
+        known = self.post_office.known(message[ID])
+        if self.network is not None and persistent and not known:
+            known = not self.network.transit.saw(message[ID])
+        expires_ms = expires_ms_of(message)
+        if known or 0 < expires_ms <= now_ms:
+            self._journal.then(lambda: self._outbox.accepted(client.number, receipt))
+            return
+        mailboxes = self.post_office.mailboxes_for(message, self._plane.match(message))
+        publish = self._desk.prepare(now_ms, client.number, message, mailboxes)
+
+        def published() -> None:
+            publish()
+            self._outbox.accepted(client.number, receipt)
+
+        self._journal.then(published, lambda error: self._outbox.refused(client.number, receipt, error))
+        if self._crowded(1.0):
+            self._brakes.hold(client.number, CROWD)
+
     def room(self, now_ms: int, connection: int) -> list[Effect]:
         """The connection can take more again."""
         client = self.connections.get(connection)
@@ -242,9 +316,10 @@ class Node:
                 self.post_office.touch(subscription.mailbox)
         return self.turn(now_ms)
 
-    def persisted(self, now_ms: int, ticket: int, error: TidingsError | None) -> list[Effect]:
+    def persisted(self, ticket: int, error: TidingsError | None) -> list[Effect]:
+        """A batch is on disk, or refused: receipts, which need not wait for what else follows. Call `turn` then."""
         self._journal.finished(ticket, error)
-        return self.turn(now_ms)
+        return self._outbox.take()
 
     def loaded(
         self, now_ms: int, asked: Collection[int], messages: dict[int, bytes], damaged: Iterable[int] = ()
@@ -264,6 +339,7 @@ class Node:
         if messages:
             if self.network is not None:
                 self.network.transit.loaded(given)
+                self.network.event_post.loaded(given)
             self.post_office.loaded(now_ms, given)
             self._desk.queues.loaded(now_ms, messages)
         return self.turn(now_ms)
@@ -286,20 +362,27 @@ class Node:
     def turn(self, now_ms: int) -> list[Effect]:
         """The end of each door: write, give out, answer, hold or release publishers."""
         writes = self._journal.flush()
-        changes = self._watched.take_changes()
-        if self.network is not None:
-            self.network.settle(now_ms, changes)
-        self.tracking.settle(now_ms, self.connections, self._watched.take_direct(), self.post_office.take_changes())
+        if self.network is not None or self._watched.changes or self.post_office.changes:
+            self._note_changes(now_ms)
         self._dispatch(now_ms)
         writes += self._journal.flush()
         self._relieve(now_ms)
         self.post_office.depot.shrink()
         return [*writes, *self._outbox.take()]
 
+    def _note_changes(self, now_ms: int) -> None:
+        """Who came and who left, as other brokers and tracking want to know."""
+        changes = self._watched.take_changes()
+        self._own_types.changed(changes)
+        if self.network is not None:
+            self.network.settle(now_ms, changes)
+        self.tracking.settle(now_ms, self.connections, self._watched.take_direct(), self.post_office.take_changes())
+
     def _dispatch(self, now_ms: int) -> None:
         wanted = [*self.post_office.unread(), *self._desk.queues.wanted()]
         if self.network is not None:
             wanted += self.network.transit.take_wanted()
+            wanted += self.network.event_post.wanted()
         for mailbox in self.post_office.take_touched():
             self._dispatch_mailbox(now_ms, mailbox)
             wanted += mailbox.wanted

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
+from tidings.model.event_type import EventType
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
@@ -34,6 +35,7 @@ class Subscribe:
     paused: bool = False  # no credit at first, whatever `credit` says
     window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
     temporary: bool = False  # of a temporary queue: make it if it is not there
+    type: str = ""  # in the place of a destination: an event type, whose subtypes count too
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class Ack:
     @classmethod
     def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
         """As a frame says it: bit 0 means cumulative, bit 4 elsewhere, the others are the verdict's value."""
+        if flags <= 1:  # the usual case
+            return cls(subscription, tuple(tags), flags == 1, Verdict.DONE, session)
         said = (one for one in (Verdict.DEAD, Verdict.RETRY, Verdict.RELEASE) if flags & one.value)
         verdict = next(said, Verdict.DONE)
         return cls(subscription, tuple(tags), bool(flags & 1), verdict, session, elsewhere=bool(flags & 16))
@@ -233,11 +237,50 @@ class Advertise:
 
 
 @dataclass(frozen=True, slots=True)
+class AddType:
+    """Make an event type known."""
+
+    receipt: int
+    event_type: EventType
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveType:
+    """Forget one that has no subtypes and that nobody uses."""
+
+    receipt: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTypes:
+    """What is known of a type and its ancestors; without a name, all types that are known here."""
+
+    receipt: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseType:
+    """This connection will publish events of a type."""
+
+    receipt: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnadvertiseType:
+    receipt: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unadvertise:
     receipt: int
     number: int
 
 
+TypeDeskRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType
 DeskRequest: TypeAlias = (
     Subscribe
     | Unsubscribe
@@ -256,7 +299,7 @@ DeskRequest: TypeAlias = (
     | Purge
     | Move
 )
-Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
+Request: TypeAlias = DeskRequest | TypeDeskRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,4 +334,5 @@ class Refused:
     error: TidingsError
 
 
-Answer: TypeAlias = Done | Failed | Accepted | Refused
+Outcome: TypeAlias = Done | Failed | Refused  # of one request or publication
+Answer: TypeAlias = Outcome | Accepted

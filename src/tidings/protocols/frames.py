@@ -57,6 +57,7 @@ class FrameType(IntEnum):
     MOVE = 0x2F
     ADVERTISE = 0x30
     INSPECT = 0x31
+    TYPE = 0x32
 
 
 class RawFrame(NamedTuple):
@@ -154,11 +155,6 @@ def decode_tags(value: bytes) -> tuple[int, ...]:
     if len(value) % 8:
         raise RemoteProtocolError("E_FRAME_FIELD", "tags have eight bytes each", fatal=False)
     return struct.unpack(f"<{len(value) // 8}Q", value)
-
-
-def encode_receipts(receipts: tuple[int, ...]) -> bytes:
-    payload = struct.pack(f"<{len(receipts) + 1}I", len(receipts), *receipts)
-    return encode_frame(FrameType.RECEIPTS, payload)
 
 
 def decode_receipts(payload: bytes) -> tuple[int, ...]:

@@ -16,13 +16,14 @@ from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.codec import encode_frame
 from tidings.model.message_id import MessageId
+from tidings.model.type_json import types_from_json
 from tidings.model.values import Value
 from tidings.node.requests import (
-    Accepted,
     Ack,
     AckMode,
+    AddType,
     Advertise,
-    Answer,
+    AdvertiseType,
     Begin,
     Browse,
     Commit,
@@ -34,17 +35,21 @@ from tidings.node.requests import (
     Identify,
     MakeTemporary,
     Move,
+    Outcome,
     Purge,
     ReadRetained,
     Refused,
     Release,
     RemoveTemporary,
+    RemoveType,
     Request,
     Retain,
     Rollback,
+    ShowTypes,
     Subscribe,
     Trace,
     Unadvertise,
+    UnadvertiseType,
     Unsubscribe,
 )
 from tidings.node.subscribing import NAME_MAX
@@ -56,7 +61,6 @@ from tidings.protocols.frames import (
     decode_credit,
     decode_fields,
     decode_tags,
-    encode_receipts,
     encode_retained,
     field,
     unsigned,
@@ -101,6 +105,7 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.READ: State.READY,
         FrameType.RELEASE: State.READY,
         FrameType.CLOCK: State.READY,
+        FrameType.TYPE: State.READY,
     },
     State.CLOSED: {},
 }
@@ -155,15 +160,13 @@ class NativeSession:
         self.state = State.READY
         return control(FrameType.WELCOME, {"version": VERSION, **fields})
 
-    def answer(self, answer: Answer) -> bytes:
+    def answer(self, answer: Outcome) -> bytes:
         match answer:
             case Done(receipt, fields, retained):
                 messages = b"".join(encode_retained(receipt, offset, message) for offset, message in retained)
                 return messages + control(FrameType.OK, {"receipt": receipt, **fields})
             case Failed(receipt, error):
                 return self.error(error, receipt)
-            case Accepted(receipts):
-                return encode_receipts(receipts)
             case Refused(receipt, error):
                 return control(FrameType.REFUSED, {"receipt": receipt, "code": error.code, "reason": error.reason})
             case _:
@@ -228,6 +231,8 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
         case FrameType.ROLLBACK:
             return Rollback(receipt, session)
+        case FrameType.TYPE:
+            return _type_request(fields, receipt)
         case FrameType.ADVERTISE:
             number = unsigned(fields, "number")
             if field(fields, "withdraw", bool):
@@ -313,4 +318,24 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
         no_local=field(fields, "no_local", bool),
         session=session,
         paused=field(fields, "paused", bool),
+        type=field(fields, "type", str),
     )
+
+
+def _type_request(fields: dict[str, Value], receipt: int) -> Request:
+    name = field(fields, "name", str)
+    match operation := field(fields, "operation", str):
+        case "add":
+            types = types_from_json(field(fields, "types", str))
+            if len(types) != 1:
+                raise RemoteProtocolError("E_FRAME_FIELD", "one event type is added at a time", fatal=False)
+            return AddType(receipt, types[0])
+        case "remove":
+            return RemoveType(receipt, name)
+        case "show":
+            return ShowTypes(receipt, name)
+        case "advertise":
+            return AdvertiseType(receipt, name)
+        case "unadvertise":
+            return UnadvertiseType(receipt, name)
+    raise RemoteProtocolError("E_FRAME_FIELD", f"there is no operation {operation!r} on event types", fatal=False)

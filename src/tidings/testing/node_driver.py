@@ -114,7 +114,7 @@ class NodeDriver:
         error: TidingsError | None = self.failure
         if error is None:
             self.store.append(batch.records)
-        self.carry_out(self.node.persisted(self.now_ms, batch.ticket, error))
+        self.carry_out([*self.node.persisted(batch.ticket, error), *self.node.turn(self.now_ms)])
 
     def load(self, seqs: tuple[int, ...]) -> None:
         found: dict[int, bytes] = {}
@@ -135,7 +135,7 @@ class NodeDriver:
                         again = bool(flags & 1)
                         self.node.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
                     case Kind.TRANSACTED:
-                        self.node.transacted(*event[1:])
+                        self.node.transacted(self.now_ms, *event[1:])
                     case Kind.ROOM:
                         self.carry_out(self.node.room(self.now_ms, event[1]))
                     case Kind.SLOW:
