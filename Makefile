@@ -22,7 +22,7 @@ $(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/protocol
 	scripts/node-packages
 	touch $@
 
-demo: setup  ## a short tour: selectors, the matching kernel, a plot
+demo: setup  ## two minutes with a network of brokers: market data, a trace, a failure, a prediction, Spark, a report
 	$(BIN)/tidings demo
 
 test: setup check  ## everything a change must pass: checks, then all tests

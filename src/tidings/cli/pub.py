@@ -35,6 +35,7 @@ def pub(
     persistent: Annotated[bool, typer.Option("--persistent", help="On the broker's disk when this returns.")] = False,
     count: Annotated[int, typer.Option(min=1, help="So many times.")] = 1,
     rate: Annotated[float, typer.Option(min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
+    ids: Annotated[bool, typer.Option("--ids", help="Print the id of each message, for tidings trace.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
     url: connecting.Url = connecting.DEFAULT_URL,
     user: connecting.User = "",
@@ -46,6 +47,8 @@ def pub(
     """Publish messages.
 
     Example: tidings pub ticks.xyz --prop stock=XYZ --prop price=50 --body hello
+
+    Example: tidings trace $(tidings pub ticks.xyz --prop price=50 --ids)
     """
     if jsonl and (stdin or body or prop):
         raise UsageError("E_OPTIONS", "--jsonl brings bodies and properties itself: leave --stdin, --body, --prop out")
@@ -61,13 +64,21 @@ def pub(
     else:
         lines = _one(Line(where, properties, sys.stdin.buffer.read() if stdin else body.encode()))
     rates = Rates(stats, "published")
-    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates))
+    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates, ids))
     rates.finish()
 
 
-async def _publish(client: Client, lines: AsyncIterator[Line], persistent: bool, rate: float, rates: Rates) -> None:
+async def _publish(
+    client: Client, lines: AsyncIterator[Line], persistent: bool, rate: float, rates: Rates, ids: bool
+) -> None:
     """Every message is confirmed; up to `WINDOW` of them are under way at a time."""
     under_way: deque[asyncio.Task[Receipt]] = deque()
+
+    async def confirmed() -> None:
+        receipt = await under_way.popleft()
+        if ids:
+            typer.echo(str(receipt.message_id))
+
     async with client:
         began = time.monotonic()
         try:
@@ -76,10 +87,10 @@ async def _publish(client: Client, lines: AsyncIterator[Line], persistent: bool,
                     await asyncio.sleep(max(0.0, began + rates.count / rate - time.monotonic()))
                 under_way.append(asyncio.create_task(_send(client, line, persistent)))
                 while len(under_way) >= WINDOW or (under_way and under_way[0].done()):
-                    await under_way.popleft()
+                    await confirmed()
                 rates.add(len(line.body))
             while under_way:
-                await under_way.popleft()
+                await confirmed()
         finally:
             for task in under_way:
                 task.cancel()
