@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 
 from tidings.cli import demo
@@ -80,7 +81,7 @@ def test_a_failure_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(demo, "steps", lambda: [Step("A network", fail)])
     stage = Stage(Console(record=True, width=120, file=io.StringIO()), tmp_path, tmp_path, QUICK)
-    with pytest.raises(demo.typer.Exit) as caught:
+    with pytest.raises(typer.Exit) as caught:
         demo.perform(stage, stay=False)
     assert caught.value.exit_code == 1
     assert "“A network” failed: E_DEMO_WAIT: the brokers do not find each other" in stage.console.export_text()

@@ -19,6 +19,7 @@ from tidings.lab.experiment import Experiment, Measure
 from tidings.lab.fitting import Measurement, choose
 from tidings.lab.processing import Fitted, Load
 from tidings.lab.samples import judge, of_rows
+from tidings.lab.setups import Parameter
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
 
@@ -47,8 +48,7 @@ def fit_and_predict(stage: Stage) -> None:
         skip(stage, f"only {len(grid)} runs counted, {POINTS_MIN} are needed")
         return
     model = choose(grid).best
-    at = {name: [value] for name, value in CHECK.items()}
-    checked = measured(stage, "demo-check", at)
+    checked = measured(stage, "demo-check", {name: [value] for name, value in CHECK.items()})
     if not checked:
         skip(stage, "the run that should check the prediction did not count")
         return
@@ -71,13 +71,13 @@ def skip(stage: Stage, reason: str) -> None:
     stage.section("Capacity", [f"Not measured: {reason}. `tidings lab run quick` measures properly."])
 
 
-def measured(stage: Stage, name: str, vary: dict[str, list[int]]) -> list[Measurement]:
+def measured(stage: Stage, name: str, vary: dict[str, list[Parameter]]) -> list[Measurement]:
     """The points whose run counts: messages in a second of the broker's processor time."""
     measure = Measure(
         seconds=stage.scale.measure_s, warm_s=0.4, cool_s=0.1, interval_s=0.1, attempts=2,
         server_share_min=0.0, generator_share_max=1.0,
     )  # fmt: skip
-    experiment = Experiment(name, "filters", {**vary}, {}, servers=(SERVER,), runs=1, measure=measure)
+    experiment = Experiment(name, "filters", vary, {}, servers=(SERVER,), runs=1, measure=measure)
     folder = stage.work / "lab"
     folder.mkdir(exist_ok=True)
     execution = Execution(experiment, folder)
