@@ -85,6 +85,7 @@ public:
     const Entry& operator[](size_t i) const { return entries_[i]; }
     auto begin() const { return entries_.begin(); }
     auto end() const { return entries_.end(); }
+    const Attribute* last_attribute() const { return attributes_.data() + attributes_.size() - 1; }  // unless there is none
     size_t consumed() const { return consumed_; }
     const std::optional<CodecError>& fatal() const { return fatal_; }
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.broker.config_reader import setting
-from tidings.broker.links import SECRET_BYTES_MIN, LinkSettings
+from tidings.broker.links import GATHER_MS, SECRET_BYTES_MIN, LinkSettings
 from tidings.broker.peers import Peers
 from tidings.broker.tls import link_contexts
 from tidings.errors import ConfigError
@@ -77,6 +77,9 @@ class NetworkTable:
         GradedGrade().pieces_max, "of a range, with graded encodings", minimum=1, maximum=64
     )
     encoding_key_file: str = setting("", "a file whose bytes key the encoding: who has it not cannot read interests")
+    relay_only: bool = setting(
+        False, "without the key of the others' encoding: forwards for them, its own clients reach nobody elsewhere"
+    )
     broadcast_above: int = setting(
         _NETWORK.broadcast_above,
         "with more destinations a message is broadcast; 0: never",
@@ -91,6 +94,12 @@ class NetworkTable:
         maximum=6e5,
     )
     redial_ms_max: float = setting(_LINK.backoff_max_ms, "the longest wait between two dials", minimum=10, maximum=6e5)
+    gather_ms: float = setting(
+        GATHER_MS,
+        "on a busy link messages wait so long for others to travel with; 0: not at all",
+        minimum=0,
+        maximum=1000,
+    )
     backlog_bytes_max: int = setting(
         _NETWORK.backlog_bytes_max, "what waits for one link before publishers do", minimum=1 << 16, maximum=1 << 40
     )
@@ -135,7 +144,7 @@ class NetworkTable:
         data = _content("network.encoding_key_file", self.encoding_key_file) if self.encoding_key_file else b""
         key = int.from_bytes(hashlib.sha256(data).digest()[:8], "little") if data else 0
         encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade)
-        return InterestEncoding(encoding, vectors="vectors" in self.encoding)
+        return InterestEncoding(encoding, vectors="vectors" in self.encoding, keyless=self.relay_only)
 
     def links(self) -> LinkSettings:
         secret = _content("network.secret_file", self.secret_file).strip() if self.secret_file else b""
@@ -152,6 +161,7 @@ class NetworkTable:
             {peer.router: peer.certificate_name for peer in self.peers if peer.certificate_name},
             certificates=bool(self.certificate),
             delays_ms={peer.router: peer.delay_ms for peer in self.peers if peer.delay_ms},
+            gather_ms=self.gather_ms,
             insecure=self.insecure,
             address=self.address,
         )

@@ -35,6 +35,7 @@ class Checker:
         yield from self._delivery()
         yield from self._network()
         yield from self._tracking()
+        yield from self._console()
 
     def _broker(self) -> Iterator[Problem]:
         if not self._configuration.broker.data:
@@ -65,6 +66,13 @@ class Checker:
             yield Problem(("tls", "key"), "a key without a certificate", "set certificate too")
         if tls.require_client and not tls.client_ca:
             yield Problem(("tls", "require_client"), "nothing to check certificates with", "set client_ca too")
+
+    def _console(self) -> Iterator[Problem]:
+        configuration = self._configuration
+        plain = any(one.protocol == "native" and not one.tls for one in configuration.listeners)
+        if configuration.console.enabled and not plain:
+            remedy = "add one on loopback, or run `tidings console` with --tls-ca"
+            yield Problem(("console", "enabled"), "it needs a native listener without TLS", remedy)
 
     def _tracking(self) -> Iterator[Problem]:
         table = self._configuration.tracking

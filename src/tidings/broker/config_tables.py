@@ -203,6 +203,18 @@ class MetricsTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleTable:
+    enabled: bool = setting(False, "whether to run the web console; `console = true` above all tables says it too")
+    host: str = setting("127.0.0.1", "the address to listen on")
+    port: int = setting(
+        8700,
+        "the port; if [metrics] has the same, its pages are there too; 0: the system chooses",
+        minimum=0,
+        maximum=65535,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     broker: BrokerTable = setting(BrokerTable, "the broker itself")
     listeners: tuple[ListenerTable, ...] = setting(
@@ -222,6 +234,7 @@ class Configuration:
     tracking: TrackingTable = setting(TrackingTable, "what is recorded about where messages went")
     logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")
     metrics: MetricsTable = setting(MetricsTable, "the endpoint for Prometheus and for health checks")
+    console: ConsoleTable = setting(ConsoleTable, "the web console, a process beside the broker (docs/console.md)")
 
     def limits_of(self) -> Limits:
         """For the driver."""

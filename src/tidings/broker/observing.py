@@ -4,9 +4,10 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tidings.broker.server import Broker
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
 
 SECONDS = 1.0
 Gauge = tuple[str, str, list[tuple[Mapping[str, str], float]]]  # name, meaning, samples by labels
@@ -29,14 +30,14 @@ class Observer(Protocol):
     def gauges(self) -> list[Gauge]: ...
 
 
-async def watch(broker: Broker, observer: Observer) -> None:
+async def watch(broker: "Broker", observer: Observer) -> None:
     """Until it is cancelled."""
     while True:
         observer.observe(time.monotonic(), counters(broker))
         await asyncio.sleep(SECONDS)
 
 
-def counters(broker: Broker) -> Counters:
+def counters(broker: "Broker") -> Counters:
     forwarder = broker.forwarder
     stats = forwarder.stats()
     return Counters(

@@ -14,7 +14,21 @@ import typer
 
 from tidings.cli.failures import report
 
-COMMANDS = ("broker", "demo", "lab", "net", "pipeline", "plan", "pub", "sim", "sub", "trace", "tracking", "user")
+COMMANDS = (
+    "broker",
+    "console",
+    "demo",
+    "lab",
+    "net",
+    "pipeline",
+    "plan",
+    "pub",
+    "sim",
+    "sub",
+    "trace",
+    "tracking",
+    "user",
+)
 
 
 def _show_version(wanted: bool) -> None:

@@ -36,6 +36,9 @@ def pub(
     count: Annotated[int, typer.Option(min=1, help="So many times.")] = 1,
     rate: Annotated[float, typer.Option(min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
     ids: Annotated[bool, typer.Option("--ids", help="Print the id of each message, for tidings trace.")] = False,
+    advertise: Annotated[
+        float, typer.Option(min=0, help="Advertise first, and wait so many seconds for interest (covering).")
+    ] = 0,
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
     url: connecting.Url = connecting.DEFAULT_URL,
     user: connecting.User = "",
@@ -63,13 +66,22 @@ def pub(
         lines = json_lines()
     else:
         lines = _one(Line(where, properties, sys.stdin.buffer.read() if stdin else body.encode()))
+    if advertise and where is None:
+        raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
     rates = Rates(stats, "published")
-    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates, ids))
+    offered = (str(where), advertise) if advertise else None
+    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates, offered, ids))
     rates.finish()
 
 
 async def _publish(
-    client: Client, lines: AsyncIterator[Line], persistent: bool, rate: float, rates: Rates, ids: bool
+    client: Client,
+    lines: AsyncIterator[Line],
+    persistent: bool,
+    rate: float,
+    rates: Rates,
+    offered: tuple[str, float] | None,
+    ids: bool,
 ) -> None:
     """Every message is confirmed; up to `WINDOW` of them are under way at a time."""
     under_way: deque[asyncio.Task[Receipt]] = deque()
@@ -80,6 +92,8 @@ async def _publish(
             typer.echo(str(receipt.message_id))
 
     async with client:
+        if offered is not None and (await client.advertise(offered[0])).used:
+            await asyncio.sleep(offered[1])
         began = time.monotonic()
         try:
             async for line in lines:

@@ -15,6 +15,7 @@ confirmation is refused) is in `client.errors`, and passed to the `on_error` giv
 
 import asyncio
 import itertools
+import json
 import random
 import struct
 import time
@@ -22,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidings.client.advertising import Advertising
 from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
 from tidings.client.link import Link
 from tidings.client.options import Options
@@ -57,9 +59,10 @@ RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
-class Client(Retaining):
+class Client(Retaining, Advertising):
     def __init__(self, options: Options) -> None:
-        super().__init__()
+        Retaining.__init__(self)
+        Advertising.__init__(self)
         self.generation = 0  # counts connections
         self.skew_ms = 0
         self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
@@ -144,6 +147,8 @@ class Client(Retaining):
         for subscription in self._subscriptions.values():
             if subscription.active:  # the others are among the requests below
                 self._repeat_subscription(subscription)
+        for frame in self.advertised_again():
+            link.write(frame)
         for receipt, request in self._requests.items():
             if request.repeatable:
                 link.write(request.make(receipt))
@@ -320,6 +325,15 @@ class Client(Retaining):
         fields: dict[str, Value] = {"message": str(message), "everywhere": everywhere}
         answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
         return from_json(field(answer, "path", str))
+
+    async def inspect(
+        self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
+    ) -> dict[str, Any]:
+        """How the broker is; of a list (`part`) the items from `offset` that mention a text. See docs/wire.md."""
+        fields: dict[str, Value] = {"part": part, "offset": offset, "count": count, "containing": containing}
+        answer = await self.request(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))
+        found: dict[str, Any] = json.loads(field(answer, "status", str))
+        return found
 
     # --- transactions ---------------------------------------------------------------------------------------------
 

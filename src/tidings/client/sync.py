@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
+from tidings.client.advertising import Advertisement as AsyncAdvertisement
 from tidings.client.answers import Receipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
@@ -171,6 +172,21 @@ class Queue:
         return _wait(self._queue.move(target, tags=tags))
 
 
+class Advertisement:
+    """See `tidings.client.advertising.Advertisement`."""
+
+    def __init__(self, advertisement: AsyncAdvertisement) -> None:
+        self._advertisement = advertisement
+
+    @property
+    def used(self) -> bool:
+        """Whether the broker's routing scheme uses it."""
+        return self._advertisement.used
+
+    def withdraw(self) -> None:
+        _wait(self._advertisement.withdraw())
+
+
 class Client:
     """See `tidings.client.client.Client`; here every call blocks."""
 
@@ -200,9 +216,17 @@ class Client:
     def queue(self, name: str) -> Queue:
         return Queue(self._client.queue(name))
 
+    def advertise(self, destination: str, selector: str | None = None) -> Advertisement:
+        """Say that messages to this topic pattern will be published, as far as they match the selector."""
+        return Advertisement(_wait(self._client.advertise(destination, selector)))
+
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """Where a message went."""
         return _wait(self._client.trace(message, everywhere=everywhere))
+
+    def inspect(self, part: str = "overview", **options: Any) -> dict[str, Any]:
+        """How the broker is."""
+        return _wait(self._client.inspect(part, **options))
 
     def retain(self, name: str, destination: str, **options: Any) -> "Retained":
         """Have the broker keep what is published there from now on, to be read again from any offset."""

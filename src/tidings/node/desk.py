@@ -136,7 +136,7 @@ class Desk:
                 backlog_bytes_max=self._settings.sink_bytes_max,
                 no_local=request.no_local,
             )
-            client.subscriptions[request.subscription] = DirectSubscription(sink)
+            client.subscriptions[request.subscription] = DirectSubscription(sink, request.destination, request.selector)
             self._outbox.answer(client.number, Done(request.receipt))
         else:
             self._subscribe_mailbox(now_ms, client, request, wanted, wanted.kind)
@@ -155,7 +155,7 @@ class Desk:
             window=request.window,
             settles=request.window and request.ack is not AckMode.CLIENT,
         )
-        subscription = MailboxSubscription(mailbox, consumer)
+        subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector)
         mailbox.policy = request.policy
         mailbox.taken_ms = now_ms
         self._office.attach(mailbox, consumer)

@@ -19,6 +19,7 @@ from typing import assert_never, cast
 from tidings.delivery.store import Note, Recovered
 from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_frame
+from tidings.model.predicate import Predicate
 from tidings.node.journal import Journal
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanLinks
@@ -31,7 +32,7 @@ from tidings.overlay.pan.machine import TIMER as PAN_TIMER
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
-from tidings.routing.effects import Deliver, Effect, HandOver, Install, Report, Send, SetTimer
+from tidings.routing.effects import Deliver, Effect, HandOver, Install, Passed, Report, Send, SetTimer
 from tidings.routing.flood import Flood
 from tidings.routing.interests import Change, encode_change
 from tidings.routing.link_state import LinkState
@@ -65,6 +66,7 @@ class Network:
         self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
         self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
         self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self.passed: list[tuple[bytes, Router | None]] = []  # ids of carried messages: came, or went to a neighbour
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._now = self._started = 0.0
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
@@ -187,6 +189,19 @@ class Network:
         else:
             self._routed(self.carrier.publish(self._now, message))
 
+    def advertise(self, made: bool, predicate: Predicate) -> bool:
+        """A client here will publish such messages, or will no longer; whether the scheme uses that."""
+        if self.carrier is None:
+            return False
+        change = self.carrier.advertise if made else self.carrier.unadvertise
+        self._routed(change(self._now, predicate))
+        return True
+
+    def congested(self, share: float) -> bool:
+        """Whether a link that a Carrier fills has more waiting for it than this share of what may wait."""
+        limit = self.settings.backlog_bytes_max * share
+        return self.carrier is not None and any(self._plane.link_waiting(peer) >= limit for peer in self._peers)
+
     def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
         now = self._now
@@ -242,12 +257,14 @@ class Network:
     # --- tables: what the scheme installs goes to the plane ---------------------------------------------------------
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
-        self._plane.interest(router, added, removed)
+        if not self.settings.encoding.keyless:  # otherwise nothing that enters here could be compared with them
+            self._plane.interest(router, added, removed)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
 
     def forget(self, router: Router) -> None:
-        self._plane.forget(router)
+        if not self.settings.encoding.keyless:
+            self._plane.forget(router)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
             self.transit.abandon(router)
@@ -342,6 +359,8 @@ class Network:
                     self._routed(self.scheme.learn(self._now, effect))
                 case HandOver(message=message):
                     self.transit.deliver(int(self._now), message)
+                case Passed(id=id, to=to):
+                    self.passed.append((id, to))
                 case SetTimer() | Report():
                     self.out.append(effect)
                 case _:

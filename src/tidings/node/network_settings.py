@@ -50,6 +50,8 @@ class NetworkSettings:
             raise UsageError("E_SCHEME", f"there is no routing scheme {self.scheme!r}")
         if self.kind.needs_map and self.unicast != "link-state":
             raise UsageError("E_SCHEME", f"{self.scheme} needs the map that only link-state unicast has")
+        if self.encoding.keyless and self.scheme != "bdrp":
+            raise UsageError("E_SCHEME", f"under {self.scheme} every broker must know interests: only bdrp can relay")
         if self.policy not in POLICIES:
             raise UsageError("E_COVERING_POLICY", f"{self.policy} is not one of {', '.join(POLICIES)}")
 

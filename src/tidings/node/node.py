@@ -12,7 +12,9 @@ from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.delivery.store import Recovered
 from tidings.errors import LimitError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Kind
-from tidings.node.brakes import CROWD, Brakes
+from tidings.model.predicate import Predicate
+from tidings.node.advertising import Advertising
+from tidings.node.brakes import CROWD, LINKS, Brakes
 from tidings.node.desk import Desk
 from tidings.node.effects import Close, Effect, Load, Log
 from tidings.node.journal import Journal
@@ -21,7 +23,7 @@ from tidings.node.network_settings import NetworkSettings
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PERSISTENT, QUEUE, PostOffice, expires_ms_of
-from tidings.node.requests import Failed, ReadRetained, Release, Request, Retain, Trace
+from tidings.node.requests import Advertise, Failed, ReadRetained, Release, Request, Retain, Trace, Unadvertise
 from tidings.node.retaining import Retaining
 from tidings.node.session import Connection, MailboxSubscription, Principal
 from tidings.node.settings import Settings
@@ -72,6 +74,7 @@ class Node:
                 window_bytes=network.window_bytes,
             )
             self.network = Network(plane, network, transit, incarnation, rng)
+        self._advertising = Advertising(self._outbox, self._advertise)
         self.tracking = Tracking(
             plane,
             tracking or TrackingSettings(NoStrategy()),
@@ -122,6 +125,7 @@ class Node:
             self._brakes.forget(connection)
             self._desk.lost(gone)
             self.retaining.lost(connection)
+            self._advertising.lost(connection)
         return self.turn(now_ms)
 
     def request(self, now_ms: int, connection: int, request: Request) -> list[Effect]:
@@ -135,10 +139,15 @@ class Node:
                 self.tracking.tracing.start(now_ms, self.connections[connection], request)
             elif isinstance(request, Retain | ReadRetained | Release):
                 self.retaining.carry_out(self.connections[connection], request)
+            elif isinstance(request, Advertise | Unadvertise):
+                self._advertising.carry_out(self.connections[connection], request)
             else:
                 self._desk.carry_out(now_ms, self.connections[connection], request)
         except TidingsError as error:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
+
+    def _advertise(self, made: bool, predicate: Predicate) -> bool:
+        return self.network is not None and self.network.advertise(made, predicate)
 
     def message(
         self,
@@ -179,7 +188,7 @@ class Node:
                 if routers:
                     self.network.transit.accept(message, routers, expires_ms)
                 else:
-                    self.network.enter(now_ms, message, connection)
+                    self._enter(self.network, now_ms, message, connection)
                 perhaps_sent = bool(flags & PERHAPS_SENT)
                 self.message(connection, 0, message, sinks, expires_ms=expires_ms, perhaps_sent=perhaps_sent)
                 self._journal.then(
@@ -187,13 +196,18 @@ class Node:
                     lambda error: self._outbox.refused(connection, receipt, error),
                 )
 
+    def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
+        network.enter(now_ms, message, connection)
+        if network.congested(1.0) and connection in self.connections:
+            self._brakes.hold(connection, LINKS)
+
     def _abroad(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None] | None:
         """A message of a transaction, for other brokers: what is persistent is stored in the same batch."""
         if self.network is None or message[1] & QUEUE:
             return None
         if not message[1] & PERSISTENT:
             network = self.network
-            return lambda: network.enter(now_ms, message, connection)
+            return lambda: self._enter(network, now_ms, message, connection)
         if routers := self._plane.destinations(message):
             self.network.transit.accept(message, routers, expires_ms_of(message))
         return None
@@ -338,6 +352,8 @@ class Node:
                 self.post_office.clear_stalled(now_ms, excess)
             else:
                 self._brakes.release(CROWD)
+        if self._brakes.holding(LINKS) and not (self.network and self.network.congested(0.5)):
+            self._brakes.release(LINKS)
         self.post_office.relieve(now_ms)
         if self.post_office.slow:
             for connection in self.post_office.slow & self.connections.keys():

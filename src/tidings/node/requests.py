@@ -222,6 +222,22 @@ class Release:
     forget: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Advertise:
+    """The client will publish messages to this topic pattern that match this selector."""
+
+    receipt: int
+    number: int  # the client chooses it
+    destination: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unadvertise:
+    receipt: int
+    number: int
+
+
 DeskRequest: TypeAlias = (
     Subscribe
     | Unsubscribe
@@ -240,7 +256,7 @@ DeskRequest: TypeAlias = (
     | Purge
     | Move
 )
-Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release
+Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,16 @@ class Principal(Protocol):
 @dataclass(frozen=True, slots=True)
 class DirectSubscription:
     sink: int
+    destination: str = ""  # as it was asked for, to be shown
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxSubscription:
     mailbox: Mailbox
     consumer: Consumer
+    destination: str = ""
+    selector: str = ""
 
 
 Subscription: TypeAlias = DirectSubscription | MailboxSubscription

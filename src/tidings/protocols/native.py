@@ -9,7 +9,7 @@ deliveries do not come through here: the forwarding plane handles their frames b
 from enum import Enum
 from typing import assert_never
 
-from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
+from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping, Received
 from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
@@ -21,6 +21,7 @@ from tidings.node.requests import (
     Accepted,
     Ack,
     AckMode,
+    Advertise,
     Answer,
     Begin,
     Browse,
@@ -43,6 +44,7 @@ from tidings.node.requests import (
     Rollback,
     Subscribe,
     Trace,
+    Unadvertise,
     Unsubscribe,
 )
 from tidings.node.subscribing import NAME_MAX
@@ -92,7 +94,9 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BROWSE: State.READY,
         FrameType.PURGE: State.READY,
         FrameType.MOVE: State.READY,
+        FrameType.ADVERTISE: State.READY,
         FrameType.TRACE: State.READY,
+        FrameType.INSPECT: State.READY,
         FrameType.RETAIN: State.READY,
         FrameType.READ: State.READY,
         FrameType.RELEASE: State.READY,
@@ -186,7 +190,7 @@ class NativeSession:
         return control(FrameType.CLOSE, {"code": code, "reason": reason})
 
 
-def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Request:
+def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Inspect | Request:
     receipt = unsigned(fields, "receipt")
     match frame:
         case FrameType.HELLO:
@@ -199,6 +203,9 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
             return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
+        case FrameType.INSPECT:
+            part, containing = field(fields, "part", str) or "overview", field(fields, "containing", str)
+            return Inspect(receipt, part, unsigned(fields, "offset"), unsigned(fields, "count"), containing)
         case FrameType.CLOCK:
             return Clock(unsigned(fields, "number"))
         case FrameType.BEGIN:
@@ -221,6 +228,11 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
         case FrameType.ROLLBACK:
             return Rollback(receipt, session)
+        case FrameType.ADVERTISE:
+            number = unsigned(fields, "number")
+            if field(fields, "withdraw", bool):
+                return Unadvertise(receipt, number)
+            return Advertise(receipt, number, field(fields, "destination", str), field(fields, "selector", str))
         case _:
             return _queue_request(frame, fields, receipt)
 

@@ -11,7 +11,19 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tidings.overlay.effects import ControlMessage, Report, Router, SetTimer
 
-__all__ = ["Deliver", "Effect", "HandOver", "Install", "Report", "Route", "Router", "Send", "SetTimer", "UnicastTable"]
+__all__ = [
+    "Deliver",
+    "Effect",
+    "HandOver",
+    "Install",
+    "Passed",
+    "Report",
+    "Route",
+    "Router",
+    "Send",
+    "SetTimer",
+    "UnicastTable",
+]
 
 
 class Route(NamedTuple):
@@ -58,4 +70,12 @@ class HandOver:
     message: bytes
 
 
-Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | Report
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """For the records: the message with this id, which a scheme carries, has come from a neighbour, or goes to one."""
+
+    id: bytes
+    to: Router | None = None
+
+
+Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | Passed | Report

@@ -5,8 +5,9 @@ The machine thinks in trees, ids and advertisements; a node in links and predica
 - The tree is a spanning tree of the map that link-state unicast has; it is looked at again every `refresh_ms`, and its
   links count alike, so that measured latencies do not make brokers change over all the time.
 - Each local subscription gets an id. What clients may publish is advertised when the broker starts: the topics that
-  its configuration names.
-- Messages travel in the machine's Publications. Where a link has no room for one it is dropped, and counted.
+  its configuration names. Clients may advertise more, which counts for all clients of the broker.
+- Messages travel in the machine's Publications. Where a link has no room, what only passes through is dropped, and
+  counted; those who publish at this broker wait (the node holds them).
 - Persistent messages need destinations that can be accounted for, which no scheme has that matches at every hop. They
   go the way of B-DRP, whose advertisements are kept beside: stored, acknowledged, delivered once.
 """
@@ -34,12 +35,14 @@ from tidings.routing.covering.messages import (
     Publication,
     Subscribe,
     SubscriptionId,
+    Unadvertise,
     Unsubscribe,
 )
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
 from tidings.routing.covering.tables import batch_of
-from tidings.routing.effects import Deliver, Effect, HandOver, Report, Router, Send, SetTimer, UnicastTable
+from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Report, Router, Send, SetTimer, UnicastTable
+from tidings.routing.forwarding import ID
 from tidings.routing.scheme import TIMER
 
 NUMBER_BITS = 20  # incarnations are milliseconds: the next life counts on far beyond what this one used
@@ -124,7 +127,8 @@ class CoveringScheme:
         except CodecError as error:
             return [Report("E_SCHEME_MESSAGE", f"what router {neighbour} said makes no sense: {error}")]
         self._count(message)
-        return self._step(now, neighbour, message)
+        came: list[Effect] = [Passed(message.message[ID])] if isinstance(message, Publication) else []
+        return came + self._step(now, neighbour, message)
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return [*self._bdrp.routed(now, table), *self._refresh(now)]
@@ -144,6 +148,16 @@ class CoveringScheme:
         self._joined = None
         return self._carry_out(self.machine.link_down(now, neighbour))
 
+    def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        id = AdvertisementId(self.machine.router, self._take_number())
+        self._advertised[id] = predicate
+        return self._step(now, None, Advertise(id, predicate))
+
+    def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        id = next(id for id in reversed(self._advertised) if self._advertised[id] == predicate)  # the youngest
+        del self._advertised[id]
+        return self._step(now, None, Unadvertise(id))
+
     def publish(self, now: float, message: bytes) -> list[Effect]:
         batch = batch_of(message)
         advertisement = self._advertisement(batch)
@@ -151,7 +165,8 @@ class CoveringScheme:
             self._counts["unadvertised"] += 1
             return []
         effects = self.machine.step(now, None, Publication(advertisement, 0, 0, message))
-        return self._carry_out([one for one in effects if not isinstance(one, Hand)])  # the plane has served them
+        outward = [one for one in effects if not isinstance(one, Hand)]  # the plane has served those here
+        return self._carry_out(outward, own=True)
 
     def _advertisement(self, batch: MessageBatch) -> AdvertisementId | None:
         attributes = batch.attributes(0)
@@ -174,17 +189,20 @@ class CoveringScheme:
     def _step(self, now: float, source: Router | None, message: CoveringMessage) -> list[Effect]:
         return self._carry_out(self.machine.step(now, source, message))
 
-    def _carry_out(self, effects: Iterable[covering.Effect]) -> list[Effect]:
+    def _carry_out(self, effects: Iterable[covering.Effect], own: bool = False) -> list[Effect]:
+        """`own`: a publication of this broker's clients, who are made to wait rather than to lose it."""
         out: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Hand):
                 out.append(HandOver(effect.publication.message))
                 continue
             message = cast("CoveringMessage", effect.message)
-            if isinstance(message, Publication) and not self._room(effect.neighbour):
+            if isinstance(message, Publication) and not own and not self._room(effect.neighbour):
                 self._counts["dropped_link"] += 1
                 continue
-            self._counts["copies"] += isinstance(message, Publication)
+            if isinstance(message, Publication):
+                self._counts["copies"] += 1
+                out.append(Passed(message.message[ID], effect.neighbour))
             out.append(Send(effect.neighbour, SchemeMessage(SCHEME, encode(message))))
         return out
 
