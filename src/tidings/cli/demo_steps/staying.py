@@ -3,7 +3,9 @@
 import asyncio
 import subprocess
 import sys
-from contextlib import AsyncExitStack
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from importlib.util import find_spec
 
 from tidings.cli.demo_steps import quotes
@@ -13,34 +15,39 @@ from tidings.client import connect
 from tidings.client.client import Client
 
 PAUSE_S = 0.05
-CONSOLE_PORT = 8700
+CONSOLE_SECONDS = 60.0
 
 
 def stay(stage: Stage) -> None:
     stage.console.rule("Everything stays up until Ctrl-C")
     for site, member in stage.network.members.items():
         stage.tell(f"  {site}: {member.url()}, status http://{member.host}:{member.http_port}/network")
-    console = start_console(stage)
-    try:
+    with console(stage):
         asyncio.run(_go_on(stage))
-    finally:
-        if console is not None:
-            console.terminate()
-            console.wait(20)
 
 
-def start_console(stage: Stage) -> "subprocess.Popen[bytes] | None":
+@contextmanager
+def console(stage: Stage) -> Iterator[None]:
     """The console as its own process, if this installation has one."""
     if find_spec("tidings.console") is None:
         stage.tell("  (this installation has no console)")
-        return None
+        yield
+        return
     urls = [member.url() for member in stage.network.members.values()]
-    command = [sys.executable, "-m", "tidings.cli", "console", *urls, "--port", str(CONSOLE_PORT)]
-    log = (stage.work / "console.log").open("wb")
-    with log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    stage.tell(f"  console: http://127.0.0.1:{CONSOLE_PORT}/")
-    return process
+    command = [sys.executable, "-m", "tidings.cli", "console", *urls]
+    log = stage.work / "console.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
+    try:
+        deadline = time.monotonic() + CONSOLE_SECONDS
+        while "http://" not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        said = log.read_text().strip().splitlines()
+        stage.tell(f"  {said[-1] if said else 'the console says nothing yet'}")
+        yield
+    finally:
+        process.terminate()
+        process.wait(CONSOLE_SECONDS)
 
 
 async def _go_on(stage: Stage) -> None:
