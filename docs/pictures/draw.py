@@ -31,7 +31,7 @@ def box(x: int, y: int, w: int, h: int, text: str, kind: str = "plain") -> str:
 def arrow(x1: int, y1: int, x2: int, y2: int, text: str = "", *, dashed: bool = False, up: int = 6) -> str:
     dash = ' stroke-dasharray="5 4"' if dashed else ""
     line = f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#5b7083" stroke-width="1.6"{dash} marker-end="url(#a)"/>'
-    label = f'<text x="{(x1 + x2) / 2}" y="{(y1 + y2) / 2 - up}" text-anchor="middle" font-size="11" fill="#3b4a58">{escape(text)}</text>'
+    label = f'<text x="{(x1 + x2) / 2}" y="{(y1 + y2) / 2 - up}" text-anchor="middle" font-size="11" fill="#3b4a58" stroke="#fbfcfd" stroke-width="4" paint-order="stroke">{escape(text)}</text>'
     return line + (label if text else "")
 
 

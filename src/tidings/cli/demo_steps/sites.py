@@ -22,7 +22,7 @@ links = [
     {between = ["newyork", "tokyo"], latency_ms = 80},
 ]
 """
-PLACES = {"london": (-0.1, 51.5), "frankfurt": (8.7, 50.1), "newyork": (-74.0, 40.7), "tokyo": (139.7, 35.7)}
+PLACES = {"newyork": (0, 0), "london": (1, 1), "frankfurt": (2.2, 1), "tokyo": (3.2, 0)}  # not to scale
 WAIT_SECONDS = 60.0
 
 
@@ -68,11 +68,11 @@ def draw() -> Figure:
     for edge in from_toml(TOPOLOGY).edges():
         (x1, y1), (x2, y2) = PLACES[str(edge.a)], PLACES[str(edge.b)]
         axes.plot([x1, x2], [y1, y2], color="#7a8fa6", zorder=1)
-        near = abs(x1 - x2) < 20  # the label of a short link goes below it
-        axes.annotate(f"{edge.latency_ms:g} ms", ((x1 + x2) / 2, (y1 + y2) / 2 - 2 * near), fontsize=8, ha="center")
+        middle = ((x1 + x2) / 2, (y1 + y2) / 2)
+        axes.annotate(f"{edge.latency_ms:g} ms", middle, fontsize=8, ha="center", va="center", backgroundcolor="white")
     for name, (x, y) in PLACES.items():
         axes.scatter([x], [y], s=120, color="#1f5f8b", zorder=2)
-        axes.annotate(name, (x, y + 1.2), ha="center", weight="bold")
+        axes.annotate(name, (x, y + 0.15), ha="center", weight="bold")
     axes.margins(0.1, 0.25)
     axes.set_axis_off()
     return figure
