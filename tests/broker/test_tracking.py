@@ -4,6 +4,7 @@ import asyncio
 import signal
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -23,6 +24,7 @@ from tidings.segments.reader import read_rows, segments
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.links import BrokerNetwork, eventually
 from tidings.testing.local_broker import BrokerThread, local_broker, run
+from tidings.testing.traced_kills import hurt
 from tidings.tracking.history import BloomSettings
 from tidings.tracking.path import Path as Route
 from tidings.tracking.record import Settings
@@ -275,6 +277,12 @@ def test_what_was_stored_is_found_after_kill_9_and_the_rest_is_unknown(tmp_path:
     with BrokerProcess(tmp_path, more) as broker:
         asyncio.run(check(broker.url, sent))
         assert broker.stop() == 0
+
+
+def test_killed_twice_at_random_it_denies_nothing_that_was(tmp_path: Path) -> None:
+    told = hurt(tmp_path, 2, Random(1), seconds_max=1.0)
+    assert told.problems == []
+    assert told.found + told.unknown > 5
 
 
 def _stored(root: Path) -> set[str]:

@@ -12,7 +12,7 @@ from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.console.gate import COOKIE, Gate, token_of
-from tidings.console.sessions import Sessions
+from tidings.console.sessions import IDLE_SECONDS, Sessions
 from tidings.console.source import BrokerSource, Login
 from tidings.errors import ConnectionLostError, SecurityError
 from tidings.model.destination import DestinationPattern
@@ -146,3 +146,18 @@ def test_when_a_broker_gets_users_everybodys_session_ends() -> None:
 @pytest.mark.parametrize("cookies", ["", "a=b", f"{COOKIE}=", "\x00;;==", f"x={COOKIE}"])
 def test_a_cookie_that_says_nothing(cookies: str) -> None:
     assert token_of(cookies) == ""
+
+
+def test_nobody_there_for_long_ends_a_session() -> None:
+    async def check() -> None:
+        async with local_broker(guard=guard()) as here:
+            sessions = sessions_for(here.url)
+            token = await sessions.log_in("boss", "a password", "10.0.0.1")
+            session = await sessions.find(token)
+            assert session is not None
+            session.used_at -= IDLE_SECONDS + 1
+            assert await sessions.find(token) is None
+            assert session.ended
+            await sessions.close()
+
+    run(check())

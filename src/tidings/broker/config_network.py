@@ -18,6 +18,7 @@ from tidings.node.pan_links import PanSettings
 from tidings.overlay.link import LinkOptions
 from tidings.routing.bdrp import BdrpOptions
 from tidings.routing.covering.policies import POLICIES
+from tidings.routing.hermes import HermesOptions
 from tidings.routing.interests import InterestEncoding
 from tidings.routing.registry import SCHEMES
 from tidings.routing.unicast import COST_MAX
@@ -69,6 +70,12 @@ class NetworkTable:
     )
     advertise: tuple[str, ...] = setting(
         lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
+    )
+    refresh_ms: float = setting(
+        _NETWORK.hermes.refresh_ms,
+        "with hermes: how often brokers say again what they want; the same everywhere",
+        minimum=500,
+        maximum=6e5,
     )
     encoding: str = setting("graded", "how interests travel; the same everywhere", choices=ENCODINGS)
     encoding_bits: int = setting(_ENCODING.bits, "of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
@@ -135,6 +142,7 @@ class NetworkTable:
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
             policy=self.policy,
             advertise=self.advertise,
+            hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
             pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )
 

@@ -15,7 +15,7 @@ from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
 TYPES = ("string", "int", "float", "bool")
-OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace")
+OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", "define")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
 PROTOCOLS = ("native", "stomp", "websocket", "amqp")
@@ -96,6 +96,9 @@ class AccessTable:
     group: str = setting("", "or the members of a group", reload=True)
     operations: tuple[str, ...] = setting(tuple, "what they do", choices=OPERATIONS, reload=True)
     destination: str = setting("", "where: a topic pattern, or queue:… (wildcards too)", reload=True)
+    type: str = setting(
+        "", "or an event type and its subtypes: the names from its root on, as in Trade.Sale; * for any", reload=True
+    )
     allow: bool = setting(True, "whether they may", reload=True)
     selector: str = setting("", "they receive only what this selector lets through (subscribe and browse)", reload=True)
 
@@ -212,6 +215,7 @@ class ConsoleTable:
         minimum=0,
         maximum=65535,
     )
+    names: tuple[str, ...] = setting(tuple, "host names under which it is called, such as that of a proxy before it")
 
 
 @dataclass(frozen=True, slots=True)

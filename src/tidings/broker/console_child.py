@@ -6,8 +6,9 @@ however that happens. If it fails it is started again, after a pause that grows.
 
 import asyncio
 import logging
+import os
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 
 from tidings.broker.logs import note
@@ -19,11 +20,19 @@ PAUSE_SECONDS, PAUSE_SECONDS_MAX = 1.0, 60.0
 STOP_SECONDS = 5.0
 
 
-def command(url: str, host: str, port: int, *, metrics: str = "", anonymous: bool = False) -> list[str]:
+def command(
+    url: str, host: str, port: int, names: Sequence[str] = (), *, metrics: str = "", anonymous: bool = False
+) -> list[str]:
     """`metrics`: host:port of pages that the console shows under its own address too."""
     line = [sys.executable, "-m", "tidings.cli", "console", url, "--host", host, "--port", str(port), "--with-parent"]
+    line += [word for name in names for word in ("--name", name)]
     line += ["--metrics", metrics] if metrics else []
     return [*line, "--allow-anonymous"] if anonymous else line
+
+
+def _environment() -> dict[str, str]:
+    """Without what would be options of the console: a user in there would be everybody's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
 
 
 class ConsoleChild:
@@ -52,7 +61,7 @@ class ConsoleChild:
         pause = PAUSE_SECONDS
         while True:
             self._process = process = await asyncio.create_subprocess_exec(
-                *self._line, stdin=PIPE, stdout=PIPE, stderr=None if log.isEnabledFor(logging.WARNING) else DEVNULL
+                *self._line, stdin=PIPE, stdout=PIPE, env=_environment()
             )
             assert process.stdout is not None
             while line := await process.stdout.readline():

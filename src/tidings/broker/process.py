@@ -64,6 +64,7 @@ class Options:
     data: str | None = None
     port: int | None = None  # of the first listener, and without a file the only one
     join: str | None = None  # host:port of a broker whose network this one joins; empty: it begins one
+    routing: str = ""  # with `join`: the scheme of that network
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
             others = []  # two brokers on one machine must not need a file
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     if options.join is not None:
-        configuration = joining(configuration, options.join, bare=options.config is None)
+        configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
     _check_exposure(configuration, known, str(options.config or "the defaults"))
@@ -199,6 +200,7 @@ class Process:
             f"tidings://{reached}:{listening.port}",
             configuration.console.host,
             configuration.console.port,
+            configuration.console.names,
             metrics=f"{configuration.metrics.host}:{metrics_port}" if self._shares_port() and metrics_port else "",
             anonymous=self._prepared.users is not None or configuration.users.allow_anonymous,
         )

@@ -352,7 +352,7 @@ class Broker:
             case Kind.CONTROL:
                 self._control(connection, *event[2:])
             case Kind.TRANSACTED:
-                self.node.transacted(number, *event[2:])
+                self.node.transacted(self.now_ms(), number, *event[2:])
             case Kind.ASK:
                 self._ask(connection, *event[2:])
             case Kind.ERROR:

@@ -27,6 +27,7 @@ COMMANDS = (
     "sub",
     "trace",
     "tracking",
+    "type",
     "user",
 )
 

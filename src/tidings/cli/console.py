@@ -18,11 +18,14 @@ def register(app: typer.Typer) -> None:
 
 
 def console(
-    urls: Annotated[list[str] | None, typer.Argument(help="The brokers to watch.", metavar="[URL]...")] = None,
+    urls: Annotated[list[str] | None, typer.Argument(help="The brokers to watch.", metavar="URL")] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="The port; 0: the system chooses. Left out: 8700, or the next free one."),
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A host name under which it is called, such as that of a proxy before it.")
     ] = None,
     user: User = "",
     password_file: PasswordFile = None,
@@ -63,7 +66,13 @@ def console(
         typer.echo(f"console on http://{shown}:{found}/")
 
     options = Options(
-        tuple(urls or [DEFAULT_URL]), host, _port(host) if port is None else port, login, metrics, with_parent
+        tuple(urls or [DEFAULT_URL]),
+        host,
+        _port(host) if port is None else port,
+        tuple(name or ()),
+        login,
+        metrics,
+        with_parent,
     )
     serve(options, ready)
 

@@ -27,7 +27,10 @@ def register(app: typer.Typer) -> None:
 
 
 def pub(
-    destination: Annotated[str, typer.Argument(help="A topic, or queue:NAME; - with --jsonl: as each line says.")],
+    destination: Annotated[
+        str, typer.Argument(help="A topic, or queue:NAME; - with --jsonl: as each line says; nothing with --type.")
+    ] = "",
+    type: Annotated[str, typer.Option(help="An event of this type, which is advertised meanwhile.")] = "",
     prop: Annotated[list[str] | None, typer.Option(help="A property, name=value; 'value' in quotes is text.")] = None,
     body: Annotated[str, typer.Option(help="The body, as text.")] = "",
     stdin: Annotated[bool, typer.Option("--stdin", help="The body is what comes from the input.")] = False,
@@ -51,15 +54,19 @@ def pub(
 
     Example: tidings pub ticks.xyz --prop stock=XYZ --prop price=50 --body hello
 
+    Example: tidings pub --type Sale --prop price=50.0 --prop buyer=me
+
     Example: tidings trace $(tidings pub ticks.xyz --prop price=50 --ids)
     """
+    if type and destination:
+        raise UsageError("E_OPTIONS", "a destination or an event type, not both")
     if jsonl and (stdin or body or prop):
         raise UsageError("E_OPTIONS", "--jsonl brings bodies and properties itself: leave --stdin, --body, --prop out")
     if (jsonl or stdin) and user and password_file is None and tls_certificate is None:
         raise UsageError("E_OPTIONS", "the input brings messages: give the password by --password-file")
     if stdin and body:
         raise UsageError("E_OPTIONS", "the body comes from --body or from --stdin, not from both")
-    where = None if jsonl and destination == "-" else Destination.parse(destination)
+    where = None if type or (jsonl and destination == "-") else Destination.parse(destination)
     properties = dict(parse_property(text) for text in prop or ())
     client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
     if jsonl:
@@ -70,7 +77,7 @@ def pub(
         raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
     rates = Rates(stats, "published")
     offered = (str(where), advertise) if advertise else None
-    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates, offered, ids))
+    connecting.run(_publish(client, _addressed(lines, where, count, type), persistent, rate, rates, offered, type, ids))
     rates.finish()
 
 
@@ -81,6 +88,7 @@ async def _publish(
     rate: float,
     rates: Rates,
     offered: tuple[str, float] | None,
+    type: str,
     ids: bool,
 ) -> None:
     """Every message is confirmed; up to `WINDOW` of them are under way at a time."""
@@ -94,12 +102,14 @@ async def _publish(
     async with client:
         if offered is not None and (await client.advertise(offered[0])).used:
             await asyncio.sleep(offered[1])
+        if type:
+            await client.advertise_type(type)
         began = time.monotonic()
         try:
             async for line in lines:
                 if rate:
                     await asyncio.sleep(max(0.0, began + rates.count / rate - time.monotonic()))
-                under_way.append(asyncio.create_task(_send(client, line, persistent)))
+                under_way.append(asyncio.create_task(_send(client, line, persistent, type)))
                 while len(under_way) >= WINDOW or (under_way and under_way[0].done()):
                     await confirmed()
                 rates.add(len(line.body))
@@ -111,9 +121,11 @@ async def _publish(
             await asyncio.gather(*under_way, return_exceptions=True)
 
 
-async def _send(client: Client, line: Line, persistent: bool) -> Receipt:
-    assert line.destination is not None
+async def _send(client: Client, line: Line, persistent: bool, type: str) -> Receipt:
     fields = {"persistent": persistent, **line.fields}
+    if type:
+        return await client.publish_event(type, line.properties, line.body, wait=True, **fields)
+    assert line.destination is not None
     return await client.publish(line.destination, line.properties, line.body, wait=True, **fields)
 
 
@@ -121,10 +133,12 @@ async def _one(line: Line) -> AsyncIterator[Line]:
     yield line
 
 
-async def _addressed(lines: AsyncIterator[Line], where: Destination | None, count: int) -> AsyncIterator[Line]:
+async def _addressed(
+    lines: AsyncIterator[Line], where: Destination | None, count: int, type: str
+) -> AsyncIterator[Line]:
     async for line in lines:
         destination = where or line.destination
-        if destination is None:
+        if destination is None and not type:
             raise UsageError("E_JSONL", "a line without destination; name one on the command line")
         for _ in range(count):
             yield replace(line, destination=destination)

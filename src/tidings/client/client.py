@@ -15,7 +15,6 @@ confirmation is refused) is in `client.errors`, and passed to the `on_error` giv
 
 import asyncio
 import itertools
-import json
 import random
 import struct
 import time
@@ -25,7 +24,9 @@ from typing import Any
 
 from tidings.client.advertising import Advertising
 from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
+from tidings.client.event_types import EventTypes
 from tidings.client.link import Link
+from tidings.client.observing import Observing
 from tidings.client.options import Options
 from tidings.client.queue import Page, Queue
 from tidings.client.retained import Retaining
@@ -50,8 +51,6 @@ from tidings.protocols.frames import (
     field,
     unsigned,
 )
-from tidings.tracking.path import Path
-from tidings.tracking.path_json import from_json
 
 WINDOW = 1000
 ERRORS_MAX = 100  # the latest are kept
@@ -59,10 +58,11 @@ RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
-class Client(Retaining, Advertising):
+class Client(Retaining, Advertising, EventTypes, Observing):
     def __init__(self, options: Options) -> None:
         Retaining.__init__(self)
         Advertising.__init__(self)
+        EventTypes.__init__(self)
         self.generation = 0  # counts connections
         self.skew_ms = 0
         self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
@@ -144,6 +144,7 @@ class Client(Retaining, Advertising):
         self.generation += 1
         self._link = link
         link.start(self._received, self._lost, heartbeat_ms)
+        self.advertise_types_again(self._ask_again)
         for subscription in self._subscriptions.values():
             if subscription.active:  # the others are among the requests below
                 self._repeat_subscription(subscription)
@@ -159,11 +160,17 @@ class Client(Retaining, Advertising):
     def _repeat_subscription(self, subscription: Subscription) -> None:
         if self._link is None or subscription.closed:
             return
-        receipt, generation = self._next_receipt(), self.generation
+        generation = self.generation
+        self._ask_again(subscription.request, lambda done: self._repeated(subscription, generation, done))
+
+    def _ask_again(self, make: Callable[[int], bytes], then: Callable[["asyncio.Future[Any]"], None]) -> None:
+        """On a new connection, what an earlier one had been asked for."""
+        assert self._link is not None
+        receipt = self._next_receipt()
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
-        self._requests[receipt] = Asked(subscription.request, future, repeatable=False)
-        self._link.write(subscription.request(receipt))
+        future.add_done_callback(then)
+        self._requests[receipt] = Asked(make, future, repeatable=False)
+        self._link.write(make(receipt))
 
     def _repeated(self, subscription: Subscription, generation: int, done: "asyncio.Future[Any]") -> None:
         """A subscription that could not be made anew is over, unless the connection was merely lost again."""
@@ -260,8 +267,9 @@ class Client(Retaining, Advertising):
 
     async def subscribe(
         self,
-        destination: str,
+        destination: str = "",
         *,
+        type: str = "",
         selector: str = "",
         ack: str = "auto",
         durable: str | bool = "",
@@ -271,7 +279,7 @@ class Client(Retaining, Advertising):
         window: int = WINDOW,
         session: int = 0,
     ) -> Subscription:
-        """Subscribe to a topic pattern (`ticks.>`) or consume a queue (`queue:orders`).
+        """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
 
         When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
         subscription that the broker keeps while you are away; `shared` one whose messages are divided among all who
@@ -284,6 +292,7 @@ class Client(Retaining, Advertising):
             durable = shared
         fields: dict[str, Value] = {
             "destination": destination,
+            "type": type,
             "selector": selector,
             "ack": ack,
             "durable": durable or "",
@@ -315,25 +324,6 @@ class Client(Retaining, Advertising):
     def queue(self, name: str) -> Queue:
         """A queue to look into and tidy up; see `tidings.client.queue`."""
         return Queue(self, name)
-
-    async def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
-        """Where a message went: which brokers it passed and who got it, as far as that is recorded.
-
-        `message` is what a receipt or a delivery has as `message_id`. `everywhere` asks brokers beside the route too,
-        which tells false positives from brokers that really have it.
-        """
-        fields: dict[str, Value] = {"message": str(message), "everywhere": everywhere}
-        answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
-        return from_json(field(answer, "path", str))
-
-    async def inspect(
-        self, part: str = "overview", *, offset: int = 0, count: int = 0, containing: str = ""
-    ) -> dict[str, Any]:
-        """How the broker is; of a list (`part`) the items from `offset` that mention a text. See docs/wire.md."""
-        fields: dict[str, Value] = {"part": part, "offset": offset, "count": count, "containing": containing}
-        answer = await self.request(lambda receipt: control(FrameType.INSPECT, {**fields, "receipt": receipt}))
-        found: dict[str, Any] = json.loads(field(answer, "status", str))
-        return found
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
@@ -414,7 +404,7 @@ class Client(Retaining, Advertising):
                 elif fields.get("fatal"):
                     self._refused = error_of(fields)
                 else:
-                    self._note(error_of(fields))
+                    self.note(error_of(fields))
             case FrameType.CLOCK:
                 if self._ids is not None:
                     self._ids.adjust(field(fields, "delta_ms", int))
@@ -422,11 +412,11 @@ class Client(Retaining, Advertising):
             case FrameType.CLOSE:
                 said = error_of(fields)
                 self._farewell = ConnectionLostError(said.code, said.reason)
-                self._note(self._farewell)
+                self.note(self._farewell)
             case _:
                 pass
 
-    def _note(self, error: TidingsError) -> None:
+    def note(self, error: TidingsError) -> None:
         self.errors.append(error)
         if self._options.on_error is not None:
             self._options.on_error(error)

@@ -56,6 +56,7 @@ class Options:
     urls: tuple[str, ...]
     host: str = "127.0.0.1"
     port: int = 8700
+    names: tuple[str, ...] = ()  # host names under which it is called, besides those of loopback
     login: Login = field(default_factory=Login)
     metrics: str = ""  # host:port of a broker's metrics, shown under the console's address too
     with_parent: bool = False  # end when the input does: the process that started it is gone
@@ -95,7 +96,7 @@ def _add_page(pane: Pane, sessions: Sessions) -> None:
 
 def serve(options: Options, ready: Callable[[int], None]) -> None:
     """Until SIGTERM or SIGINT; `ready` is told the port once pages are served."""
-    hosts = LOOPBACK if options.host in LOOPBACK else frozenset[str]()
+    hosts = frozenset(options.names) | (LOOPBACK if options.host in LOOPBACK else frozenset())
     app = make_app(sources_of(options.urls), options.login, hosts, options.metrics)
     config = uvicorn.Config(
         app, options.host, options.port, log_level="warning", ws_max_size=1 << 20, server_header=False, lifespan="on"

@@ -46,10 +46,12 @@ class Sessions:
         """The session of a cookie; without one, the one that is everybody's if the brokers have no users."""
         session = self._by_token.get(token) or await self._everybodys()
         if session is not None:
-            if session.watch.refused is not None:
+            now = time.monotonic()
+            idle = session is not self._shared and now - session.used_at > IDLE_SECONDS
+            if idle or session.watch.refused is not None:
                 self._end(session)
                 return None
-            session.used_at = time.monotonic()
+            session.used_at = now
         return session
 
     async def _everybodys(self) -> Session | None:

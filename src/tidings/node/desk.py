@@ -344,7 +344,7 @@ class Desk:
             self._roll_back(transaction)
             raise
         offers = [
-            self._prepare(now_ms, client.number, message, mailboxes)
+            self.prepare(now_ms, client.number, message, mailboxes)
             for message, mailboxes in zip(transaction.messages, targets, strict=True)
         ]
         for mailbox, places in transaction.acks:
@@ -369,8 +369,8 @@ class Desk:
 
         self._journal.then(apply, undo)
 
-    def _prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
-        """Journal the message if need be; returns what publishes it once the transaction is safe."""
+    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
+        """Journal the message if need be; returns what publishes it once that is safe."""
         _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
         send = self._abroad(now_ms, connection, message)
 

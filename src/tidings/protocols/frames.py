@@ -57,6 +57,7 @@ class FrameType(IntEnum):
     MOVE = 0x2F
     ADVERTISE = 0x30
     INSPECT = 0x31
+    TYPE = 0x32
 
 
 class RawFrame(NamedTuple):

@@ -16,12 +16,15 @@ from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.codec import encode_frame
 from tidings.model.message_id import MessageId
+from tidings.model.type_json import types_from_json
 from tidings.model.values import Value
 from tidings.node.requests import (
     Accepted,
     Ack,
     AckMode,
+    AddType,
     Advertise,
+    AdvertiseType,
     Answer,
     Begin,
     Browse,
@@ -39,12 +42,15 @@ from tidings.node.requests import (
     Refused,
     Release,
     RemoveTemporary,
+    RemoveType,
     Request,
     Retain,
     Rollback,
+    ShowTypes,
     Subscribe,
     Trace,
     Unadvertise,
+    UnadvertiseType,
     Unsubscribe,
 )
 from tidings.node.subscribing import NAME_MAX
@@ -101,6 +107,7 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.READ: State.READY,
         FrameType.RELEASE: State.READY,
         FrameType.CLOCK: State.READY,
+        FrameType.TYPE: State.READY,
     },
     State.CLOSED: {},
 }
@@ -233,6 +240,8 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             if field(fields, "withdraw", bool):
                 return Unadvertise(receipt, number)
             return Advertise(receipt, number, field(fields, "destination", str), field(fields, "selector", str))
+        case FrameType.TYPE:
+            return _type_request(fields, receipt)
         case _:
             return _queue_request(frame, fields, receipt)
 
@@ -313,4 +322,24 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
         no_local=field(fields, "no_local", bool),
         session=session,
         paused=field(fields, "paused", bool),
+        type=field(fields, "type", str),
     )
+
+
+def _type_request(fields: dict[str, Value], receipt: int) -> Request:
+    name = field(fields, "name", str)
+    match operation := field(fields, "operation", str):
+        case "add":
+            types = types_from_json(field(fields, "types", str))
+            if len(types) != 1:
+                raise RemoteProtocolError("E_FRAME_FIELD", "one event type is added at a time", fatal=False)
+            return AddType(receipt, types[0])
+        case "remove":
+            return RemoveType(receipt, name)
+        case "show":
+            return ShowTypes(receipt, name)
+        case "advertise":
+            return AdvertiseType(receipt, name)
+        case "unadvertise":
+            return UnadvertiseType(receipt, name)
+    raise RemoteProtocolError("E_FRAME_FIELD", f"there is no operation {operation!r} on event types", fatal=False)

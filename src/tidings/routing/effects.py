@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tidings.overlay.effects import ControlMessage, Report, Router, SetTimer
 
 __all__ = [
+    "AskKey",
     "Deliver",
     "Effect",
     "HandOver",
@@ -20,6 +21,7 @@ __all__ = [
     "Report",
     "Route",
     "Router",
+    "Safe",
     "Send",
     "SetTimer",
     "UnicastTable",
@@ -65,9 +67,12 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """A message for subscribers of this broker, from a scheme that carries messages."""
+    """A message for subscribers of this broker, from a scheme that carries messages. With a tag it is persistent, and
+    the scheme is told when it is safe here (`EventCarrier.handed`)."""
 
     message: bytes
+    tag: bytes = b""
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +83,20 @@ class Passed:
     to: Router | None = None
 
 
-Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | Passed | Report
+@dataclass(frozen=True, slots=True)
+class AskKey:
+    """A request for the broker whose id is closest to this key; Pan brings it there, and the answer back."""
+
+    token: int
+    key: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """A persistent event that entered here is with all who want it."""
+
+    tag: bytes
+
+
+Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | Passed | AskKey | Safe | Report

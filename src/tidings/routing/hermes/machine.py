@@ -2,6 +2,7 @@
 
     add_type, remove_type, advertise, unadvertise, subscribe, unsubscribe, publish     what clients ask for
     hear(now, neighbour, message)      link_down, link_up, reroute       what the overlay brings
+    handed(now, type, tag)                                               a persistent event is safe with clients here
     asked(now, request)                answered(now, token, answer)      requests to rendezvous nodes
     tick(now)                                                            when the timer "scheme" rings
 
@@ -26,6 +27,7 @@ from tidings.routing.hermes.custody import Custodian
 from tidings.routing.hermes.flow import ALWAYS, Hop
 from tidings.routing.hermes.messages import (
     Done,
+    Echo,
     Hand,
     HermesEffect,
     HermesMessage,
@@ -72,6 +74,7 @@ class Hermes:
         self._subscriptions: dict[SubscriptionId, tuple[str, Predicate | None]] = {}
         self._local: dict[tuple[str, Kind], dict[Predicate, dict[SubscriptionId, None]]] = {}
         self._waiting: dict[int, tuple[TypeRequest, Callable[[float, TypeAnswer], None]]] = {}
+        self._echoes: dict[int, tuple[Callable[[], None], float]] = {}
         self._tokens = 0
         self._out: list[HermesEffect] = []
         self._refresh_at = self._unsettled_until = 0.0
@@ -131,9 +134,12 @@ class Hermes:
                 self._advertised[name] += 1
                 self.registry.use(name)
                 self.trees.add(now, name, Kind.ADVERTISED, None, ALWAYS)
+                if self._advertised[name] == 1:  # done when it is known here who wants its events
+                    self._echo(now, name, lambda: self._finish(token, answer))
+                    return
             self._finish(token, answer)
 
-        self._with_type(now, name, known)
+        self._to_use(now, name, known)
         return self._done()
 
     def unadvertise(self, now: float, name: str) -> list[HermesEffect]:
@@ -142,7 +148,7 @@ class Hermes:
         self._advertised[name] -= 1
         if not self._advertised[name]:
             self.trees.remove(now, name, Kind.ADVERTISED, None, ALWAYS)
-        self.registry.unuse(name)
+        self._unuse(now, name)
         return self._done()
 
     def subscribe(
@@ -160,9 +166,11 @@ class Hermes:
                 kind, wanted = (Kind.TYPE, ALWAYS) if filter is None else (Kind.FILTER, filter)
                 self._local.setdefault((name, kind), {}).setdefault(wanted, {})[id] = None
                 self.trees.add(now, name, kind, None, wanted)
+            elif not answer.code and not self.registry.used(name):
+                self._ask(now, TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
             self._finish(token, error)
 
-        self._with_type(now, name, known)
+        self._to_use(now, name, known)
         return self._done()
 
     def unsubscribe(self, now: float, id: SubscriptionId) -> list[HermesEffect]:
@@ -175,7 +183,7 @@ class Hermes:
         if not same[wanted]:
             del same[wanted]
             self.trees.remove(now, name, kind, None, wanted)
-        self.registry.unuse(name)
+        self._unuse(now, name)
         return self._done()
 
     def publish(self, now: float, name: str, message: bytes, tag: bytes = b"") -> list[HermesEffect]:
@@ -203,6 +211,24 @@ class Hermes:
             case Settled(type=name, tag=tag):
                 self._custodian.settled(name, tag, neighbour)
                 self._review(now, tag)
+            case Echo(type=name, number=number, back=False):
+                self._echo(now, name, lambda: self.trees.out.append(Send(neighbour, Echo(name, number, True))))
+            case Echo(number=number):
+                if number in self._echoes:
+                    self._echoes.pop(number)[0]()
+        return self._done()
+
+    def handed(self, now: float, name: str, tag: bytes) -> list[HermesEffect]:
+        """A persistent event that was handed over here is safe with those who are to have it."""
+        self._custodian.settled(name, tag, None)
+        self._review(now, tag)
+        return self._done()
+
+    def link_up(self, now: float, neighbour: Router) -> list[HermesEffect]:
+        """There is a link to this neighbour now. What was said to it before there was one was lost."""
+        self.trees.link_made(now, neighbour)
+        self._custodian.lost(neighbour)
+        self._review(now)
         return self._done()
 
     def link_down(self, now: float, neighbour: Router) -> list[HermesEffect]:
@@ -224,14 +250,26 @@ class Hermes:
 
     def tick(self, now: float) -> list[HermesEffect]:
         self.trees.expire(now)
+        for number in [number for number, (_, until) in self._echoes.items() if until <= now]:
+            self._echoes.pop(number)[0]()
         if self._refresh_at <= now:
             self._refresh_at = now + self.options.refresh_ms
             self.trees.refresh(now)
-            for chain, owned in self.registry.kept():
-                self._keep(now, chain, owned)
+            for chain, used in self.registry.kept():
+                self._keep(now, chain, self.router if used else 0)
         self.registry.expire(now)
         self._review(now)
         return [*self._done(), SetTimer(TIMER, now + self.options.refresh_ms / 4)]
+
+    def _echo(self, now: float, name: str, then: Callable[[], None]) -> None:
+        """Go on when all that is on its way from the rendezvous node is here; or after a while, if the way breaks."""
+        tree = self.trees.tree(name, now)
+        if tree.up is None:
+            then()
+            return
+        self._tokens += 1
+        self._echoes[self._tokens] = (then, now + self.options.refresh_ms / 2)
+        self.trees.out.append(Send(tree.up, Echo(name, self._tokens, False)))
 
     def _unsettle(self, now: float) -> None:
         self._unsettled_until = max(self._unsettled_until, now + self.options.settle_ms)
@@ -255,7 +293,7 @@ class Hermes:
                     self.trees.heir(now, request.name, request.chain[-1].name)
                 case Verb.DISINHERIT:
                     self.trees.disinherit(now, request.name, request.chain[-1].name)
-                case Verb.GET:
+                case Verb.GET | Verb.USE | Verb.UNUSE:
                     pass
         return answer, self._done()
 
@@ -274,23 +312,34 @@ class Hermes:
         known = self.registry.chain(name)
         if known:
             then(now, TypeAnswer(known))
-            return
+        else:
+            self._ask(now, TypeRequest(Verb.GET, name), self._learning(then))
 
+    def _to_use(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
+        """As `_with_type`, but the rendezvous node must know that clients here use the type."""
+        if self.registry.used(name):
+            then(now, TypeAnswer(self.registry.chain(name)))
+        else:
+            self._ask(now, TypeRequest(Verb.USE, name, router=self.router), self._learning(then))
+
+    def _learning(self, then: Callable[[float, TypeAnswer], None]) -> Callable[[float, TypeAnswer], None]:
         def learned(now: float, answer: TypeAnswer) -> None:
-            if not answer.code:
-                answer = self.registry.learn(now, answer.chain)
-            then(now, answer)
+            then(now, answer if answer.code else self.registry.learn(now, answer.chain))
 
-        self._ask(now, TypeRequest(Verb.GET, name), learned)
+        return learned
 
-    def _keep(self, now: float, chain: tuple[EventType, ...], owned: bool) -> None:
+    def _unuse(self, now: float, name: str) -> None:
+        if self.registry.unuse(name):
+            self._ask(now, TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
+
+    def _keep(self, now: float, chain: tuple[EventType, ...], router: Router) -> None:
         name = chain[-1].name
 
         def kept(now: float, answer: TypeAnswer) -> None:
             if answer.code == "E_TYPE_UNKNOWN":
                 self.registry.disown(name)
 
-        self._ask(now, TypeRequest(Verb.ADD if owned else Verb.KEEP, name, chain), kept)
+        self._ask(now, TypeRequest(Verb.KEEP, name, chain, router), kept)
 
     def _hand_over(self, now: float, request: TypeRequest) -> None:
         def handed_over(now: float, answer: TypeAnswer) -> None:
@@ -355,7 +404,9 @@ class Hermes:
         if event.tag:
             found = self._custodian.not_handed(event.tag, found)
         if found:
-            self._out.append(Hand(tuple(sorted(found)), event.message, event.tag))
+            self._out.append(Hand(tuple(sorted(found)), event.message, event.tag, event.type))
+        elif event.tag:
+            self._custodian.settled(event.type, event.tag, None)
 
     def _review(self, now: float, tag: bytes | None = None) -> None:
         """Pass on what persistent events are still to be passed on to, and let go of those that all have."""
@@ -387,6 +438,11 @@ class Hermes:
     def _done(self) -> list[HermesEffect]:
         out, self._out = [*self._out, *self.trees.take()], []
         return out
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._waiting)
 
     # --- sizes ----------------------------------------------------------------------------------------------------
 
