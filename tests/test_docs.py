@@ -76,6 +76,12 @@ def name_of(value: object) -> str:
 def test_every_block_says_its_language_and_why_it_is_not_run() -> None:
     wrong = [(one.page.name, one.line, one.language) for one in BLOCKS if one.language not in LANGUAGES]
     assert wrong == []
+    hidden = [
+        page.name
+        for page in PAGES
+        if re.search(r"^ {4}(tidings|make|python) ", BLOCK.sub("", page.read_text()), re.MULTILINE)
+    ]
+    assert hidden == [], "commands belong in a block of sh"
     marks = ("not run: ", "fails: ", "in another window")
     assert [(one.page.name, one.mark) for one in BLOCKS if one.mark and not one.mark.startswith(marks)] == []
 
