@@ -168,7 +168,8 @@ class Transit:
         if message_id in self._seen:
             self.duplicates += 1
             return False
-        self._journal.message(self._seen.add(message_id), 0)
+        self._seen.add(message_id)
+        self._journal.message(self._seen.notes, 0)
         self._journal.then(lambda: None, lambda _: self._seen.discard(message_id))
         return True
 

@@ -236,7 +236,8 @@ class SimBroker:
 
     def _tell_written(self, now: float) -> list[nfx.Effect]:
         written, self._written = self._written, []
-        return [effect for ticket, error in written for effect in self.node.persisted(self._wall(now), ticket, error)]
+        effects = [effect for ticket, error in written for effect in self.node.persisted(ticket, error)]
+        return [*effects, *self.node.turn(self._wall(now))]
 
     def _output(self, now: float) -> list[Any]:
         names = {number: connection for connection, number in self._links.items()}

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Protocol
 
 from proton import Message
 from proton.utils import BlockingConnection, LinkDetached, SendException
@@ -245,19 +246,27 @@ class Amqp:
         self._connection = await asyncio.to_thread(self._connect)
 
     def _connect(self) -> BlockingConnection:
-        login = {"user": self._user, "password": f"{self._user}'s password", "allow_insecure_mechs": True}
-        return BlockingConnection(f"127.0.0.1:{self._port}", timeout=SECONDS, **login)
+        return BlockingConnection(
+            f"127.0.0.1:{self._port}",
+            timeout=SECONDS,
+            user=self._user,
+            password=f"{self._user}'s password",
+            allow_insecure_mechs=True,
+        )
 
     async def publish(self, destination: str, case: int) -> bool:
         def send() -> None:
             sender = self._connection.create_sender(_amqp(destination))
             sender.send(Message(properties={"case": case}))
-            sender.close()
+            sender.close()  # type: ignore[no-untyped-call]
 
         return await self._try(send)
 
     async def subscribe(self, pattern: str) -> bool:
-        return await self._try(lambda: self._connection.create_receiver(_amqp(pattern), credit=0).close())
+        def receive() -> None:
+            self._connection.create_receiver(_amqp(pattern), credit=0).close()  # type: ignore[no-untyped-call]
+
+        return await self._try(receive)
 
     @staticmethod
     async def _try(act: Callable[[], None]) -> bool:
@@ -275,7 +284,21 @@ class Amqp:
         await asyncio.to_thread(self._connection.close)
 
 
-DOORS = {"native": Native, "stomp": Stomp, "websocket": WebSocket, "amqp": Amqp}
+class Door(Protocol):
+    """How a user comes in by one protocol."""
+
+    async def open(self) -> None: ...
+    async def publish(self, destination: str, case: int) -> bool: ...
+    async def subscribe(self, pattern: str) -> bool: ...
+    async def close(self) -> None: ...
+
+
+DOORS: dict[str, Callable[[int, str], Door]] = {
+    "native": Native,
+    "stomp": Stomp,
+    "websocket": WebSocket,
+    "amqp": Amqp,
+}
 
 
 def _verdict(command: str, code: str) -> bool:
