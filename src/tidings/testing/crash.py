@@ -66,7 +66,9 @@ def serve(path: str, port: int, ready: Connection, member: Member | None) -> Non
         settings = Settings(broker_id=member.router if member else 1, deliveries_max=1_000_000)
         broker = Broker(settings, SqliteStore(path), peers=member.peers() if member else None)
         await broker.start([])
-        ready.send(await broker.listen(Listener(NativeSession, port=port)))
+        listening = await broker.listen(Listener(NativeSession, port=port))
+        with suppress(BrokenPipeError):  # nobody waits for one that is to be killed while it starts
+            ready.send(listening)
         await ended.wait()
         await broker.stop()
 
