@@ -31,6 +31,7 @@ _FORWARDER = {
     "unmatched": ("messages_unmatched_total", "Messages nobody subscribed to."),
     "pushed_back": ("publishers_pushed_back_total", "Times that a publisher had to wait for a subscriber."),
     "feeds": ("reads_total", "Reads from sockets."),
+    "writes": ("writes_total", "Writes to sockets."),
 }
 
 # What the forwarding plane counts of copies between brokers, and what it is called.

@@ -18,11 +18,11 @@ from typing import Any
 from tidings.lab.calibration import Calibration
 from tidings.lab.experiment import Experiment, Point
 from tidings.lab.machine import environment
-from tidings.lab.registration import SPECIALS
 from tidings.lab.samples import judge, to_rows
 from tidings.lab.saturation import measure_run
 from tidings.lab.servers import SERVERS, Server
 from tidings.lab.setups import SETUPS, Design
+from tidings.lab.specials import SPECIALS
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
 from tidings.segments.writer import SegmentWriter

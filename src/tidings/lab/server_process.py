@@ -1,4 +1,7 @@
-"""A Tidings broker as a process of its own, with default settings: prints its port, serves until told to end."""
+"""A Tidings broker as a process of its own, with default settings: prints its port, serves until told to end.
+
+At SIGUSR1 it prints its counters as one line of JSON.
+"""
 
 import argparse
 import asyncio
@@ -26,13 +29,18 @@ async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> 
     broker = Broker(Settings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
     port = await broker.listen(Listener(SESSIONS[protocol], port=0))
-    sys.stdout.write(f"{port}\n")
-    sys.stdout.flush()
+    _say(str(port))
     end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: _say(json.dumps(broker.forwarder.stats())))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end.set)
     await end.wait()
     await broker.stop()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

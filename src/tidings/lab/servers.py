@@ -6,6 +6,7 @@ Each runs on one core, in a directory of its own that goes when it stops, on loo
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -58,10 +59,10 @@ class Server(ABC):
 
     def cpu_seconds(self) -> float:
         """CPU time of all its threads so far, those that have ended included (the CPU clock of another process)."""
-        return time.clock_gettime((~self._pid << 3) | 2)
+        return time.clock_gettime((~self.pid << 3) | 2)
 
     def memory_bytes(self) -> int:
-        status = Path(f"/proc/{self._pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 
@@ -89,7 +90,7 @@ class Server(ABC):
         self.stop()
 
     @property
-    def _pid(self) -> int:
+    def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
@@ -136,6 +137,14 @@ class TidingsServer(Server):
         if not line:
             raise self._failure("did not start")
         self.port = int(line)
+
+    def counters(self) -> dict[str, int]:
+        """What its forwarding plane has counted since it started."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.send_signal(signal.SIGUSR1)
+        counts: dict[str, int] = json.loads(self._process.stdout.readline())
+        return counts
 
 
 class TidingsStompServer(TidingsServer):
