@@ -154,7 +154,9 @@ class Process:
             tracking=self._tracking(),
         )
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
-        observer = self._make_observer() if self._make_observer and configuration.metrics.capacity else None
+        self._broker.admission = configuration.admission.admission()
+        wanted = configuration.metrics.capacity or self._broker.admission is not None
+        observer = self._make_observer() if self._make_observer and wanted else None
         metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)
         endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health, "/network": network})

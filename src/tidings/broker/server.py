@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import assert_never
 
+from tidings.broker.admission import Admission
+from tidings.broker.admitted_connection import make_connection
 from tidings.broker.connection import ClientConnection
 from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
-from tidings.broker.layered_connection import make_connection
 from tidings.broker.life import check_silence, give_signs
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
@@ -73,6 +74,7 @@ class Broker:
         self.buffer = self.forwarder.buffer
         self.layer_buffer = memoryview(bytearray(len(self.buffer)))  # for what is not yet the forwarder's
         self.naps = Naps(self.forwarder.received)
+        self.admission: Admission | None = None  # to be set before it listens
         self._lone = Lone()
         self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
         self.tracking = TrackingThread(tracking, settings.broker_id)
@@ -405,10 +407,12 @@ class Broker:
         number = connection.number
         principal = self.node.connections[number].principal
         destination = f"{'queue' if queue else 'topic'}:{name}"
+        error: TidingsError | None = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
         if principal.may("publish", destination):
+            error = self.admission.newcomer() if self.admission else None
+        if error is None:
             self.forwarder.allow(number, destination)
         else:
-            error = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
             self.forwarder.skip(number)
         self._go_on(connection)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from tidings.cli.lab_validate import validate
 from tidings.lab import experiment as experiments
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import SERVERS, Experiment
@@ -26,7 +27,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Measure servers, fit models, report.")
-    for command in (presets, run, results, fit, report):
+    for command in (presets, run, results, fit, report, validate):
         group.command()(command)
     app.add_typer(group, name="lab")
 

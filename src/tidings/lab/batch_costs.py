@@ -9,13 +9,13 @@ with d(k) the connections that k messages reach: of m subscribers that each matc
 A batch after which nothing waits lets the broker sleep; the next one takes t_cold longer. The broker counts reads,
 writes, messages and copies, the system its sleeps and its CPU time, and that is linear in the parameters, so they are
 fitted by non-negative least squares over stretches under different loads. t_wake, the time from a message's arrival to
-its batch if the broker slept, costs no CPU time; it is found from measured latencies (validation.py).
+its batch if the broker slept, costs no CPU time; it is measured (paced.py).
 
 >>> costs = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)
 >>> scenario = BatchScenario(costs, filters=100, receivers=Receivers(subscribers=100, match_probability=0.1))
 >>> queue = scenario.queue(10_000.0)
 >>> round(queue.busy, 2), round(queue.batch_mean, 2), f"{queue.waiting_mean * 1e6:.0f} us"
-(0.71, 1.51, '36 us')
+(0.71, 1.37, '39 us')
 >>> round(scenario.capacity)  # saturated
 1250000
 """
@@ -30,9 +30,10 @@ from scipy.optimize import nnls
 
 from tidings.errors import CodecError, UsageError
 from tidings.lab.arrays import Array, check_finite, check_probability, refuse
-from tidings.lab.batching import BatchQueue, analyse, capacity, rate_at
+from tidings.lab.batching import SIZES_MAX, BatchQueue, analyse, capacity, rate_at
 
 FORMAT, VERSION = "tidings-batch-costs", 1
+ROUNDS = 8  # of reweighting
 FITTED = ("t_batch", "t_write", "t_rcv", "t_fltr", "t_tx", "t_cold")
 
 
@@ -147,8 +148,9 @@ class BatchScenario:
         """Messages a second at saturation."""
         return capacity(self.mean)
 
-    def queue(self, rate: float) -> BatchQueue:
-        return analyse(rate, self.mean, self.variance, wake=self.costs.t_wake, cold=self.costs.t_cold)
+    def queue(self, rate: float, sizes_max: int = SIZES_MAX) -> BatchQueue:
+        costs = self.costs
+        return analyse(rate, self.mean, self.variance, wake=costs.t_wake, cold=costs.t_cold, sizes_max=sizes_max)
 
     def rate_at(self, busy: float) -> float:
         """Messages a second that keep the broker busy for this share of the time."""
@@ -156,15 +158,21 @@ class BatchScenario:
 
 
 def fit_costs(observed: Sequence[Work]) -> BatchCosts:
-    """Non-negative least squares; each stretch counts by its relative error."""
+    """Non-negative least squares of relative errors.
+
+    Relative to what the fit says, in a few rounds: relative to what was measured, stretches in which the machine was
+    slow would count less than those in which it was fast, and everything would come out too cheap.
+    """
     if len(observed) < len(FITTED):
         raise refuse(f"{len(FITTED)} parameters need as many stretches of work, not {len(observed)}", "E_LAB_RANK")
     cpu = np.array([one.cpu_s for one in observed])
     check_finite("cpu_s", cpu, 0, open_low=True)
-    matrix = np.array([one.row for one in observed]) / cpu[:, None]
-    scale = np.linalg.norm(matrix, axis=0)
+    matrix, expected = np.array([one.row for one in observed]), cpu
+    scale = np.linalg.norm(matrix / cpu[:, None], axis=0)
     scale[scale == 0] = 1.0
-    values, _ = nnls(matrix / scale, np.ones(len(cpu)))
+    for _ in range(ROUNDS):
+        values, _ = nnls(matrix / expected[:, None] / scale, cpu / expected)
+        expected = np.maximum(matrix @ (values / scale), cpu * 1e-3)
     return BatchCosts(**dict(zip(FITTED, (values / scale).tolist(), strict=True)))
 
 

@@ -32,19 +32,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammaincc
-from scipy.stats import nbinom, poisson
+from scipy.special import gammaincc, gammaln, xlogy
 
 from tidings.lab.arrays import Array, Floats, check_finite, refuse
 
-SIZES_MIN, SIZES_MAX = 32, 2048
+SIZES_MIN, SIZES_MAX = 32, 1024
 NEGLIGIBLE = 1e-10  # probability beyond the largest size that is looked at
 C_VAR_MIN = 1e-3  # what varies less is constant
 
 OfSize = Callable[[Array], Array]  # of an array of batch sizes
 
 
-def constant(_: Array) -> Array:
+def no_variance(_: Array) -> Array:
     return np.zeros(1)
 
 
@@ -74,6 +73,11 @@ class BatchQueue:
     def response_mean(self) -> float:
         """From arrival to the end of the message's batch."""
         return self.waiting_mean + float((self._shares * self._sizes) @ self._means) / self.batch_mean
+
+    @property
+    def per_batch_s(self) -> float:
+        """The mean duration of a batch."""
+        return self.busy * self.cycle
 
     def per_batch(self, amount: OfSize) -> float:
         """The mean of something that depends on a batch's size."""
@@ -112,13 +116,17 @@ class BatchQueue:
 def analyse(
     rate: float,
     mean: OfSize,
-    variance: OfSize = constant,
+    variance: OfSize = no_variance,
     *,
     wake: float = 0.0,
     cold: float = 0.0,
     bound: int | None = None,
+    sizes_max: int = SIZES_MAX,
 ) -> BatchQueue:
-    """The queue with these moments of S(k); refuses (E_LAB_OVERLOAD) a load that the server cannot carry."""
+    """The queue with these moments of S(k); refuses (E_LAB_OVERLOAD) a load that the server cannot carry.
+
+    The analysis takes time like the square of the number of messages that may wait: `sizes_max` of them at most.
+    """
     check_finite("rate", rate, 0, open_low=True)
     check_finite("wake", wake, 0)
     check_finite("cold", cold, 0)
@@ -129,12 +137,12 @@ def analyse(
     if rate >= capacity(mean, bound):
         raise refuse(f"{rate:.6g} messages a second are more than the server can carry", "E_LAB_OVERLOAD")
     size = SIZES_MIN
-    while size <= SIZES_MAX:
+    while size <= sizes_max:
         found = _Chain(rate, mean, variance, cold, size).solved(wake, bound or size)
         if found is not None:
             return found
         size *= 2
-    raise refuse(f"more than {SIZES_MAX} messages wait: too close to the server's limit", "E_LAB_OVERLOAD")
+    raise refuse(f"more than {sizes_max} messages wait: too close to the server's limit", "E_LAB_OVERLOAD")
 
 
 def capacity(mean: OfSize, bound: int | None = None) -> float:
@@ -150,7 +158,7 @@ def rate_at(busy: float, queue: Callable[[float], BatchQueue], rate_max: float) 
     def excess(rate: float) -> float:
         return queue(rate).busy - busy
 
-    low = high = rate_max * 1e-9
+    low = high = busy / queue(rate_max * 1e-9).per_batch_s  # at which messages one by one would keep it so busy
     while excess(high) < 0:  # from below: the closer to the limit, the longer the analysis
         low, high = high, min(high * 2, (high + rate_max) / 2)
     return float(brentq(excess, low, high, rtol=1e-6, xtol=1e-6))
@@ -172,7 +180,7 @@ class _Chain:
         states = np.arange(size + 1)
         taken = np.clip(states, 1, bound)
         left = np.maximum(states - taken, 0)
-        first = poisson.pmf(np.arange(size), rate * wake)  # after sleep: one, and those who came meanwhile
+        first = _poisson(rate * wake, size)  # after sleep: one, and those who came meanwhile
         waiting = _stationary(self._matrix(taken, left, first))
         slept = float(waiting[0])
         if waiting[-max(1, size // 16) :].sum() > NEGLIGIBLE:
@@ -204,20 +212,32 @@ class _Chain:
         size = self._size
         arrivals = _arrivals(self._rate, self._means, self._variances, size)
         matrix = np.zeros((size + 1, size + 1))
-        for n in range(1, size + 1):
-            matrix[n, left[n] :] = arrivals[taken[n] - 1, : size + 1 - left[n]]
+        if left.any():
+            for n in range(1, size + 1):
+                matrix[n, left[n] :] = arrivals[taken[n] - 1, : size + 1 - left[n]]
+        else:
+            matrix[1:] = arrivals
         matrix[0] = first @ _arrivals(self._rate, self._cold_means, self._variances, size)
         matrix[:, -1] += 1 - matrix.sum(axis=1)  # what is beyond counts as the largest
         return matrix
 
 
 def _arrivals(rate: float, means: Array, variances: Array, size: int) -> Array:
-    """P(j messages come during a batch of k), a row for each k."""
-    j = np.arange(size + 1)[None, :]
+    """P(j messages come during a batch of k), a row for each k: Poisson, mixed by a Gamma-distributed time."""
+    j, expected = np.arange(size + 1)[None, :], rate * means[:, None]
     fixed = variances <= (C_VAR_MIN * means) ** 2
     shape = np.where(fixed, 1.0, means**2 / np.where(fixed, 1.0, variances))[:, None]
-    mixed = nbinom.pmf(j, shape, shape / (shape + rate * means[:, None]))
-    return np.asarray(np.where(fixed[:, None], poisson.pmf(j, rate * means[:, None]), mixed), dtype=np.float64)
+    constant = xlogy(j, expected) - expected - gammaln(j + 1)
+    if fixed.all():
+        return np.asarray(np.exp(constant), dtype=np.float64)
+    mixed = gammaln(j + shape) - gammaln(shape) - gammaln(j + 1)
+    mixed += xlogy(j, expected / (shape + expected)) - shape * np.log1p(expected / shape)
+    return np.asarray(np.exp(np.where(fixed[:, None], constant, mixed)), dtype=np.float64)
+
+
+def _poisson(mean: float, size: int) -> Array:
+    j = np.arange(size)
+    return np.asarray(np.exp(xlogy(j, mean) - mean - gammaln(j + 1)), dtype=np.float64)
 
 
 def _stationary(matrix: Array) -> Array:

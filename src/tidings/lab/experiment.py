@@ -33,7 +33,7 @@ from tidings.lab.samples import Rules
 from tidings.lab.setups import SETUPS, Parameter, Parameters
 
 POINTS_MAX, RUNS_MAX = 10_000, 1000
-SPECIAL = ("registration", "first-message", "waiting", "saturated")  # measured by other means than throughput
+SPECIAL = ("registration", "first-message", "waiting")  # measured by other means than throughput
 SERVERS = ("tidings", "activemq")
 
 

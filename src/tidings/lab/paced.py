@@ -2,12 +2,13 @@
 
 The generator is this process, on a core of its own, and never sleeps: it looks at the clock, sends what is due, reads
 what has come. Messages are those of the setup `mix`: of many types in random order, with a different number of
-receivers each. One subscriber, the *probe*, gets all of them, and first: the k-th message it gets is the k-th that was
-sent. A message's latency is from just before `send` to just after the probe's `recv`, by one clock.
+receivers each. The broker notes when each of its reads began and how many messages it had by then, so for every message
+it is known when its batch began; both processes read the same clock. Waiting is from just before `send` to the
+beginning of the message's batch.
 
-What a message suffers though nobody is before it (system calls, waking up) is measured in the same run on those that
-met an idle broker: everything sent before had arrived everywhere, `SETTLE_NS` ago or longer. Poisson arrivals do not
-know that, so those messages are a fair sample. The mean latency less theirs is the waiting time.
+Some of that a message suffers though nobody is before it (system calls, waking up). It is measured in the same run, on
+those that met an idle broker: everything sent before had arrived everywhere, `SETTLE_NS` ago or longer. Poisson
+arrivals do not know that, so those messages are a fair sample.
 
 The generator must not be what is measured. It has a core of its own and, where the system allows it, real-time priority
 (as has the server: both are treated alike), and messages are timed from when they were sent, not from when they were
@@ -45,7 +46,7 @@ DRAIN_S_MAX = 5.0
 PRIORITY = 10
 SATURATED_S = 1.5
 HOLE_SHARE_MAX = 0.2
-LATENCY_S_MAX = 0.02  # a latency beyond comes from who else runs on the machine
+WAIT_S_MAX = 0.02  # a longer one comes from who else runs on the machine
 IDLE_MIN = 50
 _COUNTED = ("feeds", "writes", "received", "delivered")
 
@@ -66,7 +67,7 @@ class Counts:
 @dataclass(frozen=True, slots=True)
 class PacedRun:
     counts: Counts
-    latency_s: Array = field(repr=False)  # of each message that counts
+    waits_s: Array = field(repr=False)  # of each message that counts, from `send` to the beginning of its batch
     met_idle: NDArray[np.bool_] = field(repr=False)  # which of them met an idle broker
     late_s: Array = field(repr=False)  # how much later than planned each of them was sent
     hole_s: float
@@ -82,14 +83,14 @@ class PacedRun:
         return self.counts.cpu_s / self.counts.seconds
 
     @property
-    def unloaded_s(self) -> float:
-        """Mean latency of those who met nobody."""
-        return float(self.latency_s[self.met_idle].mean())
+    def wake_s(self) -> float:
+        """The mean wait of those who met nobody."""
+        return float(self.waits_s[self.met_idle].mean())
 
     @property
     def waiting_s(self) -> float:
-        """Mean waiting time."""
-        return float(self.latency_s.mean()) - self.unloaded_s
+        """Of all."""
+        return float(self.waits_s.mean())
 
 
 def measure_paced(
@@ -101,13 +102,15 @@ def measure_paced(
     frames = [server.wire.block(plan, 1) for plan in design.setup.plans]
     with on_core(LOAD_CORE), _undisturbed(server), connected(server, design.setup) as bench:
         _Sending(bench, frames, design.grades, rate, warm_s, rng).run()
+        server.reads()
         before, sending = _counters(server), _Sending(bench, frames, design.grades, rate, seconds, rng)
         sending.run()
         counts = _less(_counters(server), before, sending.hole_s)
+        reads = server.reads()
     counted = sending.counted()
     return PacedRun(
         counts,
-        sending.latency_s()[counted],
+        sending.waits_s(reads)[counted],
         np.array(sending.met_idle)[counted],
         sending.late_s()[counted],
         sending.hole_s,
@@ -116,27 +119,30 @@ def measure_paced(
 
 
 def measure_waiting(server: Server, parameters: Parameters, topic: str) -> Found:
-    """A run of an experiment: a mix at a rate."""
-    ours, rest = _ours(server), dict(parameters)
+    """A run of an experiment: a mix at a rate; at rate 0 as fast as it goes."""
+    if not isinstance(server, TidingsServer):
+        raise RuntimeError(f"{server.name} does not count its batches")
+    rest = dict(parameters)
     given = Given("waiting", {name: rest.pop(name) for name in ("rate", "seconds") if name in rest})
-    rate, seconds = given.number("rate", 1000, 1), given.number("seconds", 2, 1, 600)
-    rng = np.random.default_rng(crc32(topic.encode()))
-    run = measure_paced(ours, SETUPS["mix"](rest, topic), rate, seconds, rng)
+    rate, seconds = given.number("rate", 0), given.number("seconds", 2, 1, 600)
+    design = SETUPS["mix"](rest, topic)
+    if not rate:
+        return _saturated(server, design)
+    run = measure_paced(server, design, rate, seconds, np.random.default_rng(crc32(topic.encode())))
     if run.hole_s > HOLE_SHARE_MAX * seconds:
         raise RuntimeError(f"the generator did not run for {run.hole_s:.2f} s")
-    if (worst := float(run.latency_s.max())) > LATENCY_S_MAX:
+    if (worst := float(run.waits_s.max())) > WAIT_S_MAX:
         raise RuntimeError(f"the server did not run for {worst:.3f} s")
     if run.met_idle.sum() < IDLE_MIN:
         raise RuntimeError(f"only {run.met_idle.sum()} messages met an idle broker")
     metrics = {**asdict(run.counts), "hole_s": run.hole_s, "generator_share": run.generator_share}
-    metrics |= {"waiting_s": run.waiting_s, "unloaded_s": run.unloaded_s, "late_s": float(run.late_s.mean())}
+    metrics |= {"waiting_s": run.waiting_s, "wake_s": run.wake_s, "late_s": float(run.late_s.mean())}
     return Found([(name, float(value)) for name, value in metrics.items()])
 
 
-def measure_saturated(server: Server, parameters: Parameters, topic: str) -> Found:
-    """A run of an experiment: the same mixes, sent as fast as the broker takes them."""
-    ours, design = _ours(server), SETUPS["mix"](parameters, topic)
-    with on_core(LOAD_CORE), _undisturbed(ours), connected(server, design.setup) as bench:
+def _saturated(server: TidingsServer, design: Design) -> Found:
+    """The same messages, sent as fast as the broker takes them."""
+    with on_core(LOAD_CORE), _undisturbed(server), connected(server, design.setup) as bench:
         senders = [Sender(bench.publisher.socket, blocks_of(server.wire, design.setup.plans, BLOCK))]
 
         def run(seconds: float) -> None:
@@ -145,16 +151,10 @@ def measure_saturated(server: Server, parameters: Parameters, topic: str) -> Fou
             saturate(bench, senders, WINDOW, lambda: probe.count, lambda _: time.perf_counter() >= end)
 
         run(SATURATED_S / 4)
-        before = _counters(ours)
+        before = _counters(server)
         run(SATURATED_S)
-        counts = _less(_counters(ours), before)
+        counts = _less(_counters(server), before)
     return Found([(name, float(value)) for name, value in asdict(counts).items()])
-
-
-def _ours(server: Server) -> TidingsServer:
-    if not isinstance(server, TidingsServer):
-        raise RuntimeError(f"{server.name} does not count its batches")
-    return server
 
 
 def _less(after: tuple[float, ...], before: tuple[float, ...], hole_s: float = 0.0) -> Counts:
@@ -207,7 +207,6 @@ class _Sending:
         self._frames, self._grades, self._bench = frames, grades, bench
         self._sent: list[int] = []
         self._planned: list[int] = []
-        self._arrived: list[tuple[int, int]] = []  # when, how many so far
         self._holes: list[tuple[int, int]] = []
         self.met_idle: list[bool] = []
         self.working = 0.0
@@ -228,10 +227,10 @@ class _Sending:
 
     def _loop(self, poller: select.epoll, streams: dict[int, Stream]) -> None:
         clock, send = time.perf_counter_ns, self._bench.publisher.socket.send
-        probe, buffer = self._bench.subscribers[-1], bytearray(BUFFER_BYTES)
+        buffer = bytearray(BUFFER_BYTES)
         frames, types, grades = self._frames, self._types, self._grades
         due = [*self._due.astype(np.int64).tolist(), 1 << 61]
-        expected, first = len(types), probe.count
+        expected = len(types)
         number = turns = idle = on_their_way = 0
         start = last = heard = clock()
         while number < expected or on_their_way:
@@ -251,23 +250,19 @@ class _Sending:
                 number += 1
             ready = poller.poll(0, READS_MAX)
             for file, _ in ready:
-                stream = streams[file]
-                new = stream.read(buffer)
-                on_their_way -= new
+                on_their_way -= streams[file].read(buffer)
                 heard = clock()
-                if new and stream is probe:
-                    self._arrived.append((heard, probe.count - first))
             turns += 1
             idle += not ready and now < start + due[number]
             if number == expected and now - heard > DRAIN_S_MAX * 1e9:
                 raise RuntimeError(f"{on_their_way} messages did not arrive")
         self.working = 1 - idle / turns
 
-    def latency_s(self) -> Array:
-        times = np.array([when for when, _ in self._arrived], dtype=np.float64)
-        counts = np.array([count for _, count in self._arrived])
-        got = times[np.searchsorted(counts, np.arange(1, len(self._sent) + 1))]
-        return np.asarray((got - np.array(self._sent, dtype=np.float64)) / 1e9, dtype=np.float64)
+    def waits_s(self, reads: NDArray[np.int64]) -> Array:
+        """The k-th message came with the last read before which fewer than k messages had come."""
+        before = reads[:, 1] - reads[0, 1]
+        own = np.searchsorted(before, np.arange(1, len(self._sent) + 1), side="left") - 1
+        return np.asarray((reads[own, 0] - np.array(self._sent)) / 1e9, dtype=np.float64)
 
     def late_s(self) -> Array:
         return np.asarray((np.array(self._sent) - np.array(self._planned)) / 1e9, dtype=np.float64)

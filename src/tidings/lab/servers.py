@@ -18,10 +18,14 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tidings.lab.ports import free_ports
 from tidings.lab.wires import Native, Stomp, Wire
 
 SERVER_CORE, LOAD_CORE = 0, 1
+READS_FILE = "reads.npy"  # in the server's directory
 ACTIVEMQ_JAR = Path("/usr/share/activemq/bin/activemq.jar")
 HEAP = "1g"
 START_SECONDS_MAX = 60.0
@@ -140,11 +144,23 @@ class TidingsServer(Server):
 
     def counters(self) -> dict[str, int]:
         """What its forwarding plane has counted since it started."""
+        counts: dict[str, int] = json.loads(self._asked(signal.SIGUSR1))
+        return counts
+
+    def reads(self) -> NDArray[np.int64]:
+        """Since the last call: when each read began (perf_counter_ns), and the messages received before it.
+
+        The first call finds nothing: from then on the times are noted.
+        """
+        self._asked(signal.SIGUSR2)
+        found: NDArray[np.int64] = np.load(self.directory / READS_FILE)
+        return found
+
+    def _asked(self, number: signal.Signals) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
-        self._process.send_signal(signal.SIGUSR1)
-        counts: dict[str, int] = json.loads(self._process.stdout.readline())
-        return counts
+        self._process.send_signal(number)
+        return self._process.stdout.readline()
 
 
 class TidingsStompServer(TidingsServer):

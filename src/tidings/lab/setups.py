@@ -135,8 +135,7 @@ def _aggregation(given: Given, topic: str) -> Design:
 def _mix(given: Given, topic: str) -> Design:
     """Messages of many types; every subscriber takes its own share of them, a probe all of them, others none.
 
-    So the number of receivers varies from message to message. The probe connects last and is served last: when it has
-    a message, the server has done with it.
+    So the number of receivers varies from message to message, and who watches the probe knows what has come.
     """
     subscribers, percent = given.number("subscribers", 10, 0, 4096), given.number("match_percent", 100, 0, 100)
     others, body = given.number("others", 0), b"x" * given.number("body", 0, 0, 1 << 20)

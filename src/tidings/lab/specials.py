@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tidings.lab.paced import measure_saturated, measure_waiting
+from tidings.lab.paced import measure_waiting
 from tidings.lab.registration import first_message, register
 from tidings.lab.samples import Found
 from tidings.lab.servers import Server
@@ -14,6 +14,5 @@ SPECIALS: Mapping[str, Callable[[Server, Parameters, str], Found]] = MappingProx
         "registration": register,
         "first-message": first_message,
         "waiting": measure_waiting,
-        "saturated": measure_saturated,
     }
 )

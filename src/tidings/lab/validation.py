@@ -9,10 +9,12 @@ segments, so a validation that was broken off goes on where it stopped.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
-from scipy.optimize import minimize_scalar
+import numpy as np
 
 from tidings.errors import UsageError
+from tidings.lab.arrays import refuse
 from tidings.lab.batch_costs import BatchCosts, BatchScenario, Receivers, Work, fit_costs, work_of
 from tidings.lab.execution import Execution, Step
 from tidings.lab.experiment import Experiment, Measure
@@ -23,8 +25,8 @@ from tidings.lab.waiting import waiting_moments
 
 UTILISATIONS = (0.3, 0.5, 0.7, 0.8, 0.9)
 GUESS = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)  # only to choose rates to begin with
-WAKE_S_MAX = 200e-6
 SECONDS, RUNS = 2, 3
+QUICK = Measure(seconds=0.5, warm_s=0.2)  # before the first run
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,13 @@ class Comparison:
     """One held-out load. Times in seconds, rates in messages a second."""
 
     mix: Mix
-    utilisation: float  # aimed at
     rate: float
     busy: Mean  # measured
+    busy_predicted: float
     rate_predicted: float  # at the measured utilisation
     waiting: Mean
     waiting_predicted: float
+    wake: Mean  # measured: what a message waits that meets an idle broker
     waiting_mg1: float | None  # if every message cost what one alone does; None: overload
 
     @property
@@ -76,6 +79,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
+    """Messages a second of CPU time: all of it is used, and who else may run on the machine does not count."""
+
     mix: Mix
     rate: Mean
     rate_predicted: float
@@ -102,74 +107,54 @@ class Validation:
 
     def steps(self) -> Iterator[Step]:
         """Measure what is missing: first what the costs are fitted to, then what they predict."""
-        for mix in self._calibration:
-            yield from self._measured(self._paced("calibration", mix, mix.scenario(GUESS)))
-            yield from self._measured(self._saturated("calibration", mix))
+        for runs in range(1, self._runs + 1):  # all once, then all again: the machine's moods come to all alike
+            for mix in self._calibration:
+                yield from self._measured(self._experiment("calibration", mix, GUESS, runs))
         costs = self.costs()
-        for mix in self._held_out:
-            yield from self._measured(self._paced("held-out", mix, mix.scenario(costs)))
-            yield from self._measured(self._saturated("held-out", mix))
+        for runs in range(1, self._runs + 1):
+            for mix in self._held_out:
+                yield from self._measured(self._experiment("held-out", mix, costs, runs))
 
     def costs(self) -> BatchCosts:
         """Fitted to the calibration mixes alone."""
         points = [(mix, one) for mix in self._calibration for one in self._results("calibration", mix)]
-        work = [_work(mix, one) for mix, one in points]
-        fitted = fit_costs(work)
-        paced = [(mix, one) for mix, one in points if "rate" in one.parameters]
-
-        def misfit(wake: float) -> float:
-            costs = replace(fitted, t_wake=wake)
-            errors = [
-                _waiting(mix, costs, one.parameters["rate"]) / one.seconds["waiting_s"].mean - 1 for mix, one in paced
-            ]
-            return sum(error**2 for error in errors)
-
-        found = minimize_scalar(misfit, bounds=(0.0, WAKE_S_MAX), method="bounded", options={"xatol": 1e-7})
-        return replace(fitted, t_wake=float(found.x))
+        if not points:
+            raise refuse(f"there are no runs in {self._folder}: tidings lab validate measures", "E_LAB_RESULTS")
+        waking = [one.seconds["wake_s"].mean for _, one in points if "wake_s" in one.seconds]
+        return replace(fit_costs([_work(mix, one) for mix, one in points]), t_wake=fmean(waking))
 
     def comparisons(self, kind: str = "held-out") -> list[Comparison]:
         costs = self.costs()
         mixes = self._held_out if kind == "held-out" else self._calibration
         return [
-            _compared(mix, costs, aim, one)
-            for mix in mixes
-            for aim, one in zip(self._utilisations, self._of(kind, mix, "rate"), strict=False)
+            _compared(mix, costs, one) for mix in mixes for one in self._results(kind, mix) if one.parameters["rate"]
         ]
 
     def saturated(self) -> list[Saturated]:
         costs = self.costs()
-        found = []
-        for mix in self._held_out:
-            for one in self._of("held-out", mix, ""):
-                rate = Mean.of([one.seconds["received"].mean / one.seconds["seconds"].mean])
-                found.append(Saturated(mix, rate, mix.scenario(costs).capacity))
-        return found
-
-    def _of(self, kind: str, mix: Mix, parameter: str) -> list[Result]:
-        """Those with a rate, rising; or those without."""
-        found = [one for one in self._results(kind, mix) if ("rate" in one.parameters) == bool(parameter)]
-        return sorted(found, key=lambda one: one.parameters.get("rate", 0))
+        return [
+            Saturated(mix, _ratio(one, "received", "cpu_s"), mix.scenario(costs).capacity)
+            for mix in self._held_out
+            for one in self._results("held-out", mix)
+            if not one.parameters["rate"]
+        ]
 
     def _results(self, kind: str, mix: Mix) -> list[Result]:
-        found = []
-        for name in (f"{kind}-{mix.name}", f"{kind}-{mix.name}-saturated"):
-            try:
-                found += [one for one in read_results(self._folder, name) if one.seconds]
-            except UsageError as error:
-                if error.code != "E_LAB_RESULTS":
-                    raise
-        return found
+        """By rate; those at 0 were saturated."""
+        try:
+            found = [one for one in read_results(self._folder, f"{kind}-{mix.name}") if one.seconds]
+        except UsageError as error:
+            if error.code != "E_LAB_RESULTS":
+                raise
+            return []
+        return sorted(found, key=lambda one: float(one.parameters["rate"]))
 
-    def _paced(self, kind: str, mix: Mix, scenario: BatchScenario) -> Experiment:
-        rates: list[Parameter] = [_rounded(scenario.rate_at(utilisation)) for utilisation in self._utilisations]
+    def _experiment(self, kind: str, mix: Mix, costs: BatchCosts, runs: int) -> Experiment:
+        scenario = mix.scenario(costs)
+        rates: list[Parameter] = [*(_rounded(scenario.rate_at(aim)) for aim in self._utilisations), 0]
         fixed = {**mix.parameters, "seconds": self._seconds}
-        return self._experiment(f"{kind}-{mix.name}", "waiting", {"rate": rates}, fixed)
-
-    def _saturated(self, kind: str, mix: Mix) -> Experiment:
-        return self._experiment(f"{kind}-{mix.name}-saturated", "saturated", {}, mix.parameters)
-
-    def _experiment(self, name: str, kind: str, vary: dict[str, list[Parameter]], fixed: dict[str, int]) -> Experiment:
-        return Experiment(name, kind, vary, fixed, "", ("tidings",), self._runs, Measure(seconds=1.0))
+        name = f"{kind}-{mix.name}"
+        return Experiment(name, "waiting", {"rate": rates}, fixed, "", ("tidings",), runs, QUICK)
 
     def _measured(self, experiment: Experiment) -> Iterator[Step]:
         execution = Execution(experiment, self._folder)
@@ -186,36 +171,32 @@ def _work(mix: Mix, one: Result) -> Work:
     return work_of({name: mean.mean for name, mean in one.seconds.items()}, mix.others + mix.subscribers + 1)
 
 
-def _waiting(mix: Mix, costs: BatchCosts, rate: float) -> float:
-    """As it is measured: beyond what a message suffers that meets a sleeping broker."""
-    return mix.scenario(costs).queue(rate).waiting_mean - costs.t_wake
+def _ratio(one: Result, above: str, below: str) -> Mean:
+    """Of two means over the same runs, of which the second hardly varies."""
+    a, b = one.seconds[above], one.seconds[below].mean
+    deviation, half = (None if value is None else value / b for value in (a.deviation, a.half_width))
+    return Mean(a.mean / b, deviation, half, a.runs)
 
 
-def _compared(mix: Mix, costs: BatchCosts, aim: float, one: Result) -> Comparison:
+def _compared(mix: Mix, costs: BatchCosts, one: Result) -> Comparison:
     scenario = mix.scenario(costs)
-    busy, rate = one.seconds["cpu_s"], float(one.parameters["rate"])
-    seconds = one.seconds["seconds"].mean
-    share = Mean(
-        busy.mean / seconds,
-        None if busy.deviation is None else busy.deviation / seconds,
-        None if busy.half_width is None else busy.half_width / seconds,
-        busy.runs,
-    )
-    rate = one.seconds["received"].mean / seconds
+    busy, rate = _ratio(one, "cpu_s", "seconds"), _ratio(one, "received", "seconds").mean
+    queue = scenario.queue(rate)
     return Comparison(
         mix=mix,
-        utilisation=aim,
         rate=rate,
-        busy=share,
-        rate_predicted=scenario.rate_at(min(share.mean, 0.99)),
+        busy=busy,
+        busy_predicted=queue.busy,
+        rate_predicted=scenario.rate_at(min(busy.mean, 0.99)),
         waiting=one.seconds["waiting_s"],
-        waiting_predicted=_waiting(mix, costs, rate),
+        waiting_predicted=queue.waiting_mean,
+        wake=one.seconds["wake_s"],
         waiting_mg1=_mg1(scenario, rate),
     )
 
 
 def _mg1(scenario: BatchScenario, rate: float) -> float | None:
-    alone = float(scenario.queue(1.0).per_batch(scenario.mean)) + scenario.costs.t_cold
+    alone = float(scenario.mean(np.array([1.0]))[0]) + scenario.costs.t_cold
     if rate * alone >= 1:
         return None
     return float(waiting_moments(rate, gamma_moments(alone, 0.0))[0])
