@@ -102,6 +102,19 @@ def test_messages_over_many_connections_are_served_one_by_one() -> None:
     assert seen.rate_allowed(1e-3, 0.9999) < 1 / float(seen.alone.first)
 
 
+def interval(work: Work, busy_s: float) -> Interval:
+    return Interval(
+        1.0,
+        round(work.received),
+        round(work.delivered),
+        work.filters,
+        busy_s,
+        reads=round(work.reads),
+        writes=round(work.writes),
+        sleeps=round(work.sleeps),
+    )
+
+
 def test_the_model_that_predicts_better_is_believed() -> None:
     batching, single = Estimator("log"), Estimator("log")
     scenario = scenarios(TRUE)[1]
@@ -109,11 +122,8 @@ def test_the_model_that_predicts_better_is_believed() -> None:
     for _ in range(4):
         for busy in (0.2, 0.9, 0.4, 0.97):
             work = worked(scenario, scenario.rate_at(busy))
-            counts = {"received": round(work.received), "sent": round(work.delivered), "filters": work.filters}
-            batches = {"reads": round(work.reads), "writes": round(work.writes), "sleeps": round(work.sleeps)}
-            batching.observe(float(second), Interval(1.0, busy_s=work.cpu_s, **counts, **batches))
-            one_by_one = work.received * 2e-5 + work.delivered * 1e-6
-            single.observe(float(second), Interval(1.0, busy_s=one_by_one, **counts, **batches))
+            batching.observe(float(second), interval(work, work.cpu_s))
+            single.observe(float(second), interval(work, work.received * 2e-5 + work.delivered * 1e-6))
             second += 1
     found = batching.snapshot()
     assert found.model == BATCHES

@@ -17,6 +17,7 @@ from tidings.lab.experiment import SERVERS, Experiment
 from tidings.lab.fitting import Choice, choose
 from tidings.lab.processing import MODELS
 from tidings.lab.report import write_report
+from tidings.lab.result_tables import read_tables
 from tidings.lab.results import Mean, Result, read_results
 from tidings.lab.servers import install_activemq
 
@@ -124,12 +125,15 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the page and its pictures.")] = Path(
         "lab-report"
     ),
+    tables: Annotated[
+        Path | None, typer.Option(help="The pipeline's tables (tidings pipeline measure), instead of measurements.")
+    ] = None,
 ) -> None:
     """Write one HTML page with a figure for every experiment, measured and modelled.
 
     Example: tidings lab report -o lab-report
     """
-    page = write_report(read_results(folder), output)
+    page = write_report(read_results(folder) if tables is None else read_tables(tables), output)
     typer.echo(f"{page}")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +87,7 @@ class Server(ABC):
         self.end()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
