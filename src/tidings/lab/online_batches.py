@@ -2,12 +2,13 @@
 
 The same regression as in online.py, with reads, writes and sleeps beside messages and copies. How many connections a
 batch reaches follows from how many writes there were: of m receivers with probability p each, k messages reach
-m·(1 − (1 − p)^k), which is solved for m. If messages come over many connections, each read brings one of them, however
-many wait: then the broker serves them one by one. Which of the two it is shows in the number of messages a read.
+m·(1 − (1 − p)^k), and that, averaged over the sizes of batches, is solved for m. If messages come over many
+connections, each read brings one of them, however many wait: then the broker serves them one by one. Which of the two
+it is shows in the number of messages a read.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -91,14 +92,26 @@ class BatchServer:
 
 def server_seen(costs: BatchCosts, work: Work) -> BatchServer:
     """From what a broker did lately."""
-    size, grade = work.received / work.reads, work.delivered / work.received
-    receivers = _receivers(size, grade, work.writes / work.reads)
-    scenario = BatchScenario(costs, work.filters, receivers)
+    size, grade, reached = work.received / work.reads, work.delivered / work.received, work.writes / work.reads
+    rate = work.received / work.seconds
+
+    def scenario(receivers: float) -> BatchScenario:
+        return BatchScenario(costs, work.filters, Receivers(receivers, min(1.0, grade / receivers)))
+
+    def by_mean_size(receivers: float) -> float:
+        return float(scenario(receivers).receivers.reached(np.array([size]))[0]) - reached
+
+    def by_all_sizes(receivers: float) -> float:
+        one = scenario(receivers)
+        return one.queue(rate, SIZES_MAX).per_batch(one.receivers.reached) - reached
+
+    first = scenario(_receivers(by_mean_size, grade))
     try:
-        together = scenario.queue(work.received / work.seconds, SIZES_MAX).batch_mean
+        if abs(size - first.queue(rate, SIZES_MAX).batch_mean) > abs(size - 1.0):
+            return BatchServer(first, together=False)
+        return BatchServer(scenario(_receivers(by_all_sizes, grade)), together=True)
     except UsageError:  # more than fits: batches are as large as they get
-        return BatchServer(scenario, size > 2)
-    return BatchServer(scenario, abs(size - together) <= abs(size - 1.0))
+        return BatchServer(first, together=size > 2)
 
 
 def work_row(work: Work) -> Array:
@@ -110,19 +123,13 @@ def costs_of(values: Array) -> BatchCosts:
     return BatchCosts(**dict(zip(FITTED, values.tolist(), strict=True)))
 
 
-def _receivers(size: float, grade: float, reached: float) -> Receivers:
+def _receivers(excess: Callable[[float], float], grade: float) -> float:
     """As many as explain the connections that a batch reaches."""
-    if grade <= 0 or size <= 1:
-        return Receivers(max(grade, 1e-9), 1.0 if grade else 0.0)
-
-    def excess(log_receivers: float) -> float:
-        receivers = math.exp(log_receivers)
-        return float(Receivers(receivers, min(1.0, grade / receivers)).reached(np.array([size]))[0]) - reached
-
-    low, high = math.log(grade), math.log(max(RECEIVERS_MAX, 2 * grade))
+    if grade <= 0:
+        return 1.0
+    low, high = grade, max(RECEIVERS_MAX, 2 * grade)
     if excess(low) >= 0:  # always the same ones
-        return Receivers(grade, 1.0)
+        return low
     if excess(high) <= 0:  # always others
-        return Receivers(math.exp(high), grade / math.exp(high))
-    found = math.exp(float(brentq(excess, low, high)))
-    return Receivers(found, min(1.0, grade / found))
+        return high
+    return math.exp(float(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-3)))
