@@ -71,6 +71,12 @@ docs: setup  ## check that the documentation is true: its code runs, its links l
 crash: setup  ## kill -9 a broker under load, again and again (KILLS=500)
 	$(BIN)/python -c 'from tidings.testing.crash import main; main()' $(or $(KILLS),500)
 
+trace-kills: setup  ## kill -9 a broker that records, again and again, then trace every message (KILLS=50)
+	$(BIN)/python -m tidings.testing.traced_kills $(or $(KILLS),50)
+
+spark-kills: setup  ## kill -9 drivers of Spark jobs and streams, and run them again (KILLS=20)
+	$(BIN)/python -m tidings.testing.spark_kills $(or $(KILLS),20)
+
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi
 

@@ -1,94 +1,73 @@
 """The pipeline end to end: ids traced, messages replayed, per second of CPU time, JVM and workers included.
 
-python -m bench.pipeline [--quick]
+python -m bench.pipeline [--quick] [--only trace|replay] [--folder FOLDER]
 
-Trace: ids from a Parquet file, through 2000 filters of 128 KiB, to the tables traces and paths. Replay: generated
-messages against 1 000 to 1 000 000 subscriptions. Cost over rows, speed-up from one core to two (by wall clock, so only
-a quiet machine tells), and the most memory all processes had.
+Trace: ids from a Parquet file, through 2000 filters of 128 KiB, to the tables traces and paths; cost over rows, and the
+most memory all processes had. Replay: generated messages against 1 000 to 1 000 000 subscriptions, and the share of CPU
+time in the kernel (decoding, matching, counting).
+
+Speed-up from one core to two, by wall clock, so only a quiet machine tells. A task of Spark is more than one thread:
+its JVM reads, compiles and writes while its Python worker computes, so `local[1]` on two cores uses more than one.
+The ratio is therefore given against `local[1]` with all its processes on one core, and, beside it, on two. Each of them
+is a process of its own, warmed up alike.
 """
 
+import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from bench.harness import save, table
-from bench.processes import cpu_seconds, peak_bytes
+from bench.pipeline_trace import CONF
+from bench.processes import cost
 from tidings.matching.workload import Workload
 from tidings.pipeline import jobs, replay
-from tidings.pipeline.config import Config, load
+from tidings.pipeline.config import load
+from tidings.pipeline.generate import messages_of
+from tidings.pipeline.ingest import clean_table
 from tidings.pipeline.places import Place
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.session import start_session
 
 WARM = 200_000  # ids that are traced before anything is measured
-CONF = {"spark.driver.memory": "1500m", "spark.sql.files.maxPartitionBytes": "16m"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    rows: int
-    cpu_s: float
-    wall_s: float
-
-    @property
-    def per_cpu_s(self) -> float:
-        return self.rows / self.cpu_s
+def child(module: str, *arguments: object) -> str:
+    told = [sys.executable, "-m", module, *map(str, arguments)]
+    return subprocess.run(told, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def cost(rows: int, work: Callable[[], object]) -> Cost:
-    cpu, wall = cpu_seconds(), time.perf_counter()
-    work()
-    return Cost(rows, cpu_seconds() - cpu, time.perf_counter() - wall)
-
-
-def shown(one: Cost) -> dict[str, float]:
-    return asdict(one) | {"per_cpu_s": one.per_cpu_s}
-
-
-def trace(config: Config, folder: Path, count: int) -> Cost:
-    asked = replace(config, trace=replace(config.trace, ids=str(folder / f"ids-{count}.parquet")))
-    with jobs.opened(asked) as run:
-        return cost(count, lambda: jobs.work(run, "trace"))
+def session(folder: Path, master: str, cores: int, *counts: int) -> dict[str, Any]:
+    """What traces cost in a new session."""
+    found: dict[str, Any] = json.loads(child("bench.pipeline_trace", folder, master, cores, *counts).splitlines()[-1])
+    return found
 
 
 def measure_trace(folder: Path, quick: bool) -> dict[str, object]:
     counts = [10**5, 10**6] if quick else [10**5, 10**6, 10**7]
-    messages = 1_840_000 if quick else 18_400_000
-    told = [
-        str(folder),
-        str(messages),
-        str(WARM),
-        *map(str, counts),
-    ]  # in a process of its own: its memory is not Spark's
-    made = subprocess.run([sys.executable, "-m", "bench.pipeline_data", *told], check=True, stdout=subprocess.PIPE)
-    filters = int(made.stdout)
-    found: dict[str, object] = {"filters": filters}
-    config = load(settings=[f"input={folder}/segments", f"output={folder}/tables"])
-    spark = start_session("local[2]", CONF)
-    with jobs.opened(config) as run:
-        found["ingest"] = shown(cost(filters, lambda: jobs.work(run, "ingest")))
-    cold = trace(config, folder, WARM)  # workers start and load filters
-    costs = [trace(config, folder, count) for count in counts]
-    found |= {"first": shown(cold), "traces": [shown(one) for one in costs], "peak_mb": peak_bytes() / 1e6}
-    rows = [(f"{one.rows:.0e}", one.cpu_s, one.wall_s, one.per_cpu_s) for one in costs]
+    if not (folder / "segments").exists():
+        child("bench.pipeline_data", folder, 1_840_000 if quick else 18_400_000, WARM, *counts)
+    two = session(folder, "local[2]", 2, WARM, *counts, counts[-2], counts[-1])
+    first, *costs = two["traces"]
+    filters = clean_table(Place.of(folder / "tables"), "histories").need().rows
+    found: dict[str, Any] = {"filters": filters, "ingest": two["ingest"], "first": first}
+    found |= {"traces": costs[: len(counts)], "again": costs[len(counts) :], "peak_mb": two["peak_mb"]}
+    rows = [(f"{one['rows']:.0e}", one["cpu_s"], one["wall_s"], one["per_cpu_s"]) for one in costs]
     table(f"trace, {filters} filters", ("ids", "CPU s", "wall s", "ids / CPU s"), rows)
-    save("pipeline", {"trace": found})
-    spark.stop()
-    spark = start_session("local[1]", CONF)
-    trace(config, folder, WARM)
-    one_core = trace(config, folder, counts[1])
-    found |= {"one_core": shown(one_core), "speed_up": one_core.wall_s / costs[1].wall_s}
-    table(
-        "speed-up",
-        ("local[1] wall s", "local[2] wall s", "ratio"),
-        [(one_core.wall_s, costs[1].wall_s, found["speed_up"])],
-    )
-    spark.stop()
+    two_cores = costs[-1]["wall_s"]
+    rows = []
+    for name, cores in (("one_core", 1), ("one_task_two_cores", 2)):
+        one = session(folder, "local[1]", cores, WARM, *counts, counts[-2], counts[-1])["traces"][-1]
+        found[name] = one | {"speed_up": one["wall_s"] / two_cores}
+        rows.append((name, one["wall_s"], two_cores, found[name]["speed_up"]))
+    table(f"speed-up, {counts[-1]:.0e} ids", ("local[1]", "wall s", "local[2] wall s", "ratio"), rows)
     return found
 
 
@@ -116,7 +95,7 @@ def measure_replay(folder: Path, quick: bool) -> list[dict[str, object]]:
             one = cost(messages, lambda run=run: jobs.work(run, "replay"))  # type: ignore[misc]
             kernel_s = kernel_seconds(run.generated(SUBSCRIPTIONS).folders(), min(messages, 20_000))
         share = kernel_s * messages / one.cpu_s
-        found.append({"subscriptions": subscriptions, "first": shown(warm), **shown(one), "kernel_share": share})
+        found.append({"subscriptions": subscriptions, "first": warm.shown(), **one.shown(), "kernel_share": share})
     spark.stop()
     rows = [(one["subscriptions"], one["rows"], one["cpu_s"], one["per_cpu_s"], one["kernel_share"]) for one in found]
     table("replay", ("subscriptions", "messages", "CPU s", "messages / CPU s", "share in the kernel"), rows)
@@ -124,29 +103,28 @@ def measure_replay(folder: Path, quick: bool) -> list[dict[str, object]]:
 
 
 def kernel_seconds(folders: list[Place], messages: int) -> float:
-    """CPU time of the matcher alone, for one message."""
+    """CPU time in the kernel alone, for one message."""
     replayer = replay.Replayer(replay.Subscriptions.read(folders))
-    data = Workload(1, conjunctions=1).encoded_messages(0, messages)
-    encoded, at = [], 0
-    while at < len(data):
-        end = at + 4 + int.from_bytes(data[at : at + 4], "little")
-        encoded.append(data[at + 4 : end])
-        at = end
+    column = pa.array(messages_of(Workload(1, conjunctions=1).encoded_messages(0, messages)), pa.binary())
     replay.SPENT["kernel"] = 0.0
-    replayer.match(encoded, replayer.tally())
+    replayer.match_column(column, replayer.counting())
     return replay.SPENT["kernel"] / messages
 
 
 def main() -> None:
-    quick = "--quick" in sys.argv
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rows")
+    parser.add_argument("--only", choices=["trace", "replay"], help="one of the two")
+    parser.add_argument("--folder", type=Path, help="where data is made, and found if it was")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        busy = os.getloadavg()[0]
-        results: dict[str, object] = {"load_before": busy, "quick": quick, "trace": measure_trace(folder, quick)}
-        save("pipeline", results)
-        results["replay"] = measure_replay(folder, quick)
-        results["load_after"] = os.getloadavg()[0]
-        print(save("pipeline", results))
+        folder = arguments.folder or Path(name)
+        for part, measure in (("trace", measure_trace), ("replay", measure_replay)):
+            if arguments.only in (None, part):
+                load = os.getloadavg()[0]
+                found = measure(folder, arguments.quick)
+                about = {"load_before": load, "load_after": os.getloadavg()[0], "quick": arguments.quick}
+                print(save(f"pipeline_{part}", about | {part: found}))
 
 
 if __name__ == "__main__":

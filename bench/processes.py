@@ -1,9 +1,33 @@
 """CPU time and memory of this process and all below it: a Spark session is a JVM and its Python workers."""
 
 import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    rows: int
+    cpu_s: float
+    wall_s: float
+
+    @property
+    def per_cpu_s(self) -> float:
+        return self.rows / self.cpu_s
+
+    def shown(self) -> dict[str, float]:
+        return asdict(self) | {"per_cpu_s": self.per_cpu_s}
+
+
+def cost(rows: int, work: Callable[[], object]) -> Cost:
+    """Of work on so many rows, in this process and all below it."""
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    work()
+    return Cost(rows, max(cpu_seconds() - cpu, 1 / _TICKS), time.perf_counter() - wall)
 
 
 def descendants(root: int) -> list[int]:

@@ -1,5 +1,6 @@
 // The codec's binding: messages, batches of them, predicates and programs, between native bytes and Python.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/unique_ptr.h>
 
 #include <memory>
@@ -172,6 +173,12 @@ std::unique_ptr<PyBatch> batch_from_messages(nb::object data, size_t message_byt
     return std::make_unique<PyBatch>(data, PyBatch::Form::Messages, options);
 }
 
+std::unique_ptr<PyBatch> batch_from_column(nb::object data, nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> ends,
+                                          size_t message_bytes_max, unsigned derived) {
+    const MessageBatch::Options options{static_cast<uint8_t>(derived & DerivedAll), message_bytes_max, false};
+    return std::make_unique<PyBatch>(data, std::span(ends.data(), ends.size()), options);
+}
+
 nb::object error_parts(const CodecError& error) { return nb::make_tuple(error.code, error.reason, error.position); }
 
 nb::object entry_error(const PyBatch& batch, Py_ssize_t i) {
@@ -203,7 +210,10 @@ void bind_batch(nb::module_& m) {
                     nb::arg("stop_at_control") = false, nb::arg("derived") = unsigned{DerivedAll})
         .def_static("from_messages", &batch_from_messages, nb::arg("data"), nb::arg("message_bytes_max") = 1 << 20,
                     nb::arg("derived") = unsigned{DerivedAll}, "Messages, each after its length as u32.")
+        .def_static("from_column", &batch_from_column, nb::arg("data"), nb::arg("ends"), nb::arg("message_bytes_max") = 1 << 20,
+                    nb::arg("derived") = unsigned{DerivedAll}, "Messages one after the other, the i-th ends at ends[i].")
         .def("__len__", [](const PyBatch& self) { return self.batch().size(); })
+        .def_prop_ro("broken", [](const PyBatch& self) { return self.batch().broken(); }, "How many entries are broken.")
         .def_prop_ro("consumed", [](const PyBatch& self) { return self.batch().consumed(); })
         .def_prop_ro("fatal", &fatal_error, nb::sig("def fatal(self) -> tuple[str, str, int] | None"),
                      "Why decoding stopped: code, reason, position in the buffer.")

@@ -14,6 +14,7 @@ void bind_forwarder(nb::module_&);
 void bind_matcher(nb::module_&);
 void bind_encoding(nb::module_&);
 void bind_matrix(nb::module_&);
+void bind_tally(nb::module_&);
 void bind_tracker(nb::module_&);
 
 namespace {
@@ -47,5 +48,6 @@ NB_MODULE(_kernel, m) {
     bind_matcher(m);
     bind_encoding(m);
     bind_matrix(m);
+    bind_tally(m);
     bind_tracker(m);
 }

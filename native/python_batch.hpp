@@ -53,6 +53,11 @@ public:
         else
             batch_->decode_messages(buffer_.view(), options);
     }
+    PyBatch(nb::handle data, std::span<const uint64_t> ends, const MessageBatch::Options& options)
+        : buffer_(data), batch_(BatchPool::instance().take()) {
+        nb::gil_scoped_release release;
+        batch_->decode_column(buffer_.view(), ends, options);
+    }
     ~PyBatch() { BatchPool::instance().give(std::move(batch_)); }
 
     const MessageBatch& batch() const { return *batch_; }

@@ -2,7 +2,9 @@
 // others; only a frame that is too long does, because nothing after its length can be trusted to be worth waiting for.
 // All storage is reused by the next decode.
 #pragma once
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -73,6 +75,20 @@ public:
         settle();
     }
 
+    // Messages one after the other, the i-th ends at ends[i]: a column of a table. One that is too long is broken like any other.
+    void decode_column(std::string_view data, std::span<const uint64_t> ends, const Options& options) {
+        clear();
+        for (const uint64_t end : ends) {
+            if (end < consumed_ || end > data.size()) throw UsageError{"E_BATCH_ENDS", "ends must ascend within the data"};
+            const std::string_view bytes = data.substr(consumed_, end - consumed_);
+            Entry& entry = entries_.emplace_back();
+            if (bytes.size() <= options.payload_bytes_max) add_message(entry, bytes, consumed_, options.derived);
+            else refuse_message(entry, bytes, consumed_);
+            consumed_ = end;
+        }
+        settle();
+    }
+
     // One message and nothing else.
     void decode_message(std::string_view data, const Options& options) {
         clear();
@@ -82,9 +98,13 @@ public:
     }
 
     size_t size() const { return entries_.size(); }
+    size_t broken() const {
+        return static_cast<size_t>(std::ranges::count(entries_, Entry::Status::Broken, &Entry::status));
+    }
     const Entry& operator[](size_t i) const { return entries_[i]; }
     auto begin() const { return entries_.begin(); }
     auto end() const { return entries_.end(); }
+    const Attribute* last_attribute() const { return attributes_.data() + attributes_.size() - 1; }  // unless there is none
     size_t consumed() const { return consumed_; }
     const std::optional<CodecError>& fatal() const { return fatal_; }
 
@@ -142,6 +162,13 @@ private:
             entry.status = Entry::Status::Broken;
             entry.error = error;
         }
+    }
+
+    static void refuse_message(Entry& entry, std::string_view bytes, size_t offset) {
+        entry.status = Entry::Status::Broken;
+        entry.payload = bytes;
+        entry.offset = offset;
+        entry.error = CodecError{"E_CODEC_LIMIT", "a message is longer than agreed", 0};
     }
 
     // The arena has stopped growing: now its addresses hold.

@@ -57,24 +57,29 @@ public:
         added = saturating_add(added, n);
     }
 
-    // One bit of a filter: its byte, and which bit of it. A byte and not a word, because then setting it is one instruction.
-    struct Bit {
-        uint32_t byte, mask;
-    };
-
-    // The k bits of one id, for filters of up to 2^32 bits; `set` takes them, in any filter of this shape.
-    static void bits_of(const uint8_t* id, uint64_t bits, uint32_t hashes, Bit* out) {
+    // The k positions of one id, for filters of up to 2^32 bits; `set` takes them, in any filter of this shape.
+    static void positions_of(const uint8_t* id, uint64_t bits, uint32_t hashes, uint32_t* out) {
         Walk walk(id);
-        for (uint32_t j = 0; j < hashes; ++j) {
-            const uint64_t p = walk.next(bits);
-            out[j] = {static_cast<uint32_t>(p >> 3), 1u << (p & 7)};
+        if (std::has_single_bit(bits)) {  // as usual: the highest bits of h, without a product, several at a time
+            const int shift = 64 - std::countr_zero(bits);
+            for (uint32_t j = 0; j < hashes; ++j) out[j] = static_cast<uint32_t>((walk.h + j * walk.step) >> shift);
+        } else {
+            for (uint32_t j = 0; j < hashes; ++j) out[j] = static_cast<uint32_t>(walk.next(bits));
         }
     }
 
-    void set(const Bit* bits) {
-        auto* const bytes = reinterpret_cast<uint8_t*>(words.data());
-        for (uint32_t j = 0; j < k; ++j) bytes[bits[j].byte] |= static_cast<uint8_t>(bits[j].mask);
+    void set(const uint32_t* positions) {
+        uint64_t* const data = words.data();
+        const uint32_t* const end = positions + k;
+        for (; end - positions >= 4; positions += 4)  // unrolled: there is little else in this loop
+            for (uint32_t j = 0; j < 4; ++j) data[positions[j] >> 6] |= 1ull << (positions[j] & 63);
+        for (; positions != end; ++positions) data[*positions >> 6] |= 1ull << (*positions & 63);
         added = saturating_add(added, 1);
+    }
+
+    void clear() {
+        std::fill(words.begin(), words.end(), 0);
+        added = 0;
     }
 
     // found[i] = 1 if id i may have been added, 0 if it certainly was not.

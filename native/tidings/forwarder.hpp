@@ -361,7 +361,7 @@ private:
         ++out_.stats.received;
         if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
-        if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session))) {
+        if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) || message.typed()) {
             out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
                             .receipt = receipt_of(entry), .bytes = std::string(message.bytes)});
         } else if (expired(message, now_ms)) {

@@ -53,8 +53,11 @@ public:
         matches.offsets.reserve(batch.size() + 1);
         matches.offsets.push_back(0);
         begin(matches.ids);
+        last_ = batch.last_attribute();
         for (size_t i = 0; i < batch.size(); ++i) {
-            read_ahead(batch, i);
+            const Entry& far = batch[std::min(i + entries_ahead, batch.size() - 1)];
+            __builtin_prefetch(&far.status);
+            __builtin_prefetch(&far.message.attributes);
             if (batch[i].status == Entry::Status::Message) match_safely(batch[i].message);
             matches.offsets.push_back(static_cast<uint32_t>(count_));
         }
@@ -64,6 +67,7 @@ public:
     void match(const MessageView& message, Column<uint32_t>& ids) {
         prepare();
         begin(ids);
+        last_ = nullptr;
         match_safely(message);
         end(ids);
     }
@@ -118,16 +122,15 @@ private:
         }
     }
 
-    // While message i is matched, memory brings what the next ones will need.
-    TIDINGS_INLINE void read_ahead(const MessageBatch& batch, size_t i) const {
-        const size_t last = batch.size() - 1;
-        const Entry& far = batch[std::min(i + 12, last)];
-        __builtin_prefetch(&far.status);
-        __builtin_prefetch(&far.message.attributes);
-        for (const Attribute& attribute : batch[std::min(i + 6, last)].message.attributes) __builtin_prefetch(&attribute.hash);
-        for (const Attribute& attribute : batch[std::min(i + 3, last)].message.attributes) index_.blocks.prefetch_slot(attribute.hash);
-        for (const Attribute& attribute : batch[std::min(i + 2, last)].message.attributes) index_.blocks.prefetch_block(attribute.hash);
-        for (const Attribute& attribute : batch[std::min(i + 1, last)].message.attributes) index_.blocks.prefetch_payload(attribute.hash);
+    // While an attribute is met, memory brings what later ones of the batch will need, each step for what the one before has
+    // brought in. They stand one after the other, so this goes on across messages. Farther ahead is not better: what arrives
+    // too early has left the first-level cache again when it is used.
+    TIDINGS_INLINE void read_ahead(const Attribute& attribute) const {
+        const auto ahead = [&](ptrdiff_t distance) { return std::min(&attribute + distance, last_); };
+        __builtin_prefetch(&ahead(32)->hash);
+        index_.blocks.prefetch_slot(ahead(18)->hash);
+        index_.blocks.prefetch_block(ahead(12)->hash);
+        index_.blocks.prefetch_payload(ahead(6)->hash);
     }
 
     void match_one(const MessageView& message) {
@@ -173,6 +176,7 @@ private:
         Counts counts;
         for (size_t i = 0; i < count; ++i) {
             const Attribute& attribute = message.attributes[i];
+            if (last_) read_ahead(attribute);
             const ValueKey key = ValueKey::of(attribute, i < message.wire_count);
             const Block* block = index_.blocks.find(attribute, key);
             if (!block) [[unlikely]] {
@@ -441,7 +445,10 @@ private:
         }
     }
 
+    static constexpr size_t entries_ahead = 12;
+
     MatcherIndex index_;
+    const Attribute* last_ = nullptr;  // of the batch at hand, if there is one: nothing is read beyond it
     std::vector<uint8_t> satisfied_;  // by listed constraint: the epoch of the last message that satisfied it
     uint8_t epoch_ = 0;
     std::vector<uint32_t> low_, high_;  // by line: the message's position, or what satisfies no bound

@@ -31,6 +31,9 @@ struct MessageView {
 
     bool is_reading(size_t i) const { return i - wire_count < reading_count; }
 
+    // Whether it is an event of a type: Python checks those (src/tidings/model/type_topics.py).
+    bool typed() const { return destination.starts_with("@type.") && !(flags & Queue); }
+
     const Attribute* find(std::string_view name, uint64_t name_hash) const {
         for (const Attribute& a : attributes)
             if (a.name_hash == name_hash && a.name == name) return &a;

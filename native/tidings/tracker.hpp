@@ -64,7 +64,7 @@ public:
         if (options.capacity == 0) throw UsageError{"E_TRACKING_CAPACITY", "a filter's capacity is at least 1"};
         if (options.bits > bits_max) throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
         Bloom(options.exact ? 64 : options.bits, options.exact ? 1 : options.hashes);  // throws if it has no such shape
-        bits_.resize(options.exact ? 0 : slots * options.hashes);
+        positions_.resize(options.exact ? 0 : slots * options.hashes);
         young_max_ = options.exact ? UINT64_MAX : options.retain ? std::min(options.bits / 8 / id_bytes, options.capacity - 1) : 0;
     }
     Tracker(const Tracker&) = delete;
@@ -153,7 +153,7 @@ public:
     }
 
     size_t memory_bytes() const {
-        size_t bytes = sizeof *this + bits_.size() * sizeof(Bloom::Bit) + marks_.size() * sizeof(Marks);
+        size_t bytes = sizeof *this + positions_.size() * sizeof(uint32_t) + marks_.size() * sizeof(Marks);
         for (const History& history : histories_)
             bytes += sizeof history + history.ids.capacity() + (history.filter ? history.filter->memory_bytes() : 0);
         for (const TrackedFilter& filter : done_) bytes += filter.data.size();
@@ -161,12 +161,12 @@ public:
     }
 
 private:
-    static constexpr size_t slots = 256;
+    static constexpr size_t slots = 128;  // few enough for their positions and two filters to stay in the nearest cache
     static constexpr uint32_t none = UINT32_MAX;
 
     struct History {
         Kind kind = Kind::Publish;
-        bool used = false, has_range = false;
+        bool used = false, has_range = false, busy = false;  // busy: the filter before was full
         uint32_t origin = 0, peer = 0;
         uint64_t sequence = 0, count = 0, stored_count = 0;
         int64_t first_ms = 0, last_ms = 0, opened_ms = 0, dirty_ms = 0;
@@ -273,7 +273,7 @@ private:
         now_ms_ = std::max(now_ms_, now_ms);
         if (!options_.exact)
             for (uint32_t slot = 0; slot < used_; ++slot)
-                Bloom::bits_of(ids_[slot].data(), options_.bits, options_.hashes, &bits_[slot * options_.hashes]);
+                Bloom::positions_of(ids_[slot].data(), options_.bits, options_.hashes, &positions_[slot * options_.hashes]);
         for (const uint32_t index : dirty_) add(histories_[index], marks_[index]);
         dirty_.clear();
         used_ = 0;
@@ -281,18 +281,42 @@ private:
 
     void add(History& history, Marks& marks) {
         if (!history.dirty()) history.dirty_ms = began_ms_;
-        for (size_t word = 0; word < marks.words.size(); ++word) {
-            for (uint64_t left = std::exchange(marks.words[word], 0); left; left &= left - 1)
-                add_one(history, static_cast<uint32_t>(64 * word + static_cast<size_t>(std::countr_zero(left))));
+        uint64_t count = 0;
+        for (const uint64_t word : marks.words) count += static_cast<uint64_t>(std::popcount(word));
+        if (history.filter && history.count && history.count + count < options_.capacity) add_all(history, marks, count);
+        else each(marks, [&](uint32_t slot) { add_one(history, slot); });
+        marks = {};
+    }
+
+    template <class Do>
+    static void each(const Marks& marks, Do&& what) {
+        for (size_t word = 0; word < marks.words.size(); ++word)
+            for (uint64_t left = marks.words[word]; left; left &= left - 1)
+                what(static_cast<uint32_t>(64 * word + static_cast<size_t>(std::countr_zero(left))));
+    }
+
+    // As `add_one` of each, where none of them opens, makes or fills a filter.
+    void add_all(History& history, const Marks& marks, uint64_t count) {
+        int64_t first = INT64_MAX, last = INT64_MIN;
+        each(marks, [&](uint32_t slot) {
+            history.filter->set(&positions_[slot * options_.hashes]);
+            first = std::min(first, times_[slot]);
+            last = std::max(last, times_[slot]);
+        });
+        history.count += count;
+        if (regular(history, first) && regular(history, last)) {
+            stretch(history, first);
+            stretch(history, last);
+        } else {
+            each(marks, [&](uint32_t slot) { stretch(history, times_[slot]); });
         }
-        marks.any = false;
     }
 
     void add_one(History& history, uint32_t slot) {
         if (history.count == 0) history.opened_ms = began_ms_;
         ++history.count;
-        if (!history.filter && history.count > young_max_) grow_up(history);
-        if (history.filter) history.filter->set(&bits_[slot * options_.hashes]);
+        if (!history.filter && (history.count > young_max_ || (history.busy && !options_.exact))) grow_up(history);
+        if (history.filter) history.filter->set(&positions_[slot * options_.hashes]);
         else history.ids.append(reinterpret_cast<const char*>(ids_[slot].data()), id_bytes);
         stretch(history, times_[slot]);
         if (history.count >= options_.capacity) {
@@ -308,10 +332,15 @@ private:
         history.ids = {};
     }
 
-    // R, or S for a straggler: much older than the filter, or from a clock that is ahead.
-    void stretch(History& history, int64_t time) {
+    // No straggler: much older than the filter, or from a clock that is ahead.
+    bool regular(const History& history, int64_t time) const {
         const int64_t jitter_ms = history.kind == Kind::Publish ? 0 : options_.jitter_ms;
-        if (time < history.opened_ms - options_.skew_ms - jitter_ms || time > now_ms_ + options_.skew_ms) {
+        return time >= history.opened_ms - options_.skew_ms - jitter_ms && time <= now_ms_ + options_.skew_ms;
+    }
+
+    // R, or S for a straggler.
+    void stretch(History& history, int64_t time) {
+        if (!regular(history, time)) {
             history.singles.insert(time);
             return;
         }
@@ -348,8 +377,10 @@ private:
 
     void store(History& history, int64_t now_ms) {
         store_copy(history, now_ms);
+        history.busy = history.count >= options_.capacity;
         history.ids.clear();
-        history.filter.reset();
+        if (history.busy && history.filter) history.filter->clear();
+        else history.filter.reset();
         history.singles.clear();
         history.has_range = false;
         history.count = history.stored_count = 0;
@@ -371,7 +402,7 @@ private:
     std::array<uint32_t, slots> origins_{};
     std::array<int64_t, slots> times_{};
     uint64_t young_max_ = 0;  // so many ids are kept as they are before they become a filter
-    std::vector<Bloom::Bit> bits_;  // of the ids in the arena
+    std::vector<uint32_t> positions_;  // of the ids in the arena, k each
 };
 
 }  // namespace tidings

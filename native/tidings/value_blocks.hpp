@@ -150,24 +150,20 @@ public:
     // look only at the first slot, where nearly all blocks are, and may fetch another's. Inlined by force: gcc takes a
     // function that only prefetches for one without effect and drops the call.
     TIDINGS_INLINE void prefetch_slot(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
-    TIDINGS_INLINE void prefetch_block(uint64_t hash) const {
-        const uint32_t block = slots_[hash & mask()].block;
-        if (block != none) __builtin_prefetch(&blocks_[block]);
-    }
+    TIDINGS_INLINE void prefetch_block(uint64_t hash) const { __builtin_prefetch(slots_[hash & mask()].block()); }
     TIDINGS_INLINE void prefetch_payload(uint64_t hash) const {
-        const uint32_t block = slots_[hash & mask()].block;
-        if (block == none) return;
-        const char* const payload = reinterpret_cast<const char*>(blocks_[block].payload);
+        const Slot slot = slots_[hash & mask()];
+        if (slot.empty()) return;
+        const char* const payload = reinterpret_cast<const char*>(slot.block()->payload);
         __builtin_prefetch(payload);
         __builtin_prefetch(payload + Payload::line_bytes);
     }
 
     // The attribute's block, or nullptr if it must be made. Blocks stay where they are until trim().
     const Block* find(const Attribute& attribute, const ValueKey& key) {
-        const uint32_t tag = static_cast<uint32_t>(attribute.hash >> 32);
-        for (size_t i = attribute.hash & mask(); slots_[i].block != none; i = (i + 1) & mask()) {
-            if (slots_[i].tag != tag) continue;
-            Block& block = blocks_[slots_[i].block];
+        for (size_t i = attribute.hash & mask(); !slots_[i].empty(); i = (i + 1) & mask()) {
+            if (!slots_[i].may_be(attribute.hash)) continue;
+            Block& block = *slots_[i].block();
             if (!(block.key == key) || !(key.is_short() || same_text(block, attribute))) continue;
             block.used = true;
             if (block.state != Block::State::Fresh || block.generation != generations_[block.attribute]) [[unlikely]]
@@ -188,7 +184,7 @@ public:
         Block& block = blocks_[number];
         block.key = key;
         block.attribute = attribute_number;
-        if ((count_ + 1) * 4 > slots_.size()) grow();  // sparse, so that the first slot is mostly the right one
+        if ((count_ + 1) * 8 > slots_.size()) grow();  // sparse, so that the first slot is mostly the right one
         refill(block, attribute.value, attribute.hash);
         link(number);
         put(number);
@@ -216,8 +212,8 @@ public:
         if (one.op == Op::Eq) {
             // Equal numbers of different types have a block each, under the same hash.
             const uint64_t hash = hash_value(one.value, attribute.hash);
-            for (size_t i = hash & mask(); slots_[i].block != none; i = (i + 1) & mask()) {
-                Block& block = blocks_[slots_[i].block];
+            for (size_t i = hash & mask(); !slots_[i].empty(); i = (i + 1) & mask()) {
+                Block& block = *slots_[i].block();
                 if (block.payload->hash == hash && block.state < state) block.state = state;
             }
         } else if (attribute.blocks > limits_.checked) {
@@ -247,8 +243,18 @@ public:
     size_t bytes() const { return blocks_.bytes() + payload_bytes_ + slots_.capacity() * sizeof(Slot); }
 
 private:
-    struct Slot {
-        uint32_t tag = 0, block = none;
+    // A block's address (48 bits in user space) and, in front of it, the hash's leading 16 bits: one load finds both.
+    class Slot {
+    public:
+        Slot() = default;
+        Slot(uint64_t hash, Block& block) : word_(hash >> address_bits << address_bits | reinterpret_cast<uintptr_t>(&block)) {}
+        bool empty() const { return word_ == 0; }
+        bool may_be(uint64_t hash) const { return (word_ ^ hash) >> address_bits == 0; }
+        Block* block() const { return reinterpret_cast<Block*>(word_ & ((uint64_t{1} << address_bits) - 1)); }
+
+    private:
+        static constexpr unsigned address_bits = 48;
+        uint64_t word_ = 0;
     };
 
     size_t mask() const { return slots_.size() - 1; }
@@ -261,8 +267,8 @@ private:
     void put(uint32_t number) {
         const uint64_t hash = blocks_[number].payload->hash;
         size_t i = hash & mask();
-        while (slots_[i].block != none) i = (i + 1) & mask();
-        slots_[i] = {static_cast<uint32_t>(hash >> 32), number};
+        while (!slots_[i].empty()) i = (i + 1) & mask();
+        slots_[i] = Slot(hash, blocks_[number]);
     }
 
     void grow() {
@@ -273,11 +279,11 @@ private:
 
     void drop(uint32_t number) {
         size_t gap = blocks_[number].payload->hash & mask();
-        while (slots_[gap].block != number) gap = (gap + 1) & mask();
+        while (slots_[gap].block() != &blocks_[number]) gap = (gap + 1) & mask();
         for (size_t i = gap;;) {
             i = (i + 1) & mask();
-            if (slots_[i].block == none) break;
-            if (((i - blocks_[slots_[i].block].payload->hash) & mask()) >= ((i - gap) & mask())) {
+            if (slots_[i].empty()) break;
+            if (((i - slots_[i].block()->payload->hash) & mask()) >= ((i - gap) & mask())) {
                 slots_[gap] = slots_[i];
                 gap = i;
             }

@@ -4,6 +4,7 @@ import asyncio
 import signal
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -23,6 +24,7 @@ from tidings.segments.reader import read_rows, segments
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.links import BrokerNetwork, eventually
 from tidings.testing.local_broker import BrokerThread, local_broker, run
+from tidings.testing.traced_kills import hurt
 from tidings.tracking.history import BloomSettings
 from tidings.tracking.path import Path as Route
 from tidings.tracking.record import Settings
@@ -122,6 +124,30 @@ def test_a_message_is_traced_through_a_network_from_any_broker(tmp_path: Path) -
             path = await client.trace(message)
             assert [hop.broker for hop in path.hops] == [1, 2, 3, 4]
             assert names(path) == ["near", "far"]
+
+    run(work())
+
+
+@pytest.mark.parametrize("forwards", [False, True])
+def test_a_message_is_traced_under_covering(tmp_path: Path, forwards: bool) -> None:
+    settings = Settings(QUICK.strategy, persist_ms=100, forwards=forwards)
+
+    async def work() -> None:
+        edges = [(1, 2), (2, 3), (2, 4)]
+        async with BrokerNetwork(tmp_path, edges, tracking=settings, scheme="covering") as network:
+            await eventually(network.known)
+            async with connect(network.url(3), client_id="far") as far, connect(network.url(1)) as publisher:
+                ticks = await far.subscribe("ticks.>")
+                got = None
+                while got is None:  # until the subscription has come so far
+                    await publisher.publish("ticks.a", {"n": 1}, wait=True)
+                    got = await ticks.receive(0.2)
+                async with connect(network.url(4)) as anybody:
+                    while (path := await anybody.trace(got.message_id)).unasked:
+                        pass  # on a busy machine an answer may come too late
+                assert [(hop.broker, hop.sender) for hop in path.hops] == [(1, None), (2, 1), (3, 2)]
+                assert names(path) == ["far"]
+                assert path.complete
 
     run(work())
 
@@ -251,6 +277,12 @@ def test_what_was_stored_is_found_after_kill_9_and_the_rest_is_unknown(tmp_path:
     with BrokerProcess(tmp_path, more) as broker:
         asyncio.run(check(broker.url, sent))
         assert broker.stop() == 0
+
+
+def test_killed_twice_at_random_it_denies_nothing_that_was(tmp_path: Path) -> None:
+    told = hurt(tmp_path, 2, Random(1), seconds_max=1.0)
+    assert told.problems == []
+    assert told.found + told.unknown > 5
 
 
 def _stored(root: Path) -> set[str]:

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from tidings.cli import make_app
 from tidings.errors import UsageError
+from tidings.lab.comparison import compared
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import Experiment, Measure
-from tidings.lab.results import read_results
+from tidings.lab.results import Mean, Result, read_results
 from tidings.lab.samples import Rules, Sample, judge, of_rows, to_rows
 from tidings.model.tables import RUNS
 from tidings.segments.reader import read_rows
@@ -156,6 +157,22 @@ def test_a_lab_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert after[: len(before)] == before  # nothing was measured again, nothing is lost
     assert len(after) == len(set(after)) >= 8
     assert all(one.received is not None and one.received.runs == 2 for one in read_results(folder, "own"))
+
+
+def test_two_times_are_compared_by_their_intervals() -> None:
+    def measured(*rates: float) -> Result:
+        mean = Mean.of(list(rates))
+        return Result("grid", "tidings", "filters", {"matching": 1}, None, mean, mean, {}, ())
+
+    [same] = compared([measured(99, 100, 101)], [measured(98, 101, 102)])
+    assert same.agrees
+    assert same.difference == pytest.approx(1 / 300)
+    [other] = compared([measured(99, 100, 101)], [measured(119, 120, 121)])
+    assert not other.agrees
+    with pytest.raises(UsageError, match="run only once"):
+        compared([measured(100)], [measured(100, 101)])
+    with pytest.raises(UsageError, match="no point"):
+        compared([measured(99, 100)], [])
 
 
 def alive(pid: int) -> bool:

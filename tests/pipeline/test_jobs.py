@@ -28,7 +28,8 @@ from tidings.pipeline.jobs import Run
 from tidings.pipeline.measure import interval
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.trace import document
-from tidings.testing.recorded import SERVER, TRACKING, record_messages, record_runs, record_world
+from tidings.testing.recorded import SERVER, TRACKING, record_messages, record_runs, record_simulations, record_world
+from tidings.testing.spark_driver import LITTLE, submitted, tables, wait_for
 from tidings.testing.tracking import START_MS, World
 
 SCENARIO = """
@@ -67,6 +68,7 @@ def world(root: Path) -> World:
     world = record_world(root / "segments")
     record_messages(root / "segments")
     record_runs(root / "segments")
+    record_simulations(root / "segments")
     (root / "scenario.toml").write_text(SCENARIO)
     ids = [bytes(message) for message in asked(world)] + [b"too short"]
     pq.write_table(pa.table({"id": pa.array(ids, pa.binary())}), root / "ids.parquet", row_group_size=50)
@@ -192,6 +194,14 @@ def test_throughput_and_fits_are_what_scipy_says(run: Run, spark: SparkSession) 
     assert all(math.isclose(row.predicted_per_s, row.received_per_s, rel_tol=0.1) for row in predicted)
 
 
+def test_simulated_experiments_become_curves(run: Run, spark: SparkSession) -> None:
+    found = run.result("simulated").read(spark).collect()
+    curves = {(row.metric, row.series, row.x): (row.runs, row.mean, row.half_width) for row in found}
+    assert curves["delay_ms", '{"system": "two"}', 4.0] == (3, *interval([13.0, 14.0, 15.0])[::2])
+    assert curves["queue", "{}", 2.0] == (3, *interval([2.0, 4.0, 6.0])[::2])
+    assert len(curves) == 2 * 3 + 3
+
+
 def test_sweeps_are_runs_done_one_by_one(run: Run, spark: SparkSession) -> None:
     found = [row.asDict() for row in run.result("sweeps").read(spark).orderBy("run").collect()]
     assert found == [sweep.simulate(f"sweep-{i}", SCENARIO) for i in range(4)]
@@ -208,19 +218,39 @@ def test_a_workload_is_the_same_whatever_the_parallelism(run: Run, spark: SparkS
     assert run.generated(SUBSCRIPTIONS).read(spark).count() == 60
 
 
-def test_results_do_not_depend_on_partitions(run: Run, spark: SparkSession, root: Path, world: World) -> None:
-    spread = root / "spread"
-    ids = spark.read.parquet(f"{root}/ids.parquet")
-    ids.repartition(5).write.parquet(str(spread))
-    config = replace(run.config, trace=replace(run.config.trace, ids=str(spread)), output=f"{root}/spread-tables")
-    with jobs.opened(config) as other:
-        for job in ("ingest", "trace"):
-            jobs.work(other, job)
-        for name in ("traces", "paths"):
-            columns = [c for c in other.result(name).read(spark).columns if (name, c) != ("traces", "report")]
-            assert rows(other.result(name).read(spark).select(columns)) == rows(
-                run.result(name).read(spark).select(columns)
-            )
+def test_results_do_not_depend_on_partitions(run: Run, spark: SparkSession, root: Path) -> None:
+    spark.read.parquet(f"{root}/ids.parquet").repartition(5).write.parquet(f"{root}/spread")
+    traced = replace(run.config.trace, ids=f"{root}/spread")
+    other_sizes = {"spark.sql.shuffle.partitions": "5", "spark.sql.files.maxPartitionBytes": "3000"}
+    before = {key: spark.conf.get(key) for key in other_sizes}
+    for key, value in other_sizes.items():
+        spark.conf.set(key, value)
+    try:
+        with jobs.opened(replace(run.config, trace=traced, output=f"{root}/spread-tables")) as other:
+            for job in ("generate", "run"):
+                jobs.work(other, job)
+    finally:
+        for key in other_sizes:
+            spark.conf.set(key, str(before[key]))
+    assert tables(f"{root}/spread-tables") == tables(run.config.output)
+
+
+def test_a_killed_driver_is_started_again_by_spark_submit_on_one_core(run: Run, root: Path) -> None:
+    """Whether the session is ours or spark-submit's, has one core or two, was killed or not: the same tables."""
+    output = root / "submitted"
+    options = [word for one in settings(root) for word in ("--set", one) if not one.startswith("output=")]
+    for key, stored in (("messages", run.generated(MESSAGES)), ("subscriptions", run.generated(SUBSCRIPTIONS))):
+        options += ["--set", f"replay.{key}={stored.folders()[0].uri}"]
+    conf = LITTLE | {"spark.sql.shuffle.partitions": "3"}
+    arguments = ["run", *options, "--output", str(output), "--json"]
+    killed = submitted(arguments, "local[1]", conf)
+    wait_for((output / "results" / "traces" / "data").exists, killed)
+    assert killed.kill()
+    assert tables(output).keys() < tables(run.config.output).keys()
+    status, told = submitted(arguments, "local[1]", conf).finish()
+    assert status == 0, told
+    assert '"table": "histories", "state": "up to date"' in told
+    assert tables(output) == tables(run.config.output)
 
 
 def test_running_again_changes_nothing(run: Run) -> None:
@@ -232,13 +262,20 @@ def test_running_again_changes_nothing(run: Run) -> None:
 
 def test_the_report_reads_results_and_shows_them(run: Run, root: Path) -> None:
     page = (root / "tables" / "report" / "index.html").read_text()
-    for title in ("Throughput and models", "Replication grades", "Traces", "Sweeps of the simulator"):
+    for title in (
+        "Throughput and models",
+        "Replication grades",
+        "Traces",
+        "Sweeps of the simulator",
+        "Simulated experiments",
+    ):
         assert title in page
     assert {one.name for one in (root / "tables" / "report").glob("*.svg")} == {
         "throughput.svg",
         "replication.svg",
         "traces.svg",
         "sweeps.svg",
+        "simulated.svg",
     }
 
 

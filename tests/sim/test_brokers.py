@@ -10,8 +10,16 @@ from random import Random
 import pytest
 
 from tidings.delivery.store import MemoryStore
+from tidings.kernel.codec import encode_message
+from tidings.matching.encoding import Encoding
+from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.model.predicate import Predicate
+from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.network_settings import NetworkSettings
+from tidings.node.requests import Advertise, Request, Unadvertise
 from tidings.node.seen import Seen
 from tidings.node.transit import Transit
 from tidings.overlay.graph import Graph
@@ -19,6 +27,7 @@ from tidings.routing.bdrp import BdrpOptions
 from tidings.routing.covering.machine import Covering
 from tidings.routing.covering.policies import POLICIES
 from tidings.routing.flood import FloodOptions
+from tidings.routing.interests import InterestEncoding
 from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Crash, CutLink, HealLink, Restart, inflict
 from tidings.testing import network as harness
@@ -83,7 +92,9 @@ def test_that_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
         harness.main(["three"])
 
 
-def line(*, latency_ms: float = 5.0, size: int = 3, **settings: object) -> Brokers:
+def line(
+    *, latency_ms: float = 5.0, size: int = 3, encodings: dict[int, InterestEncoding] | None = None, **settings: object
+) -> Brokers:
     graph = Graph()
     for router in range(1, size):
         graph.add(router, router + 1, latency_ms)
@@ -93,11 +104,140 @@ def line(*, latency_ms: float = 5.0, size: int = 3, **settings: object) -> Broke
             dials=((str(router + 1), router + 1),) if router < size else (),
             link=harness.LINK,
             costs={router - 1: 5, router + 1: 5},
-            **settings,  # type: ignore[arg-type]
+            **(settings | ({"encoding": encodings[router]} if encodings and router in encodings else {})),  # type: ignore[arg-type]
         )
         for router in range(1, size + 1)
     }
     return Brokers(graph, each, seed=1)
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_brokers_without_the_key_forward_what_they_cannot_read(vectors: bool) -> None:
+    key = 0x5EC2E7
+    keyed = InterestEncoding(Encoding(key=key), vectors=vectors)
+    brokers = line(encodings={2: InterestEncoding(Encoding(), vectors=vectors, keyless=True)}, encoding=keyed)
+    subscriber = brokers.subscribe(3, "x = 1")
+    alone = brokers.subscribe(2, "x = 1")
+    assert subscriber is not None
+    assert alone is not None
+    brokers.calendar.run(until=3000)
+    for persistent in (False, True):
+        brokers.publish(1, {"x": 1}, persistent=persistent)
+        brokers.publish(1, {"x": 2}, persistent=persistent)
+        brokers.publish(2, {"x": 1}, persistent=persistent)
+    brokers.calendar.run(until=5000)
+    brokers.collect()
+    assert sum(subscriber.got.values()) == 2
+    assert sum(alone.got.values()) == 2  # of its own broker's clients: others cannot know that it is there
+    inner = brokers.broker(2)
+    assert inner is not None
+    assert inner.forwarder.network_stats()["relayed"] == 1  # the persistent one was stored and sent on
+    rows = inner.network.scheme.predicates[3]  # all it knows of the subscription
+    guess = Predicate(Selector("x = 1").conjunctions).within(DestinationPattern.parse("ticks").constraint)
+    assert keyed.rows(guess) == rows
+    for wrong in (0, 1, key + 1):  # without the key it cannot even tell whether a guess is right
+        assert not InterestEncoding(Encoding(key=wrong), vectors=vectors).rows(guess) & rows
+
+
+def test_brokers_with_another_key_are_not_linked() -> None:
+    brokers = line(encodings={2: InterestEncoding(Encoding(key=2))}, encoding=InterestEncoding(Encoding(key=1)))
+    brokers.calendar.run(until=2000)
+    assert [one.network.links.peers() for one in brokers.running().values()] == [[], [], []]
+
+
+def test_under_covering_publishers_wait_for_a_link_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = line(size=2, scheme="covering", backlog_bytes_max=1 << 16)
+    subscriber = brokers.subscribe(2, "x = 1")
+    assert subscriber is not None
+    brokers.calendar.run(until=3000)
+    first = brokers.broker(1)
+    assert first is not None
+    client = first.connect()
+    (link,) = first._links.values()
+    monkeypatch.setattr(first, "_output", lambda now: [])  # the socket takes nothing more
+    count, body = 200, bytes(1000)
+    for number in range(count):
+        message = Message(Destination("ticks"), {"x": 1}, body, id=MessageId(1, 1, 3000, number))
+        first.publish(3000.0, client, encode_message(message))
+    waiting = first.forwarder.output_bytes(link)
+    assert 1 << 16 <= waiting < 70_000  # not more than the message that filled it
+    assert first.forwarder.held_bytes() > count * len(body) - waiting
+    monkeypatch.undo()
+    brokers.calendar.run(until=4000)
+    brokers.collect()
+    assert sum(subscriber.got.values()) == count
+    assert first.network.scheme.counts().get("dropped_link", 0) == 0
+
+
+def test_under_covering_subscriptions_of_a_broker_may_travel_as_one() -> None:
+    brokers = line(scheme="covering", merge=True)
+    low, high = (brokers.subscribe(3, text) for text in ("x < 10", "x BETWEEN 10 AND 20"))
+    assert low is not None
+    assert high is not None
+    brokers.calendar.run(until=3000)
+
+    def known() -> int:
+        first = brokers.broker(1)
+        assert first is not None
+        return first.network.scheme.counts()["entries"]
+
+    def publish(until: float) -> None:
+        for x in (5, 10, 20, 21):
+            brokers.publish(1, {"x": x})
+        brokers.calendar.run(until=until)
+        brokers.collect()
+
+    assert known() == 1
+    publish(3500)
+    assert (sum(low.got.values()), sum(high.got.values())) == (1, 2)
+    brokers.unsubscribe(low)
+    brokers.calendar.run(until=5000)
+    assert known() == 1
+    publish(5500)
+    assert sum(high.got.values()) == 4
+    third = brokers.broker(3)
+    assert third is not None
+    assert third.network.scheme.counts()["publications"] == 3 + 2  # and not what only the other wanted
+    brokers.unsubscribe(high)
+    brokers.calendar.run(until=7000)
+    assert known() == 0
+
+
+def test_under_covering_clients_advertise_what_they_publish() -> None:
+    brokers = line(scheme="covering", advertise=())
+    subscriber = brokers.subscribe(3, "x = 1")
+    assert subscriber is not None
+    brokers.calendar.run(until=3000)
+    first = brokers.broker(1)
+    assert first is not None
+    client = first.connect("publisher")
+
+    def deliveries(until: float) -> int:
+        brokers.publish(1, {"x": 1})
+        brokers.publish(1, {"x": 2})
+        brokers.calendar.run(until=until)
+        brokers.collect()
+        assert subscriber is not None
+        return sum(subscriber.got.values())
+
+    def ask(request: Request, until: float) -> None:
+        brokers.driver.call("1", lambda machine, now: machine.request(now, client, request))
+        brokers.calendar.run(until=until)
+
+    assert deliveries(3500) == 0  # nothing is advertised
+    ask(Advertise(1, 1, "other.>"), 4000)
+    assert deliveries(4500) == 0
+    ask(Advertise(2, 2, "*", "x < 10"), 5000)
+    assert deliveries(5500) == 1
+    ask(Unadvertise(3, 2), 6000)
+    assert deliveries(6500) == 1
+    ask(Advertise(4, 2, "ticks"), 7000)
+    assert deliveries(7500) == 2
+    brokers.driver.call("1", lambda machine, now: machine.disconnect(now, client))
+    brokers.calendar.run(until=8000)
+    assert deliveries(8500) == 2  # it ended with its client
+    assert not client.failures
+    assert first.network.scheme.counts()["unadvertised"] == 8
 
 
 def test_a_persistent_message_waits_for_a_broker_that_is_away() -> None:

@@ -10,3 +10,10 @@ def test_nobody_who_got_a_message_is_missing_from_its_path(seed: int) -> None:
     one = run(seed)
     assert len(one.paths) > 20
     assert sum(len(path.subscribers) for path in one.paths) > 20
+
+
+@pytest.mark.parametrize("policy", ["selective", "lazy"])
+def test_the_same_holds_under_covering(policy: str) -> None:
+    one = run(2, policy)
+    assert len(one.paths) > 20
+    assert sum(len(path.subscribers) for path in one.paths) > 20

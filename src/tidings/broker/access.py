@@ -10,6 +10,8 @@ A subscription's pattern is a set of destinations, and the answer must hold for 
 - an allowing rule that *covers* it accepts it,
 - an allowing rule that covers only a part goes on to the next rule.
 
+An event type is such a pattern too: its events' topics and those of its subtypes (tidings.model.type_topics).
+
 A rule for receivers may carry a selector, which is ANDed to what they ask for. If a pattern spans parts with different
 selectors it is refused: whoever subscribes should know which restriction applies.
 
@@ -25,6 +27,7 @@ from dataclasses import dataclass, field
 
 from tidings.broker.config_tables import AccessTable
 from tidings.model.destination import DestinationPattern
+from tidings.model.type_topics import pattern_of
 
 EVERYBODY = "*"
 
@@ -42,6 +45,11 @@ class Rule:
         return self.group in groups if self.group else self.user in (EVERYBODY, user)
 
 
+def pattern_of_rule(table: AccessTable) -> DestinationPattern:
+    """Where it holds. A type's events have topics of their own, and its subtypes' are below them."""
+    return DestinationPattern.parse(pattern_of(tuple(table.type.split("."))) if table.type else table.destination)
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """In order."""
@@ -54,7 +62,7 @@ class Rules:
             tuple(
                 Rule(
                     table.user,
-                    DestinationPattern.parse(table.destination),
+                    pattern_of_rule(table),
                     frozenset(table.operations),
                     table.allow,
                     table.selector,

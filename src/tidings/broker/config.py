@@ -47,6 +47,8 @@ def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configur
 def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
     """Read and check a configuration's text; a ConfigError holds all that is wrong with it."""
     document = parse_toml(text, name)
+    if isinstance(document.get("console"), bool):  # the short form of its table
+        document["console"] = {"enabled": document["console"]}
     problems: list[Problem] = []
     configuration = _with_ports(read(Configuration, document, (), problems), document)
     if "listeners" not in document:

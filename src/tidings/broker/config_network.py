@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.broker.config_reader import setting
-from tidings.broker.links import SECRET_BYTES_MIN, LinkSettings
+from tidings.broker.links import GATHER_MS, SECRET_BYTES_MIN, LinkSettings
 from tidings.broker.peers import Peers
 from tidings.broker.tls import link_contexts
 from tidings.errors import ConfigError
@@ -18,6 +18,7 @@ from tidings.node.pan_links import PanSettings
 from tidings.overlay.link import LinkOptions
 from tidings.routing.bdrp import BdrpOptions
 from tidings.routing.covering.policies import POLICIES
+from tidings.routing.hermes import HermesOptions
 from tidings.routing.interests import InterestEncoding
 from tidings.routing.registry import SCHEMES
 from tidings.routing.unicast import COST_MAX
@@ -70,6 +71,15 @@ class NetworkTable:
     advertise: tuple[str, ...] = setting(
         lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
     )
+    merge: bool = setting(
+        _NETWORK.merge, "with covering: subscriptions of this broker that are one filter together travel as one"
+    )
+    refresh_ms: float = setting(
+        _NETWORK.hermes.refresh_ms,
+        "with hermes: how often brokers say again what they want; the same everywhere",
+        minimum=500,
+        maximum=6e5,
+    )
     encoding: str = setting("graded", "how interests travel; the same everywhere", choices=ENCODINGS)
     encoding_bits: int = setting(_ENCODING.bits, "of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
     encoding_hashes: int = setting(_ENCODING.hashes, "of an element in a vector", minimum=1, maximum=HASHES_MAX)
@@ -77,6 +87,9 @@ class NetworkTable:
         GradedGrade().pieces_max, "of a range, with graded encodings", minimum=1, maximum=64
     )
     encoding_key_file: str = setting("", "a file whose bytes key the encoding: who has it not cannot read interests")
+    relay_only: bool = setting(
+        False, "without the key of the others' encoding: forwards for them, its own clients reach nobody elsewhere"
+    )
     broadcast_above: int = setting(
         _NETWORK.broadcast_above,
         "with more destinations a message is broadcast; 0: never",
@@ -91,6 +104,12 @@ class NetworkTable:
         maximum=6e5,
     )
     redial_ms_max: float = setting(_LINK.backoff_max_ms, "the longest wait between two dials", minimum=10, maximum=6e5)
+    gather_ms: float = setting(
+        GATHER_MS,
+        "on a busy link messages wait so long for others to travel with; 0: not at all",
+        minimum=0,
+        maximum=1000,
+    )
     backlog_bytes_max: int = setting(
         _NETWORK.backlog_bytes_max, "what waits for one link before publishers do", minimum=1 << 16, maximum=1 << 40
     )
@@ -126,6 +145,8 @@ class NetworkTable:
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
             policy=self.policy,
             advertise=self.advertise,
+            merge=self.merge,
+            hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
             pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )
 
@@ -135,7 +156,7 @@ class NetworkTable:
         data = _content("network.encoding_key_file", self.encoding_key_file) if self.encoding_key_file else b""
         key = int.from_bytes(hashlib.sha256(data).digest()[:8], "little") if data else 0
         encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade)
-        return InterestEncoding(encoding, vectors="vectors" in self.encoding)
+        return InterestEncoding(encoding, vectors="vectors" in self.encoding, keyless=self.relay_only)
 
     def links(self) -> LinkSettings:
         secret = _content("network.secret_file", self.secret_file).strip() if self.secret_file else b""
@@ -152,6 +173,7 @@ class NetworkTable:
             {peer.router: peer.certificate_name for peer in self.peers if peer.certificate_name},
             certificates=bool(self.certificate),
             delays_ms={peer.router: peer.delay_ms for peer in self.peers if peer.delay_ms},
+            gather_ms=self.gather_ms,
             insecure=self.insecure,
             address=self.address,
         )

@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterator, Sequence
 
+from tidings.broker.access import pattern_of_rule
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import Problem
 from tidings.broker.config_tables import AccessTable, Configuration, ListenerTable, TypesTable
@@ -35,6 +36,7 @@ class Checker:
         yield from self._delivery()
         yield from self._network()
         yield from self._tracking()
+        yield from self._console()
 
     def _broker(self) -> Iterator[Problem]:
         if not self._configuration.broker.data:
@@ -65,6 +67,13 @@ class Checker:
             yield Problem(("tls", "key"), "a key without a certificate", "set certificate too")
         if tls.require_client and not tls.client_ca:
             yield Problem(("tls", "require_client"), "nothing to check certificates with", "set client_ca too")
+
+    def _console(self) -> Iterator[Problem]:
+        configuration = self._configuration
+        plain = any(one.protocol == "native" and not one.tls for one in configuration.listeners)
+        if configuration.console.enabled and not plain:
+            remedy = "add one on loopback, or run `tidings console` with --tls-ca"
+            yield Problem(("console", "enabled"), "it needs a native listener without TLS", remedy)
 
     def _tracking(self) -> Iterator[Problem]:
         table = self._configuration.tracking
@@ -120,6 +129,8 @@ class Checker:
             else:
                 if queue:
                     yield Problem(("network", "advertise", number), "queues do not travel", "give a topic pattern")
+        if SCHEMES[network.routing].typed and network.overlay != "pan":
+            yield Problem(("network", "routing"), f"{network.routing} needs the overlay pan", 'say overlay = "pan"')
         if SCHEMES[network.routing].needs_map and network.unicast != "link-state":
             yield Problem(("network", "routing"), f"{network.routing} needs a map of the network", "use link-state")
         taken = {(listener.host, listener.port) for listener in self._configuration.listeners}
@@ -158,10 +169,16 @@ def _access(number: int, rule: AccessTable) -> Iterator[Problem]:
         yield Problem(at, "a rule is about a user or a group", 'set one of them: user = "name" or group = "name"')
     if not rule.operations:
         yield Problem(at, "a rule without operations says nothing", 'set operations = ["publish", "subscribe"]')
+    if rule.type and rule.destination:
+        yield Problem(at, "a rule is about destinations or about event types", "take out type or destination")
     try:
-        DestinationPattern.parse(rule.destination)
+        pattern_of_rule(rule)
     except TidingsError as error:
-        yield Problem((*at, "destination"), error.reason, "give a pattern such as orders.> or queue:orders")
+        key, remedy = ("type", "Trade or Trade.Sale") if rule.type else ("destination", "orders.> or queue:orders")
+        yield Problem((*at, key), error.reason, f"give a pattern such as {remedy}")
+    only_types = set(rule.operations) & {"advertise", "define"}
+    if rule.destination and only_types:
+        yield Problem((*at, "operations"), f"{min(only_types)} concerns event types", 'name one: type = "Trade"')
     if not rule.selector:
         return
     if not rule.allow or not set(rule.operations) <= SELECTABLE:

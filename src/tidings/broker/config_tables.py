@@ -17,7 +17,7 @@ from tidings.node.settings import Settings
 LEVELS = ("debug", "info", "warning", "error")
 TYPES = ("string", "int", "float", "bool")
 ACTIONS = ("slow", "refuse")
-OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace")
+OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", "define")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
 PROTOCOLS = ("native", "stomp", "websocket", "amqp")
@@ -98,6 +98,9 @@ class AccessTable:
     group: str = setting("", "or the members of a group", reload=True)
     operations: tuple[str, ...] = setting(tuple, "what they do", choices=OPERATIONS, reload=True)
     destination: str = setting("", "where: a topic pattern, or queue:… (wildcards too)", reload=True)
+    type: str = setting(
+        "", "or an event type and its subtypes: the names from its root on, as in Trade.Sale; * for any", reload=True
+    )
     allow: bool = setting(True, "whether they may", reload=True)
     selector: str = setting("", "they receive only what this selector lets through (subscribe and browse)", reload=True)
 
@@ -221,6 +224,19 @@ class AdmissionTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleTable:
+    enabled: bool = setting(False, "whether to run the web console; `console = true` above all tables says it too")
+    host: str = setting("127.0.0.1", "the address to listen on")
+    port: int = setting(
+        8700,
+        "the port; if [metrics] has the same, its pages are there too; 0: the system chooses",
+        minimum=0,
+        maximum=65535,
+    )
+    names: tuple[str, ...] = setting(tuple, "host names under which it is called, such as that of a proxy before it")
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     broker: BrokerTable = setting(BrokerTable, "the broker itself")
     listeners: tuple[ListenerTable, ...] = setting(
@@ -241,6 +257,7 @@ class Configuration:
     tracking: TrackingTable = setting(TrackingTable, "what is recorded about where messages went")
     logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")
     metrics: MetricsTable = setting(MetricsTable, "the endpoint for Prometheus and for health checks")
+    console: ConsoleTable = setting(ConsoleTable, "the web console, a process beside the broker (docs/console.md)")
 
     def limits_of(self) -> Limits:
         """For the driver."""

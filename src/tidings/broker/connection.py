@@ -35,6 +35,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(self, broker: "Broker", session: Session) -> None:
         self.broker = broker
         self.session = session
+        self.protocol = session.name
         self.number = -1
         self.user = ""
         self.logged_in = False

@@ -12,12 +12,14 @@ ID_FILE = "broker-id"
 NETWORK = "tidings"
 
 
-def joining(configuration: Configuration, address: str, *, bare: bool) -> Configuration:
-    """Join by this address; empty: begin a network. `bare`: there is no file, so ports must not be in each other's way,
-    and on a loopback address peers need not prove who they are."""
+def joining(configuration: Configuration, address: str, *, bare: bool, routing: str = "") -> Configuration:
+    """Join by this address; empty: begin a network. `routing`: its scheme, if not the configured one. `bare`: there is
+    no file, so ports must not be in each other's way, and on a loopback address peers need not prove who they are."""
     network = replace(
         configuration.network, name=configuration.network.name or NETWORK, overlay="pan", join=_checked(address)
     )
+    if routing:
+        network = replace(network, routing=routing)
     if bare:
         network = replace(network, port=network.port if not address else 0)
     if not (network.secret_file or network.certificate or network.insecure):

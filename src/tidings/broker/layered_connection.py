@@ -54,7 +54,10 @@ def make_connection(broker: "Broker", listener: Listener) -> ClientConnection:
     """For a client that comes to this listener."""
     session = listener.make_session()
     if listener.make_gateway is not None:
-        return GatewayConnection(broker, session, listener.make_gateway)
-    if listener.make_layer is None:
-        return ClientConnection(broker, session)
-    return LayeredConnection(broker, session, listener.make_layer())
+        connection: ClientConnection = GatewayConnection(broker, session, listener.make_gateway)
+    elif listener.make_layer is None:
+        connection = ClientConnection(broker, session)
+    else:
+        connection = LayeredConnection(broker, session, listener.make_layer())
+    connection.protocol = listener.protocol or session.name
+    return connection

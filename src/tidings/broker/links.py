@@ -30,6 +30,7 @@ log = logging.getLogger("tidings.links")
 HAS_EVENTS = int(Flag.EVENTS)
 WRITE_BYTES = 256 << 10
 SECRET_BYTES_MIN = 16
+GATHER_MS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class LinkSettings:
     certificate_names: Mapping[int, str] = field(default_factory=dict)  # by router number; default: "broker-<number>"
     certificates: bool = False  # a peer must show the certificate of its name
     delays_ms: Mapping[int, float] = field(default_factory=dict)  # by router number: how long output is held back
+    gather_ms: float = GATHER_MS  # how long output waits for more to go with it, on a link that is busy
     insecure: bool = False  # let everybody in who can reach the port
     address: str = ""  # host:port where other brokers reach this one, if it is not host and port
 
@@ -136,6 +138,7 @@ class BrokerLinks:
 
     def received(self, connection: LinkConnection, size: int) -> None:
         self.network.at(self.now())
+        connection.received_bytes += size
         if self._forwarder.feed(connection.number, size, self._broker.now_ms()) & HAS_EVENTS:
             self._broker.settle()
         else:
@@ -188,10 +191,16 @@ class BrokerLinks:
         if connection is None:
             return
         if data:
+            connection.sent_bytes += len(data)
             connection.write(data)
         if left and connection.writable:
             self._forwarder.set_writable(number, True)
             self._broker.flush_soon()
+
+    def traffic(self, name: str) -> tuple[int, int]:
+        """Bytes sent and received since this connection was made."""
+        connection = self._connections.get(name)
+        return (0, 0) if connection is None else (connection.sent_bytes, connection.received_bytes)
 
     def carry_out(self) -> None:
         """What the network's machines ask for."""

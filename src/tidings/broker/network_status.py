@@ -2,13 +2,15 @@
 
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidings.broker.http_endpoint import Page
-from tidings.broker.server import Broker
+
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
 
 
-def status(broker: Broker) -> dict[str, Any]:
+def status(broker: "Broker") -> dict[str, Any]:
     network = broker.node.network
     if network is None:
         return {}
@@ -16,9 +18,13 @@ def status(broker: Broker) -> dict[str, Any]:
     for peer in network.links.peers():
         link = network.links.link(peer)
         assert link is not None
+        sent, received = broker.links.traffic(link.connection)
         links[peer] = {
+            "state": link.state.value,
             "latency_ms": round(link.latency_ms or 0.0, 3),
             "waiting_bytes": broker.forwarder.link_waiting(peer),
+            "sent_bytes": sent,
+            "received_bytes": received,
         }
     return {
         "router": network.settings.router,
@@ -36,7 +42,7 @@ def status(broker: Broker) -> dict[str, Any]:
     }
 
 
-def network_page(broker: Broker) -> Page:
+def network_page(broker: "Broker") -> Page:
     """404 for a broker that stands alone."""
     seen = status(broker)
     if not seen:

@@ -5,10 +5,12 @@ import resource
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.broker.admission import Admission
-from tidings.broker.server import Broker
+
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
 
 SECONDS = 1.0
 Gauge = tuple[str, str, list[tuple[Mapping[str, str], float]]]  # name, meaning, samples by labels
@@ -37,7 +39,7 @@ class Observer(Protocol):
         """Messages a second at which so many wait no longer than that; None: not known yet."""
 
 
-async def watch(broker: Broker, observer: Observer) -> None:
+async def watch(broker: "Broker", observer: Observer) -> None:
     """Until it is cancelled. What the observer makes of the counters is computed beside the event loop."""
     while True:
         await asyncio.to_thread(_observed, observer, time.monotonic(), counters(broker), broker.admission)
@@ -50,7 +52,7 @@ def _observed(observer: Observer, now_s: float, counted: Counters, admission: Ad
         admission.rate_allowed = observer.rate_allowed(admission.waiting_s_max, admission.probability)
 
 
-def counters(broker: Broker) -> Counters:
+def counters(broker: "Broker") -> Counters:
     """On the event loop's thread."""
     forwarder = broker.forwarder
     stats = forwarder.stats()

@@ -26,8 +26,9 @@ from tidings.broker import config, logs, users
 from tidings.broker.access import Rules
 from tidings.broker.config_changes import changes
 from tidings.broker.config_network import peers_of
-from tidings.broker.config_rules import exposed
+from tidings.broker.config_rules import exposed, is_loopback
 from tidings.broker.config_tables import Configuration, type_rules
+from tidings.broker.console_child import ConsoleChild, command
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
 from tidings.broker.joining import joining
@@ -63,6 +64,7 @@ class Options:
     data: str | None = None
     port: int | None = None  # of the first listener, and without a file the only one
     join: str | None = None  # host:port of a broker whose network this one joins; empty: it begins one
+    routing: str = ""  # with `join`: the scheme of that network
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
             others = []  # two brokers on one machine must not need a file
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     if options.join is not None:
-        configuration = joining(configuration, options.join, bare=options.config is None)
+        configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
     _check_exposure(configuration, known, str(options.config or "the defaults"))
@@ -108,6 +110,9 @@ def _check_exposure(configuration: Configuration, known: users.Users | None, nam
     if configuration.tls.client_ca:
         problems.append(f"{name}: tls.client_ca: certificates name users, and there are none; {remedy}")
     if not configuration.users.allow_anonymous:
+        if configuration.console.enabled and not is_loopback(configuration.console.host):
+            host = configuration.console.host
+            problems.append(f"{name}: console.host: {host} can be reached from other machines, with no users; {remedy}")
         problems += [
             f"{name}: listeners: {listener.host} can be reached from other machines and there are no users; "
             f"{remedy}, or write allow_anonymous = true in [users]"
@@ -136,6 +141,7 @@ class Process:
         self._signals = 0
         self._reloading = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._console: ConsoleChild | None = None
 
     @property
     def configuration(self) -> Configuration:
@@ -155,31 +161,59 @@ class Process:
         )
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         self._broker.admission = configuration.admission.admission()
-        wanted = configuration.metrics.capacity or self._broker.admission is not None
-        observer = self._make_observer() if self._make_observer and wanted else None
+        observed = configuration.metrics.capacity or self._broker.admission is not None
+        observer = self._make_observer() if self._make_observer and observed else None
+        self._broker.observer = observer
         metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)
         endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health, "/network": network})
         try:
+            metrics_port = 0
             if configuration.metrics.enabled:
-                port = await endpoint.start(configuration.metrics.host, configuration.metrics.port)
-                note(log, logging.INFO, "metrics", host=configuration.metrics.host, port=port)
+                wanted = 0 if self._shares_port() else configuration.metrics.port
+                metrics_port = await endpoint.start(configuration.metrics.host, wanted)
+                note(log, logging.INFO, "metrics", host=configuration.metrics.host, port=metrics_port)
             self._watch_signals()
             await self._broker.start(self._listeners())
             self._note_network()
             if observer is not None:
                 self._spawn(watch(self._broker, observer))
+            if configuration.console.enabled:
+                self._console = ConsoleChild(self._console_command(metrics_port))
+                self._console.start()
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
         finally:
             ended = await self._end(endpoint)
         return 0 if ended else 1
 
+    def _shares_port(self) -> bool:
+        """Whether metrics and console were given the same address: then the console shows the metrics' pages."""
+        console, metrics = self.configuration.console, self.configuration.metrics
+        return console.enabled and console.port != 0 and (console.host, console.port) == (metrics.host, metrics.port)
+
+    def _console_command(self, metrics_port: int) -> list[str]:
+        configuration = self.configuration
+        plain = (one for one in self._broker.listening if one.listener.protocol == "native" and not one.listener.tls)
+        listening = next(plain)
+        host = listening.listener.host
+        reached = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        return command(
+            f"tidings://{reached}:{listening.port}",
+            configuration.console.host,
+            configuration.console.port,
+            configuration.console.names,
+            metrics=f"{configuration.metrics.host}:{metrics_port}" if self._shares_port() and metrics_port else "",
+            anonymous=self._prepared.users is not None or configuration.users.allow_anonymous,
+        )
+
     async def _end(self, endpoint: HttpEndpoint) -> bool:
         for task in self._tasks:
             task.cancel()
         try:
             async with asyncio.timeout(STOP_SECONDS):
+                if self._console is not None:
+                    await self._console.stop()
                 await self._broker.stop()
                 await endpoint.stop()
         except TimeoutError:

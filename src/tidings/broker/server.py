@@ -19,14 +19,16 @@ from tidings.broker.admitted_connection import make_connection
 from tidings.broker.connection import ClientConnection
 from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
-from tidings.broker.life import check_silence, give_signs
+from tidings.broker.inspection import inspect
+from tidings.broker.life import check_silence, give_signs, one_less
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
 from tidings.broker.naps import Naps
+from tidings.broker.observing import Observer
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
-from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping
+from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
@@ -81,12 +83,13 @@ class Broker:
         self.connections: dict[int, ClientConnection] = {}
         self.gateways: set[GatewayConnection] = set()  # those of them that want to be told the time
         self.refused_logins: Counter[str] = Counter()  # by code
+        self.observer: Observer | None = None  # of its counters
         self.refused_connections = 0
         self.protocol_errors: Counter[str] = Counter()
         self.ready = False
         self._store = store
         self.writer: StoreWriter | None = None
-        self._listening: list[Listening] = []
+        self.listening: list[Listening] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._per_address: dict[str, int] = {}
         self.per_user: Counter[str] = Counter()
@@ -121,7 +124,7 @@ class Broker:
         """Returns the port: the one asked for, or the one the system chose for 0."""
         listening = Listening(listener, lambda: make_connection(self, listener), self.limits.login_seconds)
         await listening.open()
-        self._listening.append(listening)
+        self.listening.append(listening)
         protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
         note(log, logging.INFO, "listening", protocol=protocol, host=listener.host, port=listening.port, tls=tls)
         return listening.port
@@ -130,7 +133,7 @@ class Broker:
         """Take nothing more, write and confirm what is under way, say good-bye, close."""
         self._stopping, self.ready = True, False
         self._loop = asyncio.get_running_loop()  # it may never have been started
-        for listening in self._listening:
+        for listening in self.listening:
             listening.close()
         for connection in self.connections.values():
             connection.pause_reading()
@@ -179,7 +182,7 @@ class Broker:
 
     async def renew_tls(self, tls: ssl.SSLContext) -> None:
         """Another certificate for all who connect from now on."""
-        for listening in self._listening:
+        for listening in self.listening:
             if listening.listener.tls is not None:
                 await listening.renew(tls)
 
@@ -216,9 +219,9 @@ class Broker:
         del self.connections[number]
         self.beating.discard(connection)
         connection.number = -1
-        _one_less(self._per_address, connection.address)
+        one_less(self._per_address, connection.address)
         if connection.logged_in:
-            _one_less(self.per_user, connection.user)
+            one_less(self.per_user, connection.user)
         self._carry_out(self.node.lost(self.now_ms(), number))
         self.forwarder.close(number)
         self.after()
@@ -351,7 +354,7 @@ class Broker:
             case Kind.CONTROL:
                 self._control(connection, *event[2:])
             case Kind.TRANSACTED:
-                self.node.transacted(number, *event[2:])
+                self.node.transacted(self.now_ms(), number, *event[2:])
             case Kind.ASK:
                 self._ask(connection, *event[2:])
             case Kind.ERROR:
@@ -379,6 +382,8 @@ class Broker:
                 return  # parsing goes on after the log-in
             case Ping():
                 self.forwarder.send(connection.number, connection.session.pong())
+            case Inspect():
+                self._answer(connection, inspect(self, connection.number, received))
             case Clock(number):
                 self.reception.confirmed(connection, number)
             case Bye():
@@ -490,9 +495,3 @@ class Broker:
                 self._carry_out(self.node.tick(now_ms))
                 check_silence(self, now_ms)
             self.after()
-
-
-def _one_less(counts: dict[str, int], key: str) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]

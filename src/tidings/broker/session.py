@@ -38,6 +38,17 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True)
+class Inspect:
+    """How is the broker? A part of the answer, of a list those items from `offset` that mention a text."""
+
+    receipt: int
+    part: str = "overview"
+    offset: int = 0
+    count: int = 0  # 0: as many as there are in a page
+    containing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Bye:
     """The client is done."""
 
@@ -50,7 +61,7 @@ class Invalid:
     error: TidingsError
 
 
-Received: TypeAlias = Hello | Clock | Ping | Bye | Invalid | Request | tuple[Request, ...] | None
+Received: TypeAlias = Hello | Clock | Ping | Inspect | Bye | Invalid | Request | tuple[Request, ...] | None
 
 
 class Layer(Protocol):

@@ -14,7 +14,22 @@ import typer
 
 from tidings.cli.failures import report
 
-COMMANDS = ("broker", "demo", "lab", "net", "pipeline", "plan", "pub", "sim", "sub", "trace", "tracking", "user")
+COMMANDS = (
+    "broker",
+    "console",
+    "demo",
+    "lab",
+    "net",
+    "pipeline",
+    "plan",
+    "pub",
+    "sim",
+    "sub",
+    "trace",
+    "tracking",
+    "type",
+    "user",
+)
 
 
 def _show_version(wanted: bool) -> None:

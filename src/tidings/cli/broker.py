@@ -15,6 +15,7 @@ from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
+from tidings.routing.registry import SCHEMES
 
 
 def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
@@ -57,6 +58,9 @@ def broker(
         str | None, typer.Option(metavar="HOST:PORT", help="Join the network that this broker belongs to.")
     ] = None,
     found: Annotated[bool, typer.Option("--found", help="Begin a network that others join.")] = False,
+    routing: Annotated[
+        str, typer.Option(help=f"With --join and --found: the network's routing scheme: {', '.join(SCHEMES)}.")
+    ] = "",
 ) -> None:
     """Run a broker until SIGTERM; SIGHUP reloads configuration, users and certificates.
 
@@ -64,7 +68,10 @@ def broker(
     """
     if join is not None and found:
         raise typer.BadParameter("a broker joins a network or begins one", param_hint="--found")
-    options = process.Options(config, data, port, "" if found else join)
+    if routing and (routing not in SCHEMES or (join is None and not found)):
+        wrong = "with --join or --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
+        raise typer.BadParameter(wrong, param_hint="--routing")
+    options = process.Options(config, data, port, "" if found else join, routing)
     if not check:
         raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
     prepared = process.prepare(options, tuple(SESSIONS))

@@ -38,13 +38,13 @@ def client(
     password = first_line(password_file) if password_file is not None else ""
     if user and not password and not tls_certificate:
         password = ask("Password: ")
-    tls = _context(tls_ca, tls_certificate, tls_key) if url.startswith("tidings+tls:") else None
+    tls = tls_context(tls_ca, tls_certificate, tls_key) if url.startswith("tidings+tls:") else None
     if tls is None and (tls_ca or tls_certificate or tls_key):
         raise UsageError("E_URL", "TLS options need an address that begins with tidings+tls://")
     return connect(url, user=user, password=password, tls=tls, **options)
 
 
-def _context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def tls_context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca))
         if certificate is not None:

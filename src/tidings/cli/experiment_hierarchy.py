@@ -1,7 +1,7 @@
 """`tidings sim experiment hierarchy`: flat B-DRP against clusters with border routers."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidings.sim.experiments.hierarchy import HierarchyOptions, HierarchyResult, run
+from tidings.sim.experiments.hierarchy_flat import flat_of
 
 
 def hierarchy_command(
@@ -17,7 +18,10 @@ def hierarchy_command(
     size: Annotated[int, typer.Option(min=2, help="Brokers of a cluster, its border included.")] = 32,
     filters: Annotated[int, typer.Option(min=1, help="Of a broker, from the paper's workload.")] = 5,
     rows: Annotated[int, typer.Option(min=1, help="Of an aggregate, at most.")] = 256,
-    flat: Annotated[bool, typer.Option(help="Simulate the flat network too; it takes minutes at 1000 brokers.")] = True,
+    flat_clusters: Annotated[
+        int,
+        typer.Option(help="Clusters of the flat network; fewer: its size is reckoned from a smaller one. 0: none."),
+    ] = 8,
     seed: Annotated[int, typer.Option()] = 1,
     output: Annotated[Path, typer.Option(help="Where the data go.")] = Path("out/hierarchy"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -28,23 +32,28 @@ def hierarchy_command(
     """
     console = Console(stderr=as_json)
     options = HierarchyOptions(clusters, size, filters, rows_max=rows, seed=seed)
-    found = []
-    for levels in (2, 1) if flat else (2,):
-        with console.status(f"{clusters * size} brokers, {'flat' if levels == 1 else 'two levels'}"):
-            found.append(run(options, levels))
-    data = [asdict(one) for one in found]
+    with console.status(f"{clusters * size} brokers, two levels"):
+        found = {"two levels": run(options, 2)}
+    if flat_clusters:
+        less = replace(options, clusters=min(clusters, flat_clusters))
+        with console.status(f"{less.clusters * size} brokers, flat"):
+            small = found[f"flat, {less.clusters * size} brokers" if less != options else "flat"] = run(less, 1)
+        if less != options:
+            found["flat, by formula"] = flat_of(found["two levels"], small)
+    data = [{"what": name, **asdict(one)} for name, one in found.items()]
     output.mkdir(parents=True, exist_ok=True)
     (output / "hierarchy.json").write_text(json.dumps(data, indent=1) + "\n")
     console.print(as_table(found))
     if as_json:
         typer.echo(json.dumps(data))
-    if any(one.missed for one in found):
+    if any(one.missed for one in found.values()):
         console.print("[red]messages were not brought to brokers that want them[/red]")
         raise typer.Exit(1)
 
 
-def as_table(found: list[HierarchyResult]) -> Table:
-    table = Table("", *("flat" if one.levels == 1 else "two levels" for one in found))
+def as_table(named: dict[str, HierarchyResult]) -> Table:
+    table = Table("", *named)
+    found = list(named.values())
     rows = {
         "brokers, links": [f"{one.brokers}, {one.links}" for one in found],
         "rows a broker keeps: mean, most": [f"{one.rows:.0f}, {one.rows_most}" for one in found],

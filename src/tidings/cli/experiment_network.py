@@ -125,14 +125,16 @@ def costs(
 
 
 def _scale_table(found: list[RealMeasurement]) -> Table:
-    table = Table("brokers", "variant", "msg/s", "sent", "delivered", "undelivered", "busiest link", "frames ÷ least")
+    columns = ("sent", "delivered", "undelivered", "busiest link", "frames ÷ least", "all ÷ least", "of these headers")
+    table = Table("brokers", "variant", "msg/s", *columns)
     for one in found:
         peak = max((second.busiest for second in one.timeline), default=0.0)
-        frames = f"{one.frame_bytes / one.least_bytes:.2f}" if one.frame_bytes and one.least_bytes else ""
+        parts = (one.frame_bytes, one.link_bytes, one.header_bytes)
+        shares = [f"{part / one.least_bytes:.2f}" if part and one.least_bytes else "" for part in parts]
         rates = f"{one.rates[0]:g}" if one.rates[0] == one.rates[1] else f"{one.rates[0]:g} to {one.rates[1]:g}"
         missing = one.expected - one.delivered
         cells = (str(one.brokers), one.variant, rates, str(one.sent), str(one.delivered), str(missing))
-        table.add_row(*cells, f"{peak:.1%}", frames)
+        table.add_row(*cells, f"{peak:.1%}", *shares)
     return table
 
 

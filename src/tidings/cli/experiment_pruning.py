@@ -1,10 +1,10 @@
 """`tidings sim experiment pruning`: the experiments on selective pruning, their data and their pictures."""
 
 import json
-from collections.abc import Callable
+import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
-from enum import StrEnum
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -13,24 +13,15 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tidings.sim.experiments import mobile, pruning, pruning_figures
-from tidings.sim.experiments.mobile import MobileOptions, MobileResult
-from tidings.sim.experiments.pruning import Options, Result
-from tidings.sim.experiments.pruning_shapes import broken_shapes, vain_share
-from tidings.sim.service import ServiceModel
+from tidings.lab.machine import environment
+from tidings.model.tables import RUNS, SIMULATIONS
+from tidings.segments.writer import SegmentWriter
+from tidings.sim.experiments import pruning_figures, pruning_rows, pruning_shapes
+from tidings.sim.experiments.mobile import MobileResult
+from tidings.sim.experiments.pruning import Result
+from tidings.sim.experiments.pruning_sweeps import AnyResult, Run, Sweep, perform, runs_of
 
-Asked = TypeVar("Asked", Options, MobileOptions)
-Found = TypeVar("Found", Result, MobileResult)
-PAIR = ("active", "selective")
-FOUR = ("active", "lazy", "packing", "selective")
-
-
-class Sweep(StrEnum):
-    policies = "policies"
-    unsubscriptions = "unsubscriptions"
-    degree = "degree"
-    clustered = "clustered"
-    mobile = "mobile"
+T = TypeVar("T", Result, MobileResult)
 
 
 def pruning_command(
@@ -39,23 +30,35 @@ def pruning_command(
     hours: Annotated[float, typer.Option(help="Of the mobile experiment.")] = 6.0,
     seed: Annotated[int, typer.Option()] = 1,
     jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 2,
+    again: Annotated[bool, typer.Option("--again", help="Do runs anew that the folder has.")] = False,
     output: Annotated[Path, typer.Option(help="Where data and pictures go.")] = Path("out/pruning"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Roots of covering subscriptions are taken back: how much does that disturb, by policy?
 
+    A sweep that was broken off goes on with the runs that are missing. Exits with 1 if the results do not have the
+    shape of the paper's.
+
     Example: tidings sim experiment pruning --sweep degree --scale 0.1
     """
     console = Console(stderr=as_json)
+    runs = runs_of(sweep, scale, seed, hours)
+    results = run_all(console, runs, jobs, output / "runs", again)
     if sweep is Sweep.mobile:
-        data = run_mobile(console, hours, scale, seed, jobs, output)
-        broken: list[str] = []
+        cases = by_setting([(one, found) for one, found in results if isinstance(found, MobileResult)])
+        show_mobile(console, cases)
+        picture = pruning_figures.draw_mobile(cases, output)
+        broken = pruning_shapes.broken_mobile(cases)
     else:
-        data, broken = run_sweep(console, sweep, default_options(scale, seed), jobs, output)
-    output.mkdir(parents=True, exist_ok=True)
+        rows = by_setting([(one, found) for one, found in results if isinstance(found, Result)])
+        show(console, rows)
+        picture = pruning_figures.draw(sweep, rows, output)
+        broken = pruning_shapes.broken(sweep, rows)
+    console.print(f"picture in [bold]{picture}[/bold]")
+    data = [asdict(found) for _, found in results]
     path = output / f"pruning_{sweep.value}.json"
-    path.write_text(json.dumps(data, indent=1) + "\n")
-    console.print(f"data in [bold]{path}[/bold]")
+    path.write_text("[\n" + ",\n".join(json.dumps(one) for one in data) + "\n]\n")  # a line for each run
+    console.print(f"data in [bold]{path}[/bold], for the pipeline in [bold]{write(sweep, results, output)}[/bold]")
     if as_json:
         typer.echo(json.dumps(data))
     if broken:
@@ -63,81 +66,49 @@ def pruning_command(
         raise typer.Exit(1)
 
 
-def default_options(scale: float, seed: int) -> Options:
-    """The paper's experiment, or a smaller one of the same shape: brokers are slower by as much as it is smaller."""
-    full = Options(seed=seed)
-    service = full.service
-    if scale == 1.0:
-        return full
-    return replace(
-        full,
-        subscriptions=round(full.subscriptions * scale),
-        families=round(full.families * scale),
-        publications=round(full.publications * scale),
-        lead_s=full.lead_s * scale,
-        unsubscriptions=round(full.unsubscriptions * scale),
-        unsubscribe_ms=full.unsubscribe_ms,
-        probes=max(10, round(full.probes * scale)),
-        probe_after_s=full.probe_after_s * scale,
-        service=replace(
-            service,
-            control_entry_ms=service.control_entry_ms / scale,
-            publication_entry_ms=service.publication_entry_ms / scale,
-        ),
-    )
-
-
-def run_sweep(
-    console: Console, sweep: Sweep, base: Options, jobs: int, output: Path
-) -> tuple[list[dict[str, Any]], list[str]]:
-    settings: dict[str, dict[str, Any]] = {"": {}}
-    if sweep is Sweep.unsubscriptions:
-        whole_ms = base.unsubscriptions * base.unsubscribe_ms
-        counts = [base.unsubscriptions * third // 3 for third in (1, 2, 3)]
-        settings = {str(one): {"unsubscriptions": one, "unsubscribe_ms": whole_ms / one} for one in counts}
-    elif sweep is Sweep.degree:
-        settings = {str(degree): {"degree": degree} for degree in (10, 30, 50)}
-    elif sweep is Sweep.clustered:
-        settings = {"scattered": {}, "clustered": {"clustered": True}}
-    names = FOUR if sweep is Sweep.policies else PAIR
-    options = [replace(base, policy=name, **changes) for changes in settings.values() for name in names]
-    found = iter(run_all(console, pruning.run, options, jobs))
-    rows = {setting: {name: next(found) for name in names} for setting in settings}
-    show(console, rows)
-    broken: list[str] = []
-    if sweep is Sweep.policies:
-        broken = broken_shapes(rows[""])
-        picture = pruning_figures.policies(rows[""], output)
-    else:
-        picture = pruning_figures.sweep(f"{sweep.value}", rows, output, f"pruning_{sweep.value}")
-    console.print(f"picture in [bold]{picture}[/bold]")
-    return [asdict(one) for results in rows.values() for one in results.values()], broken
-
-
-def run_mobile(
-    console: Console, hours: float, scale: float, seed: int, jobs: int, output: Path
-) -> list[dict[str, Any]]:
-    service = ServiceModel()
-    service = replace(service, control_ms=service.control_ms / scale)  # fewer subscriptions, each the more work
-    sight = round(100 / scale**0.5)
-    base = MobileOptions(seed=seed, hours=hours, subscribers=round(5000 * scale), sight=sight, service=service)
-    moves = {"monitors move": 0.0, "all move": 60.0 * scale}
-    options = [replace(base, policy=name, moves_a_minute=rate) for rate in moves.values() for name in PAIR]
-    found = iter(run_all(console, mobile.run, options, jobs))
-    cases = {case: {name: next(found) for name in PAIR} for case in moves}
-    console.print(f"picture in [bold]{pruning_figures.mobile(cases, output)}[/bold]")
-    return [asdict(one) for results in cases.values() for one in results.values()]
-
-
-def run_all(console: Console, run: Callable[[Asked], Found], options: list[Asked], jobs: int) -> list[Found]:
+def run_all(console: Console, runs: list[Run], jobs: int, folder: Path, again: bool) -> list[tuple[Run, AnyResult]]:
     """All of them, so many at the same time, in the order given."""
-    results: list[Found] = []
+    results: list[tuple[Run, AnyResult]] = []
     with Progress(console=console, transient=True) as progress, ProcessPoolExecutor(jobs) as pool:
-        task = progress.add_task("simulating", total=len(options))
-        for one in pool.map(run, options):
-            results.append(one)
+        task = progress.add_task("simulating", total=len(runs))
+        work = partial(perform, folder=folder, again=again)
+        for one, found in zip(runs, pool.map(work, [one.options for one in runs]), strict=True):
+            results.append((one, found))
             progress.advance(task)
     return results
+
+
+def by_setting(results: list[tuple[Run, T]]) -> dict[str, dict[str, T]]:
+    rows: dict[str, dict[str, T]] = {}
+    for one, found in results:
+        rows.setdefault(one.setting, {})[one.options.policy] = found
+    return rows
+
+
+def write(sweep: Sweep, results: list[tuple[Run, AnyResult]], output: Path) -> Path:
+    """A row of `runs` for each, and what it found as rows of `simulations`."""
+    now_ms = time.time_ns() // 1_000_000
+    scenario, described = f"pruning {sweep.value}", json.dumps(environment())
+    runs: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for one, found in results:
+        name = "-".join(filter(None, ("pruning", sweep.value, one.setting.replace(" ", "_"), one.options.policy)))
+        run = f"{name}-{one.options.seed}-{now_ms}"
+        rows += pruning_rows.rows(run, scenario, one.setting, found)
+        runs.append(
+            {
+                "run": run,
+                "experiment": scenario,
+                "seed": one.options.seed,
+                "started_ms": now_ms - round(found.wall_s * 1000),
+                "ended_ms": now_ms,
+                "parameters": json.dumps(asdict(one.options)),
+                "outcome": "done",
+                "environment": described,
+            }
+        )
+    SegmentWriter(output / "data", RUNS, "pruning").append(runs, now_ms)
+    return SegmentWriter(output / "data", SIMULATIONS, "pruning").append(rows, now_ms)
 
 
 def show(console: Console, rows: dict[str, dict[str, Result]]) -> None:
@@ -162,7 +133,25 @@ def show(console: Console, rows: dict[str, dict[str, Result]]) -> None:
                 f"{one.quiet_s:,.0f}",
                 " ".join(map(str, one.nrs_messages.values())),
                 f"{one.table_before:,.0f}, {one.table_after:,.0f}",
-                f"{vain_share(one):.3%}",
-                f"{one.events / one.wall_s:,.0f} ({one.wall_s:.0f} s)",
+                f"{pruning_shapes.vain_share(one):.3%}",
+                f"{one.events / one.cpu_s:,.0f} ({one.cpu_s:.0f} s)",
+            )
+    console.print(table)
+
+
+def show_mobile(console: Console, cases: dict[str, dict[str, MobileResult]]) -> None:
+    table = Table("", "queue mean", "queue at the end", "table mean", "in vain", "events/s")
+    for case, results in cases.items():
+        for name, one in results.items():
+            queue = [length for _, length in one.queues]
+            entries = [mean for _, mean in one.tables]
+            vain = sum(one.in_vain.values()) / sum(one.publications.values())
+            table.add_row(
+                f"{name}, {case}",
+                f"{sum(queue) / len(queue):,.0f}",
+                f"{queue[-1]:,}",
+                f"{sum(entries) / len(entries):,.0f}",
+                f"{vain:.2%}",
+                f"{one.events / one.cpu_s:,.0f} ({one.cpu_s:.0f} s)",
             )
     console.print(table)

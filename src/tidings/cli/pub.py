@@ -27,7 +27,10 @@ def register(app: typer.Typer) -> None:
 
 
 def pub(
-    destination: Annotated[str, typer.Argument(help="A topic, or queue:NAME; - with --jsonl: as each line says.")],
+    destination: Annotated[
+        str, typer.Argument(help="A topic, or queue:NAME; - with --jsonl: as each line says; nothing with --type.")
+    ] = "",
+    type: Annotated[str, typer.Option(help="An event of this type, which is advertised meanwhile.")] = "",
     prop: Annotated[list[str] | None, typer.Option(help="A property, name=value; 'value' in quotes is text.")] = None,
     body: Annotated[str, typer.Option(help="The body, as text.")] = "",
     stdin: Annotated[bool, typer.Option("--stdin", help="The body is what comes from the input.")] = False,
@@ -35,6 +38,9 @@ def pub(
     persistent: Annotated[bool, typer.Option("--persistent", help="On the broker's disk when this returns.")] = False,
     count: Annotated[int, typer.Option(min=1, help="So many times.")] = 1,
     rate: Annotated[float, typer.Option(min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
+    advertise: Annotated[
+        float, typer.Option(min=0, help="Advertise first, and wait so many seconds for interest (covering).")
+    ] = 0,
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
     url: connecting.Url = connecting.DEFAULT_URL,
     user: connecting.User = "",
@@ -46,35 +52,54 @@ def pub(
     """Publish messages.
 
     Example: tidings pub ticks.xyz --prop stock=XYZ --prop price=50 --body hello
+
+    Example: tidings pub --type Sale --prop price=50.0 --prop buyer=me
     """
+    if type and destination:
+        raise UsageError("E_OPTIONS", "a destination or an event type, not both")
     if jsonl and (stdin or body or prop):
         raise UsageError("E_OPTIONS", "--jsonl brings bodies and properties itself: leave --stdin, --body, --prop out")
     if (jsonl or stdin) and user and password_file is None and tls_certificate is None:
         raise UsageError("E_OPTIONS", "the input brings messages: give the password by --password-file")
     if stdin and body:
         raise UsageError("E_OPTIONS", "the body comes from --body or from --stdin, not from both")
-    where = None if jsonl and destination == "-" else Destination.parse(destination)
+    where = None if type or (jsonl and destination == "-") else Destination.parse(destination)
     properties = dict(parse_property(text) for text in prop or ())
     client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
     if jsonl:
         lines = json_lines()
     else:
         lines = _one(Line(where, properties, sys.stdin.buffer.read() if stdin else body.encode()))
+    if advertise and where is None:
+        raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
     rates = Rates(stats, "published")
-    connecting.run(_publish(client, _addressed(lines, where, count), persistent, rate, rates))
+    offered = (str(where), advertise) if advertise else None
+    connecting.run(_publish(client, _addressed(lines, where, count, type), persistent, rate, rates, offered, type))
     rates.finish()
 
 
-async def _publish(client: Client, lines: AsyncIterator[Line], persistent: bool, rate: float, rates: Rates) -> None:
+async def _publish(
+    client: Client,
+    lines: AsyncIterator[Line],
+    persistent: bool,
+    rate: float,
+    rates: Rates,
+    offered: tuple[str, float] | None,
+    type: str,
+) -> None:
     """Every message is confirmed; up to `WINDOW` of them are under way at a time."""
     under_way: deque[asyncio.Task[Receipt]] = deque()
     async with client:
+        if offered is not None and (await client.advertise(offered[0])).used:
+            await asyncio.sleep(offered[1])
+        if type:
+            await client.advertise_type(type)
         began = time.monotonic()
         try:
             async for line in lines:
                 if rate:
                     await asyncio.sleep(max(0.0, began + rates.count / rate - time.monotonic()))
-                under_way.append(asyncio.create_task(_send(client, line, persistent)))
+                under_way.append(asyncio.create_task(_send(client, line, persistent, type)))
                 while len(under_way) >= WINDOW or (under_way and under_way[0].done()):
                     await under_way.popleft()
                 rates.add(len(line.body))
@@ -86,9 +111,11 @@ async def _publish(client: Client, lines: AsyncIterator[Line], persistent: bool,
             await asyncio.gather(*under_way, return_exceptions=True)
 
 
-async def _send(client: Client, line: Line, persistent: bool) -> Receipt:
-    assert line.destination is not None
+async def _send(client: Client, line: Line, persistent: bool, type: str) -> Receipt:
     fields = {"persistent": persistent, **line.fields}
+    if type:
+        return await client.publish_event(type, line.properties, line.body, wait=True, **fields)
+    assert line.destination is not None
     return await client.publish(line.destination, line.properties, line.body, wait=True, **fields)
 
 
@@ -96,10 +123,12 @@ async def _one(line: Line) -> AsyncIterator[Line]:
     yield line
 
 
-async def _addressed(lines: AsyncIterator[Line], where: Destination | None, count: int) -> AsyncIterator[Line]:
+async def _addressed(
+    lines: AsyncIterator[Line], where: Destination | None, count: int, type: str
+) -> AsyncIterator[Line]:
     async for line in lines:
         destination = where or line.destination
-        if destination is None:
+        if destination is None and not type:
             raise UsageError("E_JSONL", "a line without destination; name one on the command line")
         for _ in range(count):
             yield replace(line, destination=destination)

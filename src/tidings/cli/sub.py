@@ -24,7 +24,11 @@ def register(app: typer.Typer) -> None:
 
 
 def sub(
-    destination: Annotated[str, typer.Argument(help="A topic pattern such as ticks.>, or queue:NAME.")],
+    destination: Annotated[
+        str,
+        typer.Argument(help="A topic pattern such as ticks.>, or queue:NAME; with --type, if any, the selector."),
+    ] = "",
+    type: Annotated[str, typer.Option(help="Instead of a destination: events of this type and its subtypes.")] = "",
     selector: Annotated[str, typer.Option(help="Only messages for which this is true.")] = "",
     durable: Annotated[str, typer.Option(help="The broker keeps messages under this name while you are away.")] = "",
     shared: Annotated[str, typer.Option(help="Messages are divided among all who give this name.")] = "",
@@ -48,8 +52,15 @@ def sub(
     Example: tidings sub 'ticks.>' --selector "price > 20" --json
 
     Example: tidings sub queue:orders --browse
+
+    Example: tidings sub --type Trade 'price > 20'
     """
-    DestinationPattern.parse(destination)
+    if type:
+        if browse or (destination and selector):
+            raise UsageError("E_OPTIONS", "--type takes one selector, and only queues are browsed")
+        destination, selector = "", destination or selector
+    else:
+        DestinationPattern.parse(destination)
     try:
         Selector(selector)
     except SelectorError as error:
@@ -57,7 +68,7 @@ def sub(
     client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, client_id=client_id)
     if browse and (durable or shared or timeout):
         raise UsageError("E_OPTIONS", "--browse looks once: leave out --durable, --shared and --timeout")
-    options: dict[str, Any] = {"selector": selector, "durable": durable, "shared": shared}
+    options: dict[str, Any] = {"type": type, "selector": selector, "durable": durable, "shared": shared}
     rates = Rates(stats, "received")
     try:
         if browse:
@@ -86,7 +97,7 @@ async def _receive(
 ) -> bool:
     async with client:
         subscription = await client.subscribe(destination, **options)
-        print(f"subscribed to {destination}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"subscribed to {destination or options['type']}", file=sys.stderr, flush=True)  # noqa: T201
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -22,8 +22,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tidings.client.advertising import Advertising
 from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
+from tidings.client.event_types import EventTypes
 from tidings.client.link import Link
+from tidings.client.observing import Observing
 from tidings.client.options import Options
 from tidings.client.queue import Page, Queue
 from tidings.client.retained import Retaining
@@ -48,8 +51,6 @@ from tidings.protocols.frames import (
     field,
     unsigned,
 )
-from tidings.tracking.path import Path
-from tidings.tracking.path_json import from_json
 
 WINDOW = 1000
 ERRORS_MAX = 100  # the latest are kept
@@ -57,9 +58,11 @@ RESUBSCRIBE_SECONDS = 0.25
 _DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
-class Client(Retaining):
+class Client(Retaining, Advertising, EventTypes, Observing):
     def __init__(self, options: Options) -> None:
-        super().__init__()
+        Retaining.__init__(self)
+        Advertising.__init__(self)
+        EventTypes.__init__(self)
         self.generation = 0  # counts connections
         self.skew_ms = 0
         self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
@@ -144,6 +147,8 @@ class Client(Retaining):
         for subscription in self._subscriptions.values():
             if subscription.active:  # the others are among the requests below
                 self._repeat_subscription(subscription)
+        for frame in (*self.advertised_again(), *self.types_advertised_again()):
+            link.write(frame)
         for receipt, request in self._requests.items():
             if request.repeatable:
                 link.write(request.make(receipt))
@@ -255,8 +260,9 @@ class Client(Retaining):
 
     async def subscribe(
         self,
-        destination: str,
+        destination: str = "",
         *,
+        type: str = "",
         selector: str = "",
         ack: str = "auto",
         durable: str | bool = "",
@@ -266,7 +272,7 @@ class Client(Retaining):
         window: int = WINDOW,
         session: int = 0,
     ) -> Subscription:
-        """Subscribe to a topic pattern (`ticks.>`) or consume a queue (`queue:orders`).
+        """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
 
         When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
         subscription that the broker keeps while you are away; `shared` one whose messages are divided among all who
@@ -279,6 +285,7 @@ class Client(Retaining):
             durable = shared
         fields: dict[str, Value] = {
             "destination": destination,
+            "type": type,
             "selector": selector,
             "ack": ack,
             "durable": durable or "",
@@ -310,16 +317,6 @@ class Client(Retaining):
     def queue(self, name: str) -> Queue:
         """A queue to look into and tidy up; see `tidings.client.queue`."""
         return Queue(self, name)
-
-    async def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
-        """Where a message went: which brokers it passed and who got it, as far as that is recorded.
-
-        `message` is what a receipt or a delivery has as `message_id`. `everywhere` asks brokers beside the route too,
-        which tells false positives from brokers that really have it.
-        """
-        fields: dict[str, Value] = {"message": str(message), "everywhere": everywhere}
-        answer = await self.request(lambda receipt: control(FrameType.TRACE, {**fields, "receipt": receipt}))
-        return from_json(field(answer, "path", str))
 
     # --- transactions ---------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar
 
+from tidings.client.advertising import Advertisement as AsyncAdvertisement
 from tidings.client.answers import Receipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
@@ -25,6 +26,7 @@ from tidings.client.retained import Retained as AsyncRetained
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
 from tidings.errors import TidingsError
+from tidings.model.event_type import EventType
 from tidings.model.message_id import MessageId
 from tidings.tracking.path import Path
 
@@ -171,6 +173,21 @@ class Queue:
         return _wait(self._queue.move(target, tags=tags))
 
 
+class Advertisement:
+    """See `tidings.client.advertising.Advertisement`."""
+
+    def __init__(self, advertisement: AsyncAdvertisement) -> None:
+        self._advertisement = advertisement
+
+    @property
+    def used(self) -> bool:
+        """Whether the broker's routing scheme uses it."""
+        return self._advertisement.used
+
+    def withdraw(self) -> None:
+        _wait(self._advertisement.withdraw())
+
+
 class Client:
     """See `tidings.client.client.Client`; here every call blocks."""
 
@@ -184,8 +201,8 @@ class Client:
         """Send a message; a persistent one is on the broker's disk when this returns."""
         return _wait(self._client.publish(destination, *arguments, **fields))
 
-    def subscribe(self, destination: str, **options: Any) -> Subscription:
-        """Subscribe to a topic pattern or consume a queue; active when this returns."""
+    def subscribe(self, destination: str = "", **options: Any) -> Subscription:
+        """Subscribe to a topic pattern, consume a queue, or name an event `type`; active when this returns."""
         return Subscription(_wait(self._client.subscribe(destination, **options)))
 
     @property
@@ -200,9 +217,44 @@ class Client:
     def queue(self, name: str) -> Queue:
         return Queue(self._client.queue(name))
 
+    def advertise(self, destination: str, selector: str | None = None) -> Advertisement:
+        """Say that messages to this topic pattern will be published, as far as they match the selector."""
+        return Advertisement(_wait(self._client.advertise(destination, selector)))
+
     def trace(self, message: MessageId | str, *, everywhere: bool = False) -> Path:
         """Where a message went."""
         return _wait(self._client.trace(message, everywhere=everywhere))
+
+    def add_type(self, event_type: str | EventType, *arguments: Any, **options: Any) -> None:
+        """Make an event type known: name, attributes, parent."""
+        _wait(self._client.add_type(event_type, *arguments, **options))
+
+    def remove_type(self, name: str) -> None:
+        """Forget a type that has no subtypes and that nobody uses."""
+        _wait(self._client.remove_type(name))
+
+    def types(self) -> list[EventType]:
+        """Those that this broker knows of."""
+        return _wait(self._client.types())
+
+    def get_type(self, name: str) -> list[EventType]:
+        """A type, after its ancestors."""
+        return _wait(self._client.get_type(name))
+
+    def advertise_type(self, name: str) -> None:
+        """Say that this client publishes events of a type, which it must before it does."""
+        _wait(self._client.advertise_type(name))
+
+    def unadvertise_type(self, name: str) -> None:
+        _wait(self._client.unadvertise_type(name))
+
+    def publish_event(self, name: str, *arguments: Any, **options: Any) -> Receipt:
+        """Send an event of an advertised type; an error says what does not fit the type."""
+        return _wait(self._client.publish_event(name, *arguments, **options))
+
+    def inspect(self, part: str = "overview", **options: Any) -> dict[str, Any]:
+        """How the broker is."""
+        return _wait(self._client.inspect(part, **options))
 
     def retain(self, name: str, destination: str, **options: Any) -> "Retained":
         """Have the broker keep what is published there from now on, to be read again from any offset."""

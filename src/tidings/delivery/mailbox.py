@@ -101,6 +101,11 @@ class Mailbox:
     def unacknowledged(self) -> int:
         return sum(len(consumer.unacknowledged) for consumer in self.consumers)
 
+    @property
+    def given(self) -> int:
+        """How many deliveries there were, tries of the same message included."""
+        return self._next_tag - 1
+
     def offer(self, place: Place, *, size: int = 0, deliveries: int = 0) -> None:
         """A message to be given out; after a crash `deliveries` says how often that may have happened before."""
         self.backlog.add(place)

@@ -15,6 +15,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tidings import _kernel
 from tidings.errors import CodecError
 from tidings.model.codec import encode_constraint
@@ -82,8 +85,24 @@ class MessageBatch:
         """Messages, each after its length as u32; the last may be incomplete."""
         return cls(_kernel.MessageBatch.from_messages(data, message_bytes_max, derived))
 
+    @classmethod
+    def from_column(
+        cls,
+        data: Buffer,
+        ends: NDArray[np.uint64],
+        message_bytes_max: int = PAYLOAD_BYTES_MAX,
+        derived: int = DERIVED_ALL,
+    ) -> "MessageBatch":
+        """Messages one after the other, the i-th ends at `ends[i]`: a column of a table."""
+        return cls(_kernel.MessageBatch.from_column(data, ends, message_bytes_max, derived))
+
     def __len__(self) -> int:
         return len(self.batch)
+
+    @property
+    def broken(self) -> int:
+        """How many entries have an error."""
+        return self.batch.broken
 
     @property
     def consumed(self) -> int:

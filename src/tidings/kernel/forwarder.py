@@ -22,7 +22,9 @@ class Kind(IntEnum):
 
     CONTROL = 1  # connection, type, flags, session, payload; parsing waits for `handled`
     MESSAGE = 2  # connection, frame flags, receipt, expires_ms, message, mailbox sinks
-    TRANSACTED = 3  # connection, session, receipt, message: of any session but 0, or one in a transaction
+    TRANSACTED = (
+        3  # connection, session, receipt, message: of any session but 0, one in a transaction, or a typed event
+    )
     ASK = 4  # connection, receipt, queue?, destination; parsing waits for `allow` or `skip`, then `handled`
     ERROR = 5  # connection, code, reason, position, receipt (STOMP only); nothing more of this connection is parsed
     SLOW = 6  # connection, subscription: its policy is to be disconnected; subscription 0: memory is short

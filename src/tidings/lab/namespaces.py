@@ -101,7 +101,14 @@ class Plan:
 
     def sent_bytes(self) -> dict[tuple[str, str], int]:
         """What each end of each link has sent, headers of all layers included."""
-        sent = {name: within(self.namespace(name), _sent_bytes) for name in self.nodes}
+        return {end: sent for end, (sent, _) in self._sent().items()}
+
+    def sent_packets(self) -> int:
+        """How many packets all ends of all links have sent."""
+        return sum(packets for _, packets in self._sent().values())
+
+    def _sent(self) -> dict[tuple[str, str], tuple[int, int]]:
+        sent = {name: within(self.namespace(name), _sent_here) for name in self.nodes}
         return {(one, other): sent[one][interface] for (one, other), interface in self.interfaces.items()}
 
     def listens(self, name: str, port: int) -> bool:
@@ -115,10 +122,11 @@ class Plan:
         return within(self.namespace(name), knock)
 
 
-def _sent_bytes() -> dict[str, int]:
-    """By interface, in the namespace of this thread."""
+def _sent_here() -> dict[str, tuple[int, int]]:
+    """Bytes and packets by interface, in the namespace of this thread."""
     lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
-    return {name.strip(): int(numbers.split()[8]) for name, _, numbers in (line.partition(":") for line in lines)}
+    found = {name.strip(): numbers.split() for name, _, numbers in (line.partition(":") for line in lines)}
+    return {name: (int(numbers[8]), int(numbers[9])) for name, numbers in found.items()}
 
 
 def within(namespace: str, work: Callable[[], T]) -> T:

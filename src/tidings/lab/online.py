@@ -161,10 +161,14 @@ class Estimator:
         return server_seen(costs_of(self._batches.values), self._work)
 
     def rate_allowed(self, waiting_max: float, probability: float) -> float:
-        """The largest rate at which the waiting time stays within the bound with this probability, as the load is."""
+        """The largest rate at which the waiting time stays within the bound with this probability, as the load is.
+
+        Of batches at most twice the present rate: more is not needed now, and takes longer to find out.
+        """
         server = self.batch_server()
-        if server is not None:
-            return server.rate_allowed(waiting_max, probability)
+        if server is not None and self._work is not None:
+            present = self._work.received / self._work.seconds
+            return server.rate_allowed(waiting_max, probability, max(2 * present, 0.1 / float(server.alone.first)))
         fitted = self.fitted()
         load, powers = self._now_asked()
         service = service_moments(fitted.fixed(load), fitted.t_tx, powers)

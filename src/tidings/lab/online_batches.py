@@ -64,19 +64,21 @@ class BatchServer:
             return self.scenario.rate_at(utilisation)
         return utilisation / float(self.alone.first)
 
-    def rate_allowed(self, waiting_max: float, probability: float) -> float:
-        """The largest rate at which the waiting time stays within the bound with this probability.
+    def rate_allowed(self, waiting_max: float, probability: float, rate_max: float = math.inf) -> float:
+        """The largest rate, up to `rate_max`, at which the waiting time stays within the bound with this probability.
 
         Without the time to get warm again: it is spent by a broker that has nothing to do, and would turn away
         publishers because there are so few.
         """
         check_finite("waiting_max", waiting_max, 0, open_low=True)
         warm = replace(self, scenario=replace(self.scenario, costs=replace(self.scenario.costs, t_cold=0.0)))
-        low, high = 0.0, 0.1 / float(self.alone.first)
+        low, high = 0.0, min(rate_max, 0.1 / float(self.alone.first))
         for _ in range(DOUBLINGS):  # from below: the closer to the limit, the longer the analysis
             if not warm._within(high, waiting_max, probability):
                 break
-            low, high = high, 2 * high
+            if high >= rate_max:
+                return rate_max
+            low, high = high, min(2 * high, rate_max)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             low, high = (middle, high) if warm._within(middle, waiting_max, probability) else (low, middle)

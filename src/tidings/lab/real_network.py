@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ WAIT_SECONDS = 180.0
 PORT, LINK_PORT, HTTP_PORT = 7300, 7301, 8700  # each broker has its own namespace
 GOSSIP_SECONDS = 8.0  # until ActiveMQ's brokers have heard of each other's consumers; they do not say so
 BEGIN_SECONDS = 1.0
+COST = 10  # of every link: they are alike, and a busy processor shall not send messages by another way
+HEADER_BYTES = 14 + 20 + 32  # Ethernet, IP, TCP with timestamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,11 @@ class RealMeasurement:
     busiest: float  # share of its bandwidth that the busiest link used, over the whole run
     timeline: list[Second] = field(default_factory=list)
     work: list[dict[str, float]] = field(default_factory=list)  # of each broker: what it counted, and processor time
+    packets: int = 0  # that the interfaces counted: each has headers of HEADER_BYTES, those that only acknowledge too
+
+    @property
+    def header_bytes(self) -> int:
+        return self.packets * HEADER_BYTES
 
 
 def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: float, seed: int = 1) -> RealMeasurement:
@@ -83,16 +90,17 @@ def measure(brokers: int, variant: str, rates: tuple[float, float], seconds: flo
         fleet.settle()
         start = time.monotonic() + BEGIN_SECONDS
         (folder / "go.new").write_text(str(start))
-        carried, idle = [plan.sent_bytes()], fleet.work()
+        carried, packets, idle = [plan.sent_bytes()], plan.sent_packets(), fleet.work()
         (folder / "go.new").rename(folder / "go")
         while not all(load.path("result.json").exists() for load in loads):
             if time.monotonic() > start + seconds + WAIT_SECONDS:
                 raise TidingsError("E_EXPERIMENT", "clients do not finish")
             time.sleep(max(0.0, start + len(carried) - time.monotonic()))
             carried.append(plan.sent_bytes())
+        packets = plan.sent_packets() - packets
         work = [{name: one[name] - then[name] for name in one} for one, then in zip(fleet.work(), idle, strict=True)]
         results = {load.name: json.loads(load.path("result.json").read_text()) for load in loads}
-    return _judge(truth, (brokers, variant, rates), seed, seconds, results, carried, work)
+    return replace(_judge(truth, (brokers, variant, rates), seed, seconds, results, carried, work), packets=packets)
 
 
 def topology(brokers: int) -> Graph:
@@ -110,7 +118,12 @@ class _Tidings:
         write_secret(folder, "5e" * 32)
         self._members = []
         for name in plan.nodes:
-            peers = [Peer(f"{plan.address(one, name)}:{LINK_PORT}", router[one]) for one in _dialled(plan, name)]
+            dialled = _dialled(plan, name)
+            peers = [
+                Peer(f"{plan.address(other, name)}:{LINK_PORT}" if other in dialled else "", router[other], cost=COST)
+                for (one, other) in plan.addresses
+                if one == name
+            ]
             member = Member(name, router[name], "127.0.0.1", PORT, "0.0.0.0", LINK_PORT, HTTP_PORT)
             member.save(folder, peers, routing)
             self._members.append(member)

@@ -59,12 +59,12 @@ async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> 
     broker = Broker(Settings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
     port = await broker.listen(Listener(SESSIONS[protocol], port=0))
-    _say(str(port))
     end, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, lambda: _say(json.dumps(broker.forwarder.stats())))
     loop.add_signal_handler(signal.SIGUSR2, lambda: _stamps_of(broker).write(data / READS_FILE))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
+    _say(str(port))  # whoever reads it may send signals at once
     await end.wait()
     await broker.stop()
 

@@ -1,13 +1,15 @@
 """Prediction against measurement: is the model of the batching broker right about loads it has not seen?
 
-Costs of batches are fitted to *calibration* mixes of filters and receivers under several loads, and saturated. From
-them follow, for other mixes that are *held out*, the rates at which the broker is busy for a given share of the time,
-the waiting times there, and the throughput at saturation. Then those are measured. Everything is in the folder's
-segments, so a validation that was broken off goes on where it stopped.
+Some mixes of filters and receivers are for *calibration*, others are *held out*; all are measured in turn under the
+same conditions, at several rates and saturated. Costs of batches are fitted to the calibration mixes alone. From them
+follow for the others how busy the broker is at a rate, the rate at which it is so busy, the waiting time, and the
+throughput at saturation, to be compared with what was measured. Everything is in the folder's segments, so a validation
+that was broken off goes on where it stopped.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 
@@ -24,7 +26,7 @@ from tidings.lab.setups import MIX_TYPES, Parameter
 from tidings.lab.waiting import waiting_moments
 
 UTILISATIONS = (0.3, 0.5, 0.7, 0.8, 0.9)
-GUESS = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)  # only to choose rates to begin with
+GUESS = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)  # only to choose rates
 SECONDS, RUNS = 2, 3
 QUICK = Measure(seconds=0.5, warm_s=0.2)  # before the first run
 
@@ -106,14 +108,13 @@ class Validation:
         self.given_up: dict[str, str] = {}
 
     def steps(self) -> Iterator[Step]:
-        """Measure what is missing: first what the costs are fitted to, then what they predict."""
-        for runs in range(1, self._runs + 1):  # all once, then all again: the machine's moods come to all alike
-            for mix in self._calibration:
-                yield from self._measured(self._experiment("calibration", mix, GUESS, runs))
-        costs = self.costs()
+        """Measure what is missing: all once, in turn, then all again, so that the machine's moods come to all alike."""
+        calibration = [("calibration", mix) for mix in self._calibration]
+        held_out = [("held-out", mix) for mix in self._held_out]
+        turns = [one for pair in zip_longest(calibration, held_out) for one in pair if one is not None]
         for runs in range(1, self._runs + 1):
-            for mix in self._held_out:
-                yield from self._measured(self._experiment("held-out", mix, costs, runs))
+            for kind, mix in turns:
+                yield from self._measured(self._experiment(kind, mix, runs))
 
     def costs(self) -> BatchCosts:
         """Fitted to the calibration mixes alone."""
@@ -149,8 +150,8 @@ class Validation:
             return []
         return sorted(found, key=lambda one: float(one.parameters["rate"]))
 
-    def _experiment(self, kind: str, mix: Mix, costs: BatchCosts, runs: int) -> Experiment:
-        scenario = mix.scenario(costs)
+    def _experiment(self, kind: str, mix: Mix, runs: int) -> Experiment:
+        scenario = mix.scenario(GUESS)
         rates: list[Parameter] = [*(_rounded(scenario.rate_at(aim)) for aim in self._utilisations), 0]
         fixed = {**mix.parameters, "seconds": self._seconds}
         name = f"{kind}-{mix.name}"
@@ -163,7 +164,7 @@ class Validation:
 
 
 def _rounded(rate: float) -> int:
-    """To three digits: a fit that comes out a little different after an interruption asks for the same."""
+    """To three digits."""
     return round(float(f"{rate:.3g}"))
 
 

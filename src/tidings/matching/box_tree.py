@@ -134,7 +134,7 @@ class BoxTree(Generic[K]):
         while stack:
             node = stack.pop()
             if isinstance(node, _Leaf):
-                yield from node.boxes
+                yield from (key for key, one in node.boxes.items() if _may_contain(one, box))
                 continue
             children = node.children
             stack.append(children[ABSENT])
@@ -153,7 +153,7 @@ class BoxTree(Generic[K]):
         while stack:
             node = stack.pop()
             if isinstance(node, _Leaf):
-                yield from node.boxes
+                yield from (key for key, one in node.boxes.items() if _may_contain(box, one))
                 continue
             if node.name not in box:
                 stack += node.children
@@ -182,6 +182,17 @@ class BoxTree(Generic[K]):
                 bounds = node.bounds[slot]
                 if bounds and ((bounds[0] < span[1] and bounds[3] > span[0]) or _of_several_kinds(bounds, span)):
                     stack.append(node.children[slot])
+
+
+def _may_contain(wide: Box, narrow: Box) -> bool:
+    """In a leaf: much cheaper than the exact answer, and mostly no."""
+    for name, span in wide.items():
+        if name not in narrow:
+            return False
+        own = narrow[name]
+        if span is not None and own is not None and (span[0] > own[0] or span[1] < own[1]):
+            return False
+    return True
 
 
 def _of_several_kinds(bounds: list[Key], span: tuple[Key, Key]) -> bool:

@@ -12,6 +12,7 @@ E_EVENT_MISSING: attribute 'buyer' of event type 'Sale' is missing
 E_EVENT_UNKNOWN: event type 'Sale' has no attribute 'seller'
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -51,6 +52,9 @@ class EventType:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        if re.search(r"[.*>\x00-\x1f\x7f]", self.name):
+            reason = f"{self.name!r}: the name of an event type holds no '.', '*', '>' and no control characters"
+            raise EventTypeError("E_TYPE_NAME", reason)
         own = {check_property_name(name): AttributeType(kind) for name, kind in self.attributes.items()}
         object.__setattr__(self, "attributes", own)
 

@@ -136,7 +136,7 @@ class Desk:
                 backlog_bytes_max=self._settings.sink_bytes_max,
                 no_local=request.no_local,
             )
-            client.subscriptions[request.subscription] = DirectSubscription(sink)
+            client.subscriptions[request.subscription] = DirectSubscription(sink, request.destination, request.selector)
             self._outbox.answer(client.number, Done(request.receipt))
         else:
             self._subscribe_mailbox(now_ms, client, request, wanted, wanted.kind)
@@ -155,7 +155,7 @@ class Desk:
             window=request.window,
             settles=request.window and request.ack is not AckMode.CLIENT,
         )
-        subscription = MailboxSubscription(mailbox, consumer)
+        subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector)
         mailbox.policy = request.policy
         mailbox.taken_ms = now_ms
         self._office.attach(mailbox, consumer)
@@ -344,7 +344,7 @@ class Desk:
             self._roll_back(transaction)
             raise
         offers = [
-            self._prepare(now_ms, client.number, message, mailboxes)
+            self.prepare(now_ms, client.number, message, mailboxes)
             for message, mailboxes in zip(transaction.messages, targets, strict=True)
         ]
         for mailbox, places in transaction.acks:
@@ -369,8 +369,8 @@ class Desk:
 
         self._journal.then(apply, undo)
 
-    def _prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
-        """Journal the message if need be; returns what publishes it once the transaction is safe."""
+    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
+        """Journal the message if need be; returns what publishes it once that is safe."""
         _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
         send = self._abroad(now_ms, connection, message)
 

@@ -11,7 +11,7 @@ before it says Connected or Accepted, and closes it after Lost or Close.
 Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from random import Random
 from typing import assert_never, cast
@@ -19,52 +19,79 @@ from typing import assert_never, cast
 from tidings.delivery.store import Note, Recovered
 from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_frame
+from tidings.model.predicate import Predicate
+from tidings.model.type_topics import is_event
+from tidings.node.event_post import EventPost
 from tidings.node.journal import Journal
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanLinks
 from tidings.node.plane import NetworkPlane
+from tidings.node.post_office import expires_ms_of
 from tidings.node.transit import Transit
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router
 from tidings.overlay.links import Links
 from tidings.overlay.pan.machine import TIMER as PAN_TIMER
+from tidings.overlay.pan.messages import Answered, Arrived, Changed, Unanswered
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
-from tidings.routing.effects import Deliver, Effect, HandOver, Install, Report, Send, SetTimer
+from tidings.routing.effects import (
+    AskKey,
+    Deliver,
+    Effect,
+    HandOver,
+    Install,
+    Passed,
+    Report,
+    Safe,
+    Send,
+    SetTimer,
+)
 from tidings.routing.flood import Flood
+from tidings.routing.hermes.codec import decode_types, encode_types
 from tidings.routing.interests import Change, encode_change
 from tidings.routing.link_state import LinkState
 from tidings.routing.pan_codec import SCHEME as PAN
 from tidings.routing.registry import Place
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
-from tidings.routing.scheme import Carrier
+from tidings.routing.scheme import Carrier, EventCarrier
 from tidings.routing.unicast import COST_MAX, Unicast
 from tidings.routing.unicast import TIMER as UNICAST_TIMER
 
 CONTROL_FRAME = 0x40
-INTEREST_NOTE = "interest"
+INTEREST_NOTE, TYPE_NOTE = "interest", "type"
 FLOOD_TIMER = "flood"
 
 
 class Network:
     def __init__(
-        self, plane: NetworkPlane, settings: NetworkSettings, transit: Transit, incarnation: int, rng: Random
+        self,
+        plane: NetworkPlane,
+        settings: NetworkSettings,
+        transit: Transit,
+        event_post: EventPost,
+        incarnation: int,
+        rng: Random,
     ) -> None:
-        self.settings, self.transit = settings, transit
+        self.settings, self.transit, self.event_post = settings, transit, event_post
         self.out: list[LinkEffect] = []
         plane.join(settings.shape())
         self._plane = plane
         self.links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
         self.unicast, self.flood = self._make_unicast(incarnation)
         self.scheme = settings.kind.make(self._place())
-        self.carrier = cast("Carrier", self.scheme) if settings.kind.carries else None
+        self.events = cast("EventCarrier", self.scheme) if settings.kind.typed else None
+        self.carrier = self.events or (cast("Carrier", self.scheme) if settings.kind.carries else None)
+        self._questions: dict[int, int] = {}  # Pan's token of a request -> the scheme's
+        self._noted_types: set[str] = set()
         self._numbers: dict[str, int] = {}  # connection -> the plane's number for it
         self._names: dict[int, str] = {}
         self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
         self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
         self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
         self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self.passed: list[tuple[bytes, Router | None]] = []  # ids of carried messages: came, or went to a neighbour
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._now = self._started = 0.0
         self.address = ""  # where links come in, as others see it; the driver knows it when it listens
@@ -91,6 +118,10 @@ class Network:
             lambda neighbour: self._plane.link_waiting(neighbour) < settings.backlog_bytes_max,
             settings.policy,
             settings.advertise,
+            settings.merge,
+            settings.hermes,
+            lambda key: None if self.pan is None else self.pan.next_hop(key),
+            lambda: self.pan is not None and self.pan.pan.joined,
         )
 
     def at(self, now: float) -> float:
@@ -104,9 +135,13 @@ class Network:
     def recover(self, now: float, recovered: Recovered) -> None:
         """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it."""
         self.transit.recover(recovered)
+        self.event_post.recover(recovered)
         self.at(now)
         for key, payload in recovered.notes.items():
             name, _, router = key.partition(":")
+            if name == TYPE_NOTE and payload and self.events is not None:
+                self.events.own(decode_types(payload))
+                self._noted_types.add(router)
             if name == INTEREST_NOTE and payload:
                 for known in (payload, None):  # known, and not heard of for now
                     self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, int(router), True, known)))
@@ -118,7 +153,7 @@ class Network:
         for address, expected in self.settings.dials:
             self._linked(self.links.dial(now, address, expected))
         if self.pan is not None:
-            self._linked(self.pan.start(now, self.address))
+            self._panned(self.pan.start(now, self.address))
 
     def stop(self, now: float, reason: str) -> None:
         if self.pan is not None:
@@ -139,7 +174,7 @@ class Network:
             case fx.Timer(name=name) if name == SCHEME_TIMER:
                 self._routed(self.scheme.tick(now))
             case fx.Timer(name=name) if name == PAN_TIMER and self.pan is not None:
-                self._linked(self.pan.tick(now))
+                self._panned(self.pan.tick(now))
             case fx.Lost(connection=connection):
                 self._linked(self.links.step(now, told))
                 self._forget_connection(connection)
@@ -182,10 +217,23 @@ class Network:
 
     def enter(self, now_ms: int, message: bytes, connection: int) -> None:
         """A message enters here that is not persistent."""
-        if self.carrier is None:
+        if self.carrier is None or (self.events is not None and not is_event(message)):
             self._plane.enter(message, now_ms, connection)
         else:
             self._routed(self.carrier.publish(self._now, message))
+
+    def advertise(self, made: bool, predicate: Predicate) -> bool:
+        """A client here will publish such messages, or will no longer; whether the scheme uses that."""
+        if self.carrier is None or self.events is not None:
+            return False
+        change = self.carrier.advertise if made else self.carrier.unadvertise
+        self._routed(change(self._now, predicate))
+        return True
+
+    def congested(self, share: float) -> bool:
+        """Whether a link that a Carrier fills has more waiting for it than this share of what may wait."""
+        limit = self.settings.backlog_bytes_max * share
+        return self.carrier is not None and any(self._plane.link_waiting(peer) >= limit for peer in self._peers)
 
     def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
@@ -198,10 +246,28 @@ class Network:
             if number in self._names:
                 self._plane.send(number, control_frame(Taken(tuple(tags))))
         self.transit.pump(now_ms)
+        if self.events is not None:
+            for message in self.event_post.take(now_ms):
+                self._routed(self.events.post(now, message))
+
+    def typed(self, ask: Callable[["EventCarrier", float], list[Effect]]) -> None:
+        """Ask something of a scheme that knows types."""
+        assert self.events is not None
+        self._routed(ask(self.events, self._now))
+
+    def note_types(self, journal: Journal) -> None:
+        """Write down which types were added here."""
+        owned = {chain[-1].name: chain for chain in self.events.owned()} if self.events is not None else {}
+        for name in owned.keys() - self._noted_types:
+            journal.change(Note(f"{TYPE_NOTE}:{name}", encode_types(owned[name])))
+        for name in self._noted_types - owned.keys():
+            journal.change(Note(f"{TYPE_NOTE}:{name}", b""))
+        self._noted_types = set(owned)
 
     def tick(self, journal: Journal) -> None:
         """About once a second: write down what was learned, and give up what waits for routers of an earlier life that
         nobody has heard of since."""
+        self.note_types(journal)
         changed, self._unnoted = self._unnoted, set()
         for router in changed:
             rows = self.scheme.predicates.get(router)
@@ -242,12 +308,14 @@ class Network:
     # --- tables: what the scheme installs goes to the plane ---------------------------------------------------------
 
     def interest(self, router: Router, added: Collection[bytes], removed: Collection[bytes]) -> None:
-        self._plane.interest(router, added, removed)
+        if not self.settings.encoding.keyless:  # otherwise nothing that enters here could be compared with them
+            self._plane.interest(router, added, removed)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
 
     def forget(self, router: Router) -> None:
-        self._plane.forget(router)
+        if not self.settings.encoding.keyless:
+            self._plane.forget(router)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
             self.transit.abandon(router)
@@ -295,7 +363,7 @@ class Network:
         if self.carrier is not None:
             self._routed(self.carrier.link_up(self._now, peer))
         if self.pan is not None:
-            self._linked(self.pan.link_up(self._now, peer))
+            self._panned(self.pan.link_up(self._now, peer))
         self.out.append(fx.Report("LINK_UP", f"router {peer}"))
 
     def _link_down(self, peer: Router) -> None:
@@ -309,7 +377,7 @@ class Network:
         if self.carrier is not None:
             self._routed(self.carrier.link_down(self._now, peer))
         if self.pan is not None:
-            self._linked(self.pan.link_down(self._now, peer))
+            self._panned(self.pan.link_down(self._now, peer))
         self.out.append(fx.Report("LINK_DOWN", f"router {peer}"))
 
     def _cost(self, peer: Router, latency_ms: float) -> None:
@@ -323,7 +391,7 @@ class Network:
             case Letter():
                 self._letter(message)
             case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:
-                self._linked(self.pan.heard(self._now, peer, payload))
+                self._panned(self.pan.heard(self._now, peer, payload))
             case SchemeMessage():
                 self._routed(self.scheme.learn(self._now, (peer, message)))
             case FloodItem() | FloodAck() | FloodSummary() if not isinstance(self.unicast, LinkState):
@@ -340,12 +408,53 @@ class Network:
                     self._routed(self.scheme.routed(self._now, table))
                 case Deliver():
                     self._routed(self.scheme.learn(self._now, effect))
+                case HandOver(message=message, tag=tag, type=name) if tag:
+                    self._hand_over(message, tag, name)
                 case HandOver(message=message):
                     self.transit.deliver(int(self._now), message)
+                case AskKey(token=token, key=key, payload=payload):
+                    assert self.pan is not None
+                    number, said = self.pan.request(self._now, key, payload)
+                    self._questions[number] = token
+                    self._panned(said)
+                case Safe(tag=tag):
+                    self.event_post.safe(tag)
+                case Passed(id=id, to=to):
+                    self.passed.append((id, to))
                 case SetTimer() | Report():
                     self.out.append(effect)
                 case _:
                     assert_never(effect)
+
+    def _hand_over(self, message: bytes, tag: bytes, name: str) -> None:
+        """A persistent event for subscribers here. If it cannot be stored, the broker it came from keeps it."""
+
+        def done() -> None:
+            self.typed(lambda events, now: events.handed(now, name, tag))
+
+        def failed(error: TidingsError) -> None:
+            self.out.append(Report(error.code, f"an event of type {name!r} could not be stored: {error.reason}"))
+
+        here = [self.settings.router]
+        self.transit.relayed(int(self._now), 0, here, expires_ms_of(message), message, done, failed)
+
+    def _panned(self, effects: list[LinkEffect]) -> None:
+        """What Pan wants done, and what it brought for the scheme."""
+        assert self.pan is not None
+        self._linked(effects)
+        while self.pan.inbox and self.events is not None:
+            match self.pan.inbox.pop(0):
+                case Changed():
+                    self._routed(self.events.reroute(self._now))
+                case Arrived() as asked if asked.token:
+                    answer, said = self.events.asked(self._now, asked.payload)
+                    self._linked(self.pan.reply(self._now, asked, answer))
+                    self._routed(said)
+                case Answered(token=token, payload=payload):
+                    self._routed(self.events.answered(self._now, self._questions.pop(token), payload))
+                case Unanswered(token=token):
+                    self._routed(self.events.answered(self._now, self._questions.pop(token), None))
+        self.pan.inbox.clear()
 
     def _say(self, neighbour: Router, message: ControlMessage) -> None:
         number = self._peers.get(neighbour)

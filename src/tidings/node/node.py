@@ -12,21 +12,42 @@ from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.delivery.store import Recovered
 from tidings.errors import LimitError, TidingsError
 from tidings.kernel.forwarder import EventTuple, Kind
-from tidings.node.brakes import CROWD, Brakes
+from tidings.model.predicate import Predicate
+from tidings.model.type_topics import is_event
+from tidings.node.advertising import Advertising
+from tidings.node.brakes import CROWD, LINKS, Brakes
 from tidings.node.desk import Desk
 from tidings.node.effects import Close, Effect, Load, Log
+from tidings.node.event_post import EventPost
 from tidings.node.journal import Journal
 from tidings.node.network import Network
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
-from tidings.node.post_office import PERSISTENT, QUEUE, PostOffice, expires_ms_of
-from tidings.node.requests import Failed, ReadRetained, Release, Request, Retain, Trace
+from tidings.node.post_office import ID, PERSISTENT, QUEUE, PostOffice, expires_ms_of
+from tidings.node.requests import (
+    AddType,
+    Advertise,
+    AdvertiseType,
+    Failed,
+    ReadRetained,
+    Release,
+    RemoveType,
+    Request,
+    Retain,
+    ShowTypes,
+    Subscribe,
+    Trace,
+    Unadvertise,
+    UnadvertiseType,
+)
 from tidings.node.retaining import Retaining
 from tidings.node.session import Connection, MailboxSubscription, Principal
 from tidings.node.settings import Settings
 from tidings.node.tracking import Tracking
 from tidings.node.transit import Transit
+from tidings.node.type_book import NetworkTypes, NoTypes, OwnTypes, TypeBook
+from tidings.node.type_desk import TypeDesk
 from tidings.node.watched import WatchedPlane
 from tidings.tracking.attachments import Attachment
 from tidings.tracking.record import Answer
@@ -71,7 +92,11 @@ class Node:
                 hops_max=network.hops_max,
                 window_bytes=network.window_bytes,
             )
-            self.network = Network(plane, network, transit, incarnation, rng)
+            post = EventPost(self._journal, self.post_office)
+            self.network = Network(plane, network, transit, post, incarnation, rng)
+        self._own_types = OwnTypes(self._journal)
+        self._types = TypeDesk(self._type_book(), self._outbox, self._brakes)
+        self._advertising = Advertising(self._outbox, self._advertise)
         self.tracking = Tracking(
             plane,
             tracking or TrackingSettings(NoStrategy()),
@@ -81,8 +106,16 @@ class Node:
             incarnation=incarnation,
         )
 
+    def _type_book(self) -> TypeBook:
+        if self.network is None:
+            return self._own_types
+        if self.network.events is None:
+            return NoTypes(self.network.settings.scheme)
+        return NetworkTypes(self.network, self._journal)
+
     def recover(self, recovered: Recovered, now: float = 0.0) -> None:
         """Stand where the store says we stood; `now` is the time of the links."""
+        self._own_types.recover(recovered)
         self.post_office.recover(recovered)
         self.retaining.recover(recovered)
         self._desk.once.recover(recovered.notes)
@@ -120,8 +153,11 @@ class Node:
         if gone is not None:
             self._outbox.connected.discard(connection)
             self._brakes.forget(connection)
+            gone.gone = True
             self._desk.lost(gone)
+            self._types.lost(gone)
             self.retaining.lost(connection)
+            self._advertising.lost(connection)
         return self.turn(now_ms)
 
     def request(self, now_ms: int, connection: int, request: Request) -> list[Effect]:
@@ -135,10 +171,20 @@ class Node:
                 self.tracking.tracing.start(now_ms, self.connections[connection], request)
             elif isinstance(request, Retain | ReadRetained | Release):
                 self.retaining.carry_out(self.connections[connection], request)
+            elif isinstance(request, AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType):
+                self._types.carry_out(self.connections[connection], request)
+            elif isinstance(request, Subscribe) and request.type:
+                client = self.connections[connection]
+                self._types.subscribe(client, request, lambda found: self._desk.carry_out(now_ms, client, found))
+            elif isinstance(request, Advertise | Unadvertise):
+                self._advertising.carry_out(self.connections[connection], request)
             else:
                 self._desk.carry_out(now_ms, self.connections[connection], request)
         except TidingsError as error:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
+
+    def _advertise(self, made: bool, predicate: Predicate) -> bool:
+        return self.network is not None and self.network.advertise(made, predicate)
 
     def message(
         self,
@@ -179,7 +225,7 @@ class Node:
                 if routers:
                     self.network.transit.accept(message, routers, expires_ms)
                 else:
-                    self.network.enter(now_ms, message, connection)
+                    self._enter(self.network, now_ms, message, connection)
                 perhaps_sent = bool(flags & PERHAPS_SENT)
                 self.message(connection, 0, message, sinks, expires_ms=expires_ms, perhaps_sent=perhaps_sent)
                 self._journal.then(
@@ -187,21 +233,35 @@ class Node:
                     lambda error: self._outbox.refused(connection, receipt, error),
                 )
 
+    def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
+        network.enter(now_ms, message, connection)
+        if network.congested(1.0) and connection in self.connections:
+            self._brakes.hold(connection, LINKS)
+
     def _abroad(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None] | None:
         """A message of a transaction, for other brokers: what is persistent is stored in the same batch."""
         if self.network is None or message[1] & QUEUE:
             return None
+        if self.network.events is not None and message[1] & PERSISTENT and is_event(message):
+            self.network.event_post.accept(message)
+            return None
         if not message[1] & PERSISTENT:
             network = self.network
-            return lambda: network.enter(now_ms, message, connection)
+            return lambda: self._enter(network, now_ms, message, connection)
         if routers := self._plane.destinations(message):
             self.network.transit.accept(message, routers, expires_ms_of(message))
         return None
 
-    def transacted(self, connection: int, session: int, receipt: int, message: bytes) -> None:
-        """A message of a session in a transaction: it waits for the commit."""
+    def transacted(self, now_ms: int, connection: int, session: int, receipt: int, message: bytes) -> None:
+        """A message of a session in a transaction, which waits for the commit; or an event of a type."""
+        client = self.connections[connection]
         try:
-            transaction = self.connections[connection].transaction(session)
+            if is_event(message):
+                self._types.check(client, message)
+                if session == 0 and session not in client.transactions:
+                    self._publish_event(now_ms, client, receipt, message)
+                    return
+            transaction = client.transaction(session)
         except TidingsError as error:
             self._outbox.refused(connection, receipt, error)
             return
@@ -219,6 +279,28 @@ class Node:
             self._desk.transacted_bytes, transaction.bytes = all_bytes, own_bytes
             transaction.messages.append(message)
             self._outbox.accepted(connection, receipt)
+
+    def _publish_event(self, now_ms: int, client: Connection, receipt: int, message: bytes) -> None:
+        """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
+        again."""
+        persistent = bool(message[1] & PERSISTENT)
+        known = self.post_office.known(message[ID])
+        if self.network is not None and persistent and not known:
+            known = not self.network.transit.saw(message[ID])
+        expires_ms = expires_ms_of(message)
+        if known or 0 < expires_ms <= now_ms:
+            self._journal.then(lambda: self._outbox.accepted(client.number, receipt))
+            return
+        mailboxes = self.post_office.mailboxes_for(message, self._plane.match(message))
+        publish = self._desk.prepare(now_ms, client.number, message, mailboxes)
+
+        def published() -> None:
+            publish()
+            self._outbox.accepted(client.number, receipt)
+
+        self._journal.then(published, lambda error: self._outbox.refused(client.number, receipt, error))
+        if self._crowded(1.0):
+            self._brakes.hold(client.number, CROWD)
 
     def room(self, now_ms: int, connection: int) -> list[Effect]:
         """The connection can take more again."""
@@ -250,6 +332,7 @@ class Node:
         if messages:
             if self.network is not None:
                 self.network.transit.loaded(given)
+                self.network.event_post.loaded(given)
             self.post_office.loaded(now_ms, given)
             self._desk.queues.loaded(now_ms, messages)
         return self.turn(now_ms)
@@ -273,6 +356,7 @@ class Node:
         """The end of each door: write, give out, answer, hold or release publishers."""
         writes = self._journal.flush()
         changes = self._watched.take_changes()
+        self._own_types.changed(changes)
         if self.network is not None:
             self.network.settle(now_ms, changes)
         self.tracking.settle(now_ms, self.connections, self._watched.take_direct(), self.post_office.take_changes())
@@ -286,6 +370,7 @@ class Node:
         wanted = [*self.post_office.unread(), *self._desk.queues.wanted()]
         if self.network is not None:
             wanted += self.network.transit.take_wanted()
+            wanted += self.network.event_post.wanted()
         for mailbox in self.post_office.take_touched():
             self._dispatch_mailbox(now_ms, mailbox)
             wanted += mailbox.wanted
@@ -338,6 +423,8 @@ class Node:
                 self.post_office.clear_stalled(now_ms, excess)
             else:
                 self._brakes.release(CROWD)
+        if self._brakes.holding(LINKS) and not (self.network and self.network.congested(0.5)):
+            self._brakes.release(LINKS)
         self.post_office.relieve(now_ms)
         if self.post_office.slow:
             for connection in self.post_office.slow & self.connections.keys():

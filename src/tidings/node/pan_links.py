@@ -23,6 +23,7 @@ from tidings.overlay.pan.messages import (
     PanEffect,
     PanMessage,
     Probe,
+    Reply,
     Tell,
     Unanswered,
 )
@@ -54,6 +55,7 @@ class PanLinks:
         self._waiting: dict[Router, list[tuple[float, Contact, PanMessage]]] = {}
         self._addresses: dict[Router, str] = {}
         self._rejoin_at = 0.0
+        self.inbox: list[Arrived | Answered | Unanswered | Changed] = []  # for whoever routes by keys
 
     # --- doors ----------------------------------------------------------------------------------------------------
 
@@ -105,6 +107,20 @@ class PanLinks:
                 out += self._dial(now, self.settings.join) + self._join(now)
         return out + self._tidy(now)
 
+    def request(self, now: float, key: int, payload: bytes) -> tuple[int, list[LinkEffect]]:
+        """To the broker closest to the key; the answer, or that there is none, will be in `inbox` under this token."""
+        token, effects = self.pan.request(now, key, payload)
+        return token, self._do(now, effects)
+
+    def reply(self, now: float, asked: Arrived, payload: bytes) -> list[LinkEffect]:
+        if asked.origin.router == self._router:
+            return self._do(now, self.pan.hear(now, self.pan.me, Reply(asked.token, payload)))
+        return self._do(now, self.pan.reply(now, asked, payload))
+
+    def next_hop(self, key: int) -> Router | None:
+        to = self.pan.next_hop(key)
+        return None if to is None else to.router
+
     def status(self) -> dict[str, object]:
         """For those who watch."""
         pan = self.pan
@@ -132,6 +148,7 @@ class PanLinks:
                 case Tell(to=contact, message=message):
                     out += self._tell(now, contact, message)
                 case Changed():
+                    self.inbox.append(effect)
                     for contact in self.pan.neighbours():
                         out += self._reach(now, contact)
                 case SetTimer(at=at):
@@ -139,7 +156,7 @@ class PanLinks:
                 case Joined():
                     out.append(Report("PAN_JOINED", f"node {NETWORK_IDS.text(self.pan.me.id)}"))
                 case Arrived() | Answered() | Unanswered():
-                    pass  # nobody routes by keys here yet
+                    self.inbox.append(effect)
                 case _:
                     assert_never(effect)
         return out

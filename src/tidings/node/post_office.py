@@ -318,6 +318,10 @@ class PostOffice:
             excess_bytes -= mailbox.bytes
             self.slow.update(consumer.connection for consumer in mailbox.consumers)
 
+    def known(self, message_id: bytes) -> bool:
+        """Whether it was stored here lately."""
+        return message_id in self._recent
+
     def _remember(self, message_id: bytes) -> None:
         """So that a message sent again after a broken connection is known."""
         self._recent[message_id] = None

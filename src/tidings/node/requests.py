@@ -8,6 +8,7 @@ from typing import TypeAlias
 from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
+from tidings.model.event_type import EventType
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
@@ -34,6 +35,7 @@ class Subscribe:
     paused: bool = False  # no credit at first, whatever `credit` says
     window: bool = False  # credit comes back by itself: with acknowledgements, without them as messages are written
     temporary: bool = False  # of a temporary queue: make it if it is not there
+    type: str = ""  # in the place of a destination: an event type, whose subtypes count too
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,61 @@ class Release:
     forget: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Advertise:
+    """The client will publish messages to this topic pattern that match this selector."""
+
+    receipt: int
+    number: int  # the client chooses it
+    destination: str
+    selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddType:
+    """Make an event type known."""
+
+    receipt: int
+    event_type: EventType
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveType:
+    """Forget one that has no subtypes and that nobody uses."""
+
+    receipt: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTypes:
+    """What is known of a type and its ancestors; without a name, all types that are known here."""
+
+    receipt: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseType:
+    """This connection will publish events of a type."""
+
+    receipt: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnadvertiseType:
+    receipt: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unadvertise:
+    receipt: int
+    number: int
+
+
+TypeDeskRequest: TypeAlias = AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType
 DeskRequest: TypeAlias = (
     Subscribe
     | Unsubscribe
@@ -240,7 +297,7 @@ DeskRequest: TypeAlias = (
     | Purge
     | Move
 )
-Request: TypeAlias = DeskRequest | Trace | Retain | ReadRetained | Release
+Request: TypeAlias = DeskRequest | TypeDeskRequest | Trace | Retain | ReadRetained | Release | Advertise | Unadvertise
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.errors import TidingsError, UsageError
+from tidings.model.event_type import TypeTree
 
 
 class Principal(Protocol):
@@ -15,7 +16,7 @@ class Principal(Protocol):
     def name(self) -> str: ...
 
     def may(self, operation: str, destination: str) -> bool:
-        """Operations: publish, subscribe, browse, manage."""
+        """Operations: publish, subscribe, browse, manage, trace, advertise, define."""
 
     def restriction(self, destination: str, operation: str = "subscribe") -> str:
         """A selector that everything this one receives from there must fulfil; empty: none."""
@@ -24,12 +25,16 @@ class Principal(Protocol):
 @dataclass(frozen=True, slots=True)
 class DirectSubscription:
     sink: int
+    destination: str = ""  # as it was asked for, to be shown
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxSubscription:
     mailbox: Mailbox
     consumer: Consumer
+    destination: str = ""
+    selector: str = ""
 
 
 Subscription: TypeAlias = DirectSubscription | MailboxSubscription
@@ -53,6 +58,8 @@ class Connection:
     subscriptions: dict[int, Subscription] = field(default_factory=dict)
     transactions: dict[int, Transaction] = field(default_factory=dict)
     temporary: dict[str, Mailbox] = field(default_factory=dict)  # queues that end with it, by name
+    advertised: dict[str, TypeTree] = field(default_factory=dict)  # event types that it publishes, with their ancestors
+    gone: bool = False  # what was asked for on its behalf is to be undone
 
     def subscription(self, number: int) -> Subscription:
         try:

@@ -62,6 +62,7 @@ class Tracking:
             for came, router in neighbours:
                 change = self.recorder.attach if came else self.recorder.detach
                 effects += change(AttachmentKind.NEIGHBOUR, str(router), now_ms)
+            self._record(now_ms, self._network)
             letters, self._network.letters = self._network.letters, []
             for source, payload in letters:
                 self.tracing.letter(now_ms, source, payload)
@@ -75,6 +76,14 @@ class Tracking:
                 else:
                     effects += self._change(now_ms, mailbox.name, added)
         self._emit(effects)
+
+    def _record(self, now_ms: int, network: Network) -> None:
+        """What a scheme has carried, which the plane knows nothing of."""
+        passed, network.passed = network.passed, []
+        for id, to in passed if self._books is not None else ():
+            assert self._books is not None
+            kind, peer = (Kind.ROUTE, "") if to is None else (Kind.FORWARD, str(to))
+            self._books.add(kind, peer, id, now_ms)
 
     def delivered(self, now_ms: int, mailbox: Mailbox, messages: list[bytes]) -> None:
         """Given out to a consumer."""

@@ -147,6 +147,15 @@ class Transit:
         if mailboxes := self._office.mailboxes_for(message, self._plane.match(message)):
             self._office.accept(message, mailboxes, expires_ms=expires_ms)
 
+    def saw(self, message_id: bytes) -> bool:
+        """A persistent message that entered here will not be delivered again; False: it was here before."""
+        if message_id in self._seen:
+            self.duplicates += 1
+            return False
+        self._journal.message(self._seen.add(message_id), 0)
+        self._journal.then(lambda: None, lambda _: self._seen.discard(message_id))
+        return True
+
     def loaded(self, messages: dict[int, bytes]) -> None:
         """The store has brought these; the others are not ours."""
         for seq in [seq for seq in messages if seq in self._unread or seq in self._items]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tidings.overlay.effects import ControlMessage, Router
 
 LINK_VERSION = 1
+ANY = "*"  # the value of a parameter that this broker does not know and does without
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def check(mine: Greeting, theirs: Greeting, expected: Router | None = None) -> R
         return Refuse("E_LINK_PROTOCOL", "exactly one side of a link has dialled")
     ours, others = dict(mine.parameters), dict(theirs.parameters)
     for name in sorted(ours.keys() | others.keys()):
-        if ours.get(name) != others.get(name):
+        if ours.get(name) != others.get(name) and ANY not in (ours.get(name), others.get(name)):
             return Refuse(
                 "E_LINK_PARAMETER",
                 f"{name} is {others.get(name, 'not set')} there and {ours.get(name, 'not set')} here",

@@ -42,12 +42,7 @@ def workload(options: GenerateOptions) -> Workload:
 
 def _messages(batches: Iterator[pa.RecordBatch], options: GenerateOptions) -> Iterator[pa.RecordBatch]:
     for start, size in _asked(batches):
-        data = workload(options).encoded_messages(start, size)
-        encoded, at = [], 0
-        while at < len(data):
-            end = at + 4 + int.from_bytes(data[at : at + 4], "little")
-            encoded.append(data[at + 4 : end])
-            at = end
+        encoded = messages_of(workload(options).encoded_messages(start, size))
         ids = [MessageId.from_bytes(one[4:20]) for one in encoded]
         columns = {
             "id": [bytes(id) for id in ids],
@@ -59,6 +54,16 @@ def _messages(batches: Iterator[pa.RecordBatch], options: GenerateOptions) -> It
             "message": encoded,
         }
         yield pa.RecordBatch.from_pydict(columns, arrow_schema(MESSAGES).remove_metadata())
+
+
+def messages_of(data: bytes) -> list[bytes]:
+    """Messages that stand each after its length."""
+    encoded, at = [], 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "little")
+        encoded.append(data[at + 4 : end])
+        at = end
+    return encoded
 
 
 def _subscriptions(batches: Iterator[pa.RecordBatch], options: GenerateOptions) -> Iterator[pa.RecordBatch]:

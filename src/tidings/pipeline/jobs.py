@@ -206,20 +206,21 @@ def replay_job(run: Run) -> list[Outcome]:
     sets = rows.groupBy("destinations").agg(f.min("members").alias("routers"), f.count("*").alias("messages"))
     made.append(run.write(run.result("grades"), matched, lambda: grades))
     made.append(run.write(run.result("destinations"), matched, lambda: sets.select(name, "*")))
-    summed = cache(lambda: _summed(run, rows, folders))
+    summed = cache(lambda: _summed(run, folders))
     made.append(run.write(run.result("router_shares"), matched, lambda: summed()["router_shares"]))
     made.append(run.write(run.result("moments"), matched, lambda: summed()["moments"]))
     return made
 
 
-def _summed(run: Run, rows: DataFrame, folders: list[Place]) -> dict[str, DataFrame]:
-    """The tables that come of the tasks' sums."""
+def _summed(run: Run, folders: list[Place]) -> dict[str, DataFrame]:
+    """The tables that come of the tasks' sums and of the grades."""
     options = run.config.replay
+    rows = run.result("matches").read(run.spark)
     subscriptions = replay.Subscriptions.read(folders)
     routers = np.unique(subscriptions.routers)
-    total = replay.Tally.empty(len(routers), len(subscriptions))
+    total = replay.Sums.empty(len(routers), len(subscriptions))
     for row in rows.where("tally IS NOT NULL").select("tally").toLocalIterator():
-        total.add(replay.Tally.from_bytes(bytes(row.tally), len(routers), len(subscriptions)))
+        total.add(replay.Sums.from_bytes(bytes(row.tally), len(routers), len(subscriptions)))
     shares = [
         (options.name, int(router), int(messages), int(matches))
         for router, messages, matches in zip(routers, total.router_messages, total.router_matches, strict=True)
@@ -227,17 +228,18 @@ def _summed(run: Run, rows: DataFrame, folders: list[Place]) -> dict[str, DataFr
     degree = similarity = None
     if 0 < len(subscriptions) <= options.covering_max:
         degree, similarity = _covering(run, folders, total)
-    power = "count(*) AS n, avg(matches) AS a, avg(matches*matches) AS b, avg(matches*matches*matches) AS c"
-    ((n, *moments, reached),) = rows.selectExpr(*power.split(", "), "avg(routers) AS r").collect()
-    values = [one if one is not None else 0.0 for one in (*moments, reached)]
-    made = [(options.name, n, total.damaged, *values, degree, similarity)]
+    grades = [(row.grade, row.messages) for row in run.result("grades").read(run.spark).collect()]
+    messages = sum(count for _, count in grades)
+    sums = [sum(grade**power * count for grade, count in grades) for power in (1, 2, 3)]
+    means = [one / max(messages, 1) for one in (*sums, int(total.router_messages.sum()))]
+    made = [(options.name, messages, total.damaged, *means, degree, similarity)]
     return {
         "router_shares": run.spark.createDataFrame(shares, spark_schema(RESULTS["router_shares"])),
         "moments": run.spark.createDataFrame(made, spark_schema(RESULTS["moments"])),
     }
 
 
-def _covering(run: Run, folders: list[Place], total: replay.Tally) -> tuple[float | None, float | None]:
+def _covering(run: Run, folders: list[Place], total: replay.Sums) -> tuple[float | None, float | None]:
     """The covering degree and the mean similarity φ of roots that matched anything."""
     count = len(total.matched)
     found = replay.coverers(run.spark.range(0, count, 1, min(count, 64)), folders).collect()
@@ -249,6 +251,16 @@ def _covering(run: Run, folders: list[Place], total: replay.Tally) -> tuple[floa
 
 
 def measure_job(run: Run) -> list[Outcome]:
+    made = []
+    simulations = clean_table(run.output, "simulations")
+    if simulations.manifest() is not None:
+        inputs = parts_of(simulations.need())
+        curves = run.result("simulated")
+        made.append(run.write(curves, inputs, lambda: measure.simulated(simulations.read(run.spark))))
+    return made + (_measured(run) if not made or _has("runs", "samples")(run) else [])
+
+
+def _measured(run: Run) -> list[Outcome]:
     runs, samples = clean_table(run.output, "runs"), clean_table(run.output, "samples")
     inputs = {"runs": parts_of(runs.need()), "samples": parts_of(samples.need())}
     verdicts = run.result("verdicts")
@@ -339,9 +351,9 @@ JOBS: dict[str, Job] = {
     "measure": Job(
         measure_job,
         "judge runs, average",
-        "clean/runs, clean/samples",
-        "results/verdicts, throughput",
-        _has("runs", "samples"),
+        "clean/runs, clean/samples, clean/simulations",
+        "results/verdicts, throughput, simulated",
+        lambda run: _has("runs", "samples")(run) or _has("simulations")(run),
     ),
     "fit": Job(
         fit_job,

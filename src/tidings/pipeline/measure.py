@@ -40,6 +40,12 @@ def throughput(judged: DataFrame) -> DataFrame:
     return judged.groupBy(*POINT).applyInArrow(_mean, spark_schema(RESULTS["throughput"]))
 
 
+def simulated(rows: DataFrame) -> DataFrame:
+    """Curves of simulated experiments, from rows of `simulations`."""
+    own = rows.select("scenario", "metric", "labels", "at_ms", "run", "node", "value")
+    return own.groupBy("scenario", "metric").applyInArrow(_curves, spark_schema(RESULTS["simulated"]))
+
+
 def fits(measured: DataFrame) -> DataFrame:
     """Every model on the points of every server in every experiment; those without a load tell nothing."""
     told = measured.where("load <> ''")
@@ -108,6 +114,22 @@ def _mean(group: pa.Table) -> pa.Table:
         "dispatched_half_width": dispatched[2],
     }
     return pa.Table.from_pylist([made], types)
+
+
+def _curves(group: pa.Table) -> pa.Table:
+    rows = group.to_pylist()
+    values: dict[tuple[str, float], list[tuple[str, int, float]]] = {}
+    for row in rows:
+        labels = json.loads(row["labels"] or "{}")
+        x = float(labels.pop("x", row["at_ms"] / 1000))
+        node = -1 if row["node"] is None else int(row["node"])
+        values.setdefault((json.dumps(labels, sort_keys=True), x), []).append((row["run"], node, row["value"]))
+    made = []
+    for (series, x), own in sorted(values.items()):
+        mean, _, half = interval([value for _, _, value in sorted(own)])
+        head = {"scenario": rows[0]["scenario"], "metric": rows[0]["metric"], "series": series, "x": x}
+        made.append(head | {"runs": len(own), "mean": mean, "half_width": half})
+    return pa.Table.from_pylist(made, arrow_schema(RESULTS["simulated"]).remove_metadata())
 
 
 def interval(values: list[float]) -> tuple[float, float | None, float | None]:

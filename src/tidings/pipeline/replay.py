@@ -23,16 +23,19 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from tidings.kernel.codec import MessageBatch
+from tidings.kernel.codec import Buffer, MessageBatch
+from tidings.kernel.tally import Tally
 from tidings.matching.cover_index import CoverIndex
 from tidings.matching.indexed import IndexedMatcher
 from tidings.model.codec import decode_predicate
 from tidings.model.predicate import Predicate
+from tidings.pipeline.distinct import distinct
 from tidings.pipeline.places import Place
 from tidings.pipeline.schemas import RESULTS, spark_schema
 
 Numbers = NDArray[np.int64]
-SPENT = {"kernel": 0.0}  # CPU seconds in the matcher, for benchmarks
+SLICE = 4096  # messages matched together: what they match must fit into memory, however many subscriptions there are
+SPENT = {"kernel": 0.0}  # CPU seconds in the kernel, for benchmarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,8 @@ class Subscriptions:
                     system, path = place.open()
                     tables.append(pq.read_table(path, filesystem=system, columns=["number", "router", "predicate"]))
         table = pa.concat_tables(tables).sort_by("number")
-        predicates = table["predicate"].to_pylist()
-        ends = np.cumsum([len(one) for one in predicates], dtype=np.uint64)
-        return cls(table["number"].to_numpy(), table["router"].to_numpy(), b"".join(predicates), ends)
+        blobs, ends = column_of(table["predicate"].combine_chunks())
+        return cls(table["number"].to_numpy(), table["router"].to_numpy(), bytes(blobs), ends)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -66,8 +68,8 @@ class Subscriptions:
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a task has counted; sums of tasks are sums of these."""
+class Sums:
+    """What a task has counted; those of all tasks are the sums of these."""
 
     damaged: int
     router_messages: Numbers  # by router, in ascending order of routers
@@ -76,10 +78,10 @@ class Tally:
     alone: Numbers  # of these, matched by no other
 
     @classmethod
-    def empty(cls, routers: int, subscriptions: int) -> "Tally":
+    def empty(cls, routers: int, subscriptions: int) -> "Sums":
         return cls(0, *(np.zeros(n, np.int64) for n in (routers, routers, subscriptions, subscriptions)))
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "Sums") -> None:
         self.damaged += other.damaged
         for name in ("router_messages", "router_matches", "matched", "alone"):
             getattr(self, name).__iadd__(getattr(other, name))
@@ -89,54 +91,82 @@ class Tally:
         return b"".join(part.astype("<i8").tobytes() for part in parts)
 
     @classmethod
-    def from_bytes(cls, data: bytes, routers: int, subscriptions: int) -> "Tally":
+    def from_bytes(cls, data: bytes, routers: int, subscriptions: int) -> "Sums":
         flat = np.frombuffer(data, "<i8").astype(np.int64)
         cuts = np.cumsum([1, routers, routers, subscriptions])
         damaged, *rest = np.split(flat, cuts)
         return cls(int(damaged[0]), *(part.copy() for part in rest))
 
 
+class Counting:
+    """What a task counts while it matches."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally, self.damaged = tally, 0
+        self.sets: set[int] = set()  # of brokers, that were met
+
+    def sums(self) -> Sums:
+        tally = self.tally
+        return Sums(self.damaged, tally.router_messages, tally.router_matches, tally.matched, tally.alone)
+
+
 class Replayer:
-    """A matcher and what it has counted."""
+    """A matcher, and where its subscriptions are attached."""
 
     def __init__(self, subscriptions: Subscriptions) -> None:
         self.subscriptions = subscriptions
         self.matcher = IndexedMatcher()
         self.matcher.add_many(np.arange(len(subscriptions), dtype=np.uint32), subscriptions.blobs, subscriptions.ends)
-        self.routers, self._router_of = np.unique(subscriptions.routers, return_inverse=True)
+        self.routers, router_of = np.unique(subscriptions.routers, return_inverse=True)
+        self._router_of = router_of.astype(np.uint32)
         self._marks = np.array([_hash(int(router)) for router in self.routers], np.uint64)
 
-    def tally(self) -> Tally:
-        return Tally.empty(len(self.routers), len(self.subscriptions))
+    def counting(self) -> Counting:
+        return Counting(Tally(self._router_of, self._marks))
 
     def match(
-        self, messages: Sequence[bytes], tally: Tally
+        self, messages: Buffer, ends: NDArray[np.uint64], counting: Counting
     ) -> tuple[Numbers, Numbers, Numbers, list[list[int] | None]]:
         """For each message: matches, brokers, the number of the set of brokers, and the set where it is first met."""
-        data = b"".join(part for one in messages for part in (len(one).to_bytes(4, "little"), one))
-        batch = MessageBatch.from_messages(data, derived=self.matcher.derived_mask)
         began = time.thread_time()
+        batch = MessageBatch.from_column(messages, ends, derived=self.matcher.derived_mask)
         offsets, found = self.matcher.match(batch)
+        routers, sets = counting.tally.add(offsets, found)
         SPENT["kernel"] += time.thread_time() - began
-        tally.damaged += sum(batch.error(i) is not None for i in range(len(batch)) if not batch.is_message(i))
-        ends = offsets.astype(np.int64)
-        matches: Numbers = ends[1:] - ends[:-1]
-        owner = np.repeat(np.arange(len(matches)), matches)
-        tally.matched += np.bincount(found, minlength=len(self.subscriptions))
-        tally.alone += np.bincount(found[np.repeat(matches == 1, matches)], minlength=len(self.subscriptions))
-        router = self._router_of[found]
-        tally.router_matches += np.bincount(router, minlength=len(self.routers))
-        pairs = np.unique(owner * len(self.routers) + router)
-        owner, router = np.divmod(pairs, max(len(self.routers), 1))
-        tally.router_messages += np.bincount(router, minlength=len(self.routers))
-        counts = np.bincount(owner, minlength=len(matches)).astype(np.int64)
-        sets = np.zeros(len(matches), np.uint64)
-        np.bitwise_xor.at(sets, owner, self._marks[router])
-        members: list[list[int] | None] = [None] * len(matches)
-        starts = np.cumsum(counts) - counts
-        for place in np.unique(sets, return_index=True)[1].tolist():
-            members[place] = self.routers[router[starts[place] : starts[place] + counts[place]]].tolist()
-        return matches, counts, sets.view(np.int64), members
+        counting.damaged += batch.broken
+        members: list[list[int] | None] = [None] * len(routers)
+        values, firsts, _ = distinct(sets)
+        for value, place in zip(values.tolist(), firsts.tolist(), strict=True):
+            if value not in counting.sets:
+                counting.sets.add(value)
+                own = np.unique(self._router_of[found[offsets[place] : offsets[place + 1]]])
+                members[place] = self.routers[own].tolist()
+        matches: Numbers = (offsets[1:] - offsets[:-1]).astype(np.int64)
+        return matches, routers, sets.view(np.int64), members
+
+    def match_column(self, messages: pa.Array, counting: Counting) -> list[pa.Array]:
+        """The same as columns, for as many messages as there are."""
+        data, ends = column_of(messages)
+        found = []
+        for start in range(0, max(len(ends), 1), SLICE):
+            first = int(ends[start - 1]) if start else 0
+            part = ends[start : start + SLICE]
+            last = int(part[-1]) if len(part) else first
+            found.append(self.match(data[first:last], part - np.uint64(first), counting))
+        numbers = [pa.array(np.concatenate([one[i] for one in found])) for i in range(3)]
+        return [*numbers, pa.array([one for part in found for one in part[3]], pa.list_(pa.int64()))]
+
+
+def column_of(blobs: pa.Array) -> tuple[memoryview, NDArray[np.uint64]]:
+    """The bytes of a binary column one after the other, and where each ends.
+
+    >>> data, ends = column_of(pa.array([b"ab", b"", b"cde"]).slice(1))
+    >>> bytes(data), ends.tolist()
+    (b'cde', [0, 3])
+    """
+    _, offsets, data = blobs.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[blobs.offset : blobs.offset + len(blobs) + 1].astype(np.uint64)
+    return memoryview(data or b"")[int(bounds[0]) : int(bounds[-1])], bounds[1:] - bounds[0]
 
 
 def matches(messages: DataFrame, folders: Sequence[Place]) -> DataFrame:
@@ -153,17 +183,16 @@ def _replayer(folders: tuple[str, ...]) -> Replayer:
 def _replay(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """On a worker."""
     replayer = _replayer(folders)
-    tally, held = replayer.tally(), None
+    counting, held = replayer.counting(), None
     names = [column.name for column in RESULTS["matches"].columns]
     for batch in batches:
         if not batch.num_rows:
             continue
         if held is not None:
             yield pa.RecordBatch.from_arrays([*held, pa.nulls(len(held[0]), pa.binary())], names)
-        counted = replayer.match(batch.column("message").to_pylist(), tally)
-        held = [batch.column("id"), *map(pa.array, counted[:3]), pa.array(counted[3], pa.list_(pa.int64()))]
+        held = [batch.column("id"), *replayer.match_column(batch.column("message"), counting)]
     if held is not None:
-        tallies: list[bytes | None] = [None] * (len(held[0]) - 1) + [tally.to_bytes()]
+        tallies: list[bytes | None] = [None] * (len(held[0]) - 1) + [counting.sums().to_bytes()]
         yield pa.RecordBatch.from_arrays([*held, pa.array(tallies, pa.binary())], names)
 
 

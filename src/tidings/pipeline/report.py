@@ -1,6 +1,6 @@
 """One page of what the results tables say, with figures beside it; reads nothing else.
 
-Sections appear for the tables that exist: throughput with its model, replication grades, traces, sweeps.
+Sections appear for the tables that exist: throughput with its model, replication grades, traces, sweeps, experiments.
 """
 
 import html
@@ -24,8 +24,9 @@ td:first-child,th:first-child{{text-align:left}}img{{max-width:100%}}</style></h
 </body></html>
 """
 # Tables that a report reads, and rows of each that it takes at most.
-READS = ("throughput", "fits", "predictions", "grades", "moments", "router_shares", "paths", "sweeps")
+READS = ("throughput", "fits", "predictions", "grades", "moments", "router_shares", "paths", "sweeps", "simulated")
 ROWS_MAX = 20_000
+PICTURES_MAX = 30
 
 
 def write_report(tables: Mapping[str, Rows], folder: Path) -> list[Path]:
@@ -139,11 +140,33 @@ def _sweeps(tables: Mapping[str, Rows]) -> tuple[str, Figure | None]:
     return text, figure
 
 
+def _simulated(tables: Mapping[str, Rows]) -> tuple[str, Figure | None]:
+    """A small picture of each metric of each scenario, as many as fit."""
+    rows = tables.get("simulated", ())
+    if not rows:
+        return "", None
+    shown = sorted({(row["scenario"], row["metric"]) for row in rows})
+    text = f"<p>{len(shown):,} metrics of simulated experiments, bars for 95 % confidence intervals.</p>"
+    shown = shown[:PICTURES_MAX]
+    figure = Figure(figsize=(9.0, 2.6 * -(-len(shown) // 3)), layout="constrained")
+    for place, key in enumerate(shown, 1):
+        axes = figure.add_subplot(-(-len(shown) // 3), 3, place)
+        axes.set_title(" ".join(key), fontsize="x-small")
+        own = [row for row in rows if (row["scenario"], row["metric"]) == key]
+        for series in sorted({row["series"] for row in own}):
+            line = sorted((row["x"], row["mean"], row["half_width"] or 0.0) for row in own if row["series"] == series)
+            x, mean, half = zip(*line, strict=True)
+            axes.errorbar(x, mean, half, marker=".", label=_point(series) or "all")
+        axes.legend(fontsize="xx-small")
+    return text, figure
+
+
 _SECTIONS: dict[str, Callable[[Mapping[str, Rows]], tuple[str, Figure | None]]] = {
     "Throughput and models": _throughput,
     "Replication grades": _replication,
     "Traces": _traces,
     "Sweeps of the simulator": _sweeps,
+    "Simulated experiments": _simulated,
 }
 
 

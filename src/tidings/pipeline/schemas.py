@@ -187,6 +187,17 @@ RESULTS = {
             ("predicted_per_s", FLOAT, "by the model"),
         ),
         _table(
+            "simulated",
+            "simulated experiments: means over runs, with confidence intervals",
+            ("scenario", TEXT, "what was simulated"),
+            ("metric", TEXT, "what, with the unit last"),
+            ("series", TEXT, "which curve: the labels, a JSON object"),
+            ("x", FLOAT, "the label x, what was varied; without it the virtual time in seconds"),
+            ("runs", INT, "values that were averaged"),
+            ("mean", FLOAT, "of the value"),
+            ("half_width", FLOAT, "of the 95 % confidence interval; null: one value", True),
+        ),
+        _table(
             "sweeps",
             "simulator runs: what came of each",
             ("run", TEXT, "unique name"),

@@ -42,10 +42,10 @@ class Shelved(Entry):
 class _Group:
     __slots__ = ("bytes", "data", "opened")
 
-    def __init__(self, data: list[tuple[bytes, str]]) -> None:
-        self.data = data
+    def __init__(self, data: dict[int, tuple[bytes, str]]) -> None:
+        self.data = data  # by row, until it is opened
         self.opened: dict[int, Searchable] = {}
-        self.bytes = 2 * sum(len(one) for one, _ in data)
+        self.bytes = sum(len(one) for one, _ in data.values())
 
 
 class Shelf:
@@ -76,7 +76,7 @@ class Shelf:
             self._groups.move_to_end(group)
         searchable = held.opened.get(row)
         if searchable is None:
-            data, encoding = held.data[row]
+            data, encoding = held.data.pop(row)
             entry = _bare(data, encoding)
             searchable = held.opened[row] = entry.opened()
         return searchable
@@ -88,7 +88,7 @@ class Shelf:
             table = pq.ParquetFile(path, filesystem=system).read_row_group(number, columns=["data", "encoding"])
         except (pa.ArrowException, OSError) as error:
             raise StoreError("E_STORE_DAMAGED", f"{place.uri}: {error}") from None
-        made = _Group(list(zip(table["data"].to_pylist(), table["encoding"].to_pylist(), strict=True)))
+        made = _Group(dict(enumerate(zip(table["data"].to_pylist(), table["encoding"].to_pylist(), strict=True))))
         self._bytes += made.bytes
         while self._groups and self._bytes > self._bytes_max:
             self._bytes -= self._groups.popitem(last=False)[1].bytes

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from tidings.errors import StoreError
-from tidings.model.tables import Table
+from tidings.model.tables import Table, Type
 from tidings.pipeline.places import Place
 from tidings.pipeline.schemas import DAY, spark_schema
 
@@ -105,11 +105,15 @@ class Stored:
         before = self.manifest()
         number = 1 if before is None else before.number + 1
         attempt = f"{number}-{uuid4().hex[:8]}"
-        part = f.col(DAY) if self._by_day else f.lit(WHOLE)
         columns = [c.name for c in self.table.columns] + ([DAY] if self._by_day else [])
+        chosen = rows.select(*columns)
+        plain = {f"parquet.enable.dictionary#{c.name}": "false" for c in self.table.columns if c.type is Type.BYTES}
+        settings = plain | dict(options or {})  # ids, filters and messages do not repeat: a dictionary would be waste
         target = self.data.under(attempt)
-        writer = rows.select(*columns).withColumn(PART, part).write.partitionBy(PART).options(**(options or {}))
-        writer.parquet(target.uri)
+        if self._by_day:
+            chosen.withColumn(PART, f.col(DAY)).write.partitionBy(PART).options(**settings).parquet(target.uri)
+        else:  # rows that all go to one place need not be sorted by it
+            chosen.write.options(**settings).parquet(target.under(f"{PART}={WHOLE}").uri)
         parts = {place.name.partition("=")[2]: _part(place, attempt) for place, _, _ in target.list()}
         kept = dict(before.parts) if keep and before is not None else {}
         software = {"tidings": version("tidings"), "pyspark": version("pyspark")}

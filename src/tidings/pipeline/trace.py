@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -23,11 +24,13 @@ from tidings.pipeline.schemas import RESULTS, spark_schema
 from tidings.pipeline.shelf import Shelf
 from tidings.segments.names import SegmentName
 from tidings.tracking.attachments import Attachment, AttachmentKind
+from tidings.tracking.ids import IdArray
 from tidings.tracking.path import Path
 from tidings.tracking.path_json import to_dict
 from tidings.tracking.record import Settings
 
 CHUNK = 1 << 20  # ids that are sorted and asked together
+REPORTS_MAX = 1 << 18  # that a worker remembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,33 @@ def missing_ms(consumed: list[str], skipped: list[str]) -> tuple[tuple[str, int]
     return tuple(sorted(since.items()))
 
 
+class Reporter:
+    """A tracer, and the reports of the paths it has found; one for each process of a worker."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tracer.forget()
+        self._reports: list[str] = []
+        self._hashes = np.empty(0, np.int64)
+
+    def trace(self, ids: IdArray) -> tuple[NDArray[np.int64], dict[int, str]]:
+        """The path of each id, by its hash; and of those that are met first at a place here, the report."""
+        if len(self._reports) > REPORTS_MAX:
+            self._forget()
+        numbers, fresh = self._tracer.trace(ids)
+        reports = [json.dumps(document(path), sort_keys=True) for path in fresh]
+        self._reports += reports
+        self._hashes = np.concatenate([self._hashes, np.array([_hash(text) for text in reports], np.int64)])
+        firsts = np.full(len(self._reports), -1, np.int64)
+        firsts[numbers[::-1]] = np.arange(len(ids) - 1, -1, -1)
+        return self._hashes[numbers], {place: self._reports[n] for n, place in enumerate(firsts.tolist()) if place >= 0}
+
+
 @lru_cache(maxsize=1)
-def _tracer(records: Records) -> Tracer:
+def _reporter(records: Records) -> Reporter:
     """Once for each process of a worker."""
     shelf = Shelf([Place(uri) for uri in records.folders], records.filters_bytes_max)
     missing = dict(records.missing_ms)
@@ -85,24 +113,20 @@ def _tracer(records: Records) -> Tracer:
         broker: max([strangers, *(missing.get(writer, 0) for writer in shelf.writers.get(broker, ()))])
         for broker in changes
     }
-    return Tracer(shelf, changes, records.settings, since)
+    return Reporter(Tracer(shelf, changes, records.settings, since))
 
 
 def _trace(batches: Iterator[pa.RecordBatch], records: Records) -> Iterator[pa.RecordBatch]:
     """On a worker."""
-    tracer, seen = _tracer(records), set[int]()
+    reporter, seen = _reporter(records), set[int]()
     for ids in _chunks(batches):
-        numbers, found = tracer.trace(ids)
-        documents = [json.dumps(document(path), sort_keys=True) for path in found]
-        hashes = np.array([_hash(text) for text in documents], np.int64)
-        own = hashes[numbers] if len(found) else np.empty(0, np.int64)
-        _, firsts = np.unique(numbers, return_index=True)
+        paths, firsts = reporter.trace(ids)
         reports: list[str | None] = [None] * len(ids)
-        for place in firsts.tolist():
-            if (number := int(own[place])) not in seen:
-                seen.add(number)
-                reports[place] = documents[numbers[place]]
-        columns = [binary(ids), pa.array(own), pa.array(reports, pa.string())]
+        for place, report in firsts.items():
+            if (path := int(paths[place])) not in seen:
+                seen.add(path)
+                reports[place] = report
+        columns = [binary(ids), pa.array(paths), pa.array(reports, pa.string())]
         yield pa.RecordBatch.from_arrays(columns, ["id", "path", "report"])
 
 

@@ -55,6 +55,9 @@ class FrameType(IntEnum):
     BROWSE = 0x2D
     PURGE = 0x2E
     MOVE = 0x2F
+    ADVERTISE = 0x30
+    INSPECT = 0x31
+    TYPE = 0x32
 
 
 class RawFrame(NamedTuple):

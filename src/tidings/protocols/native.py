@@ -9,18 +9,22 @@ deliveries do not come through here: the forwarding plane handles their frames b
 from enum import Enum
 from typing import assert_never
 
-from tidings.broker.session import Bye, Clock, Hello, Invalid, Ping, Received
+from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping, Received
 from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.codec import encode_frame
 from tidings.model.message_id import MessageId
+from tidings.model.type_json import types_from_json
 from tidings.model.values import Value
 from tidings.node.requests import (
     Accepted,
     Ack,
     AckMode,
+    AddType,
+    Advertise,
+    AdvertiseType,
     Answer,
     Begin,
     Browse,
@@ -38,11 +42,15 @@ from tidings.node.requests import (
     Refused,
     Release,
     RemoveTemporary,
+    RemoveType,
     Request,
     Retain,
     Rollback,
+    ShowTypes,
     Subscribe,
     Trace,
+    Unadvertise,
+    UnadvertiseType,
     Unsubscribe,
 )
 from tidings.node.subscribing import NAME_MAX
@@ -92,11 +100,14 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.BROWSE: State.READY,
         FrameType.PURGE: State.READY,
         FrameType.MOVE: State.READY,
+        FrameType.ADVERTISE: State.READY,
         FrameType.TRACE: State.READY,
+        FrameType.INSPECT: State.READY,
         FrameType.RETAIN: State.READY,
         FrameType.READ: State.READY,
         FrameType.RELEASE: State.READY,
         FrameType.CLOCK: State.READY,
+        FrameType.TYPE: State.READY,
     },
     State.CLOSED: {},
 }
@@ -186,7 +197,7 @@ class NativeSession:
         return control(FrameType.CLOSE, {"code": code, "reason": reason})
 
 
-def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Request:
+def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello | Clock | Inspect | Request:
     receipt = unsigned(fields, "receipt")
     match frame:
         case FrameType.HELLO:
@@ -199,6 +210,9 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
             return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
+        case FrameType.INSPECT:
+            part, containing = field(fields, "part", str) or "overview", field(fields, "containing", str)
+            return Inspect(receipt, part, unsigned(fields, "offset"), unsigned(fields, "count"), containing)
         case FrameType.CLOCK:
             return Clock(unsigned(fields, "number"))
         case FrameType.BEGIN:
@@ -221,6 +235,13 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return RemoveTemporary(receipt, queue) if field(fields, "remove", bool) else MakeTemporary(receipt, queue)
         case FrameType.ROLLBACK:
             return Rollback(receipt, session)
+        case FrameType.TYPE:
+            return _type_request(fields, receipt)
+        case FrameType.ADVERTISE:
+            number = unsigned(fields, "number")
+            if field(fields, "withdraw", bool):
+                return Unadvertise(receipt, number)
+            return Advertise(receipt, number, field(fields, "destination", str), field(fields, "selector", str))
         case _:
             return _queue_request(frame, fields, receipt)
 
@@ -301,4 +322,24 @@ def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscrib
         no_local=field(fields, "no_local", bool),
         session=session,
         paused=field(fields, "paused", bool),
+        type=field(fields, "type", str),
     )
+
+
+def _type_request(fields: dict[str, Value], receipt: int) -> Request:
+    name = field(fields, "name", str)
+    match operation := field(fields, "operation", str):
+        case "add":
+            types = types_from_json(field(fields, "types", str))
+            if len(types) != 1:
+                raise RemoteProtocolError("E_FRAME_FIELD", "one event type is added at a time", fatal=False)
+            return AddType(receipt, types[0])
+        case "remove":
+            return RemoveType(receipt, name)
+        case "show":
+            return ShowTypes(receipt, name)
+        case "advertise":
+            return AdvertiseType(receipt, name)
+        case "unadvertise":
+            return UnadvertiseType(receipt, name)
+    raise RemoteProtocolError("E_FRAME_FIELD", f"there is no operation {operation!r} on event types", fatal=False)

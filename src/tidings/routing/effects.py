@@ -11,7 +11,21 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tidings.overlay.effects import ControlMessage, Report, Router, SetTimer
 
-__all__ = ["Deliver", "Effect", "HandOver", "Install", "Report", "Route", "Router", "Send", "SetTimer", "UnicastTable"]
+__all__ = [
+    "AskKey",
+    "Deliver",
+    "Effect",
+    "HandOver",
+    "Install",
+    "Passed",
+    "Report",
+    "Route",
+    "Router",
+    "Safe",
+    "Send",
+    "SetTimer",
+    "UnicastTable",
+]
 
 
 class Route(NamedTuple):
@@ -53,9 +67,36 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """A message for subscribers of this broker, from a scheme that carries messages."""
+    """A message for subscribers of this broker, from a scheme that carries messages. With a tag it is persistent, and
+    the scheme is told when it is safe here (`EventCarrier.handed`)."""
 
     message: bytes
+    tag: bytes = b""
+    type: str = ""
 
 
-Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | Report
+@dataclass(frozen=True, slots=True)
+class AskKey:
+    """A request for the broker whose id is closest to this key; Pan brings it there, and the answer back."""
+
+    token: int
+    key: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Safe:
+    """A persistent event that entered here is with all who want it."""
+
+    tag: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """For the records: the message with this id, which a scheme carries, has come from a neighbour, or goes to one."""
+
+    id: bytes
+    to: Router | None = None
+
+
+Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | AskKey | Safe | Passed | Report

@@ -24,6 +24,7 @@ from tidings.kernel.reference_matrix import minimal_vectors
 from tidings.matching.encoding import Encoding, minimal_sets
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
+from tidings.overlay.greeting import ANY
 from tidings.routing.codec import Reader, put_varint
 
 ELEMENT_BYTES = 8
@@ -36,6 +37,7 @@ class InterestEncoding:
 
     encoding: Encoding = field(default_factory=Encoding)
     vectors: bool = True  # rows are vectors of M bits; otherwise sets of elements
+    keyless: bool = False  # this broker has not the network's key: it forwards, and can neither read nor make rows
 
     @property
     def row_bytes(self) -> int:
@@ -49,10 +51,12 @@ class InterestEncoding:
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """What two brokers must agree on before they can be linked. The key is compared, never shown."""
         form = f"vectors of {self.encoding.bits} bits, {self.encoding.hashes} hashes" if self.vectors else "elements"
-        proof = f"{self.encoding.element(('', b'proof of the key')):016x}"
+        proof = ANY if self.keyless else f"{self.encoding.element(('', b'proof of the key')):016x}"
         return (("encoding", form), ("encoding key", proof), ("grade", "graded" if self.graded else "plain"))
 
     def rows(self, predicate: Predicate) -> set[bytes]:
+        if self.keyless:
+            return set()
         if self.vectors:
             return self.from_vectors(self.encoding.predicate_vectors(predicate))
         return self.from_sets(self.encoding.predicate_elements(predicate))

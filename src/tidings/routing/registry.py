@@ -4,18 +4,21 @@ Another scheme: one entry here. Its node gives it a `Place`, and it answers to `
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidings.model.destination import DestinationPattern
 from tidings.model.predicate import Predicate
+from tidings.overlay.pan import NETWORK_IDS
 from tidings.routing.bdrp import Bdrp, BdrpOptions
 from tidings.routing.covering.policies import make_policy
 from tidings.routing.covering.scheme import CoveringScheme
 from tidings.routing.effects import Router
 from tidings.routing.flood import Flood
 from tidings.routing.flooding import Flooding
+from tidings.routing.hermes import Hermes, HermesOptions
+from tidings.routing.hermes.scheme import HermesScheme
 from tidings.routing.interests import InterestEncoding
-from tidings.routing.scheme import Carrier, Scheme, Tables
+from tidings.routing.scheme import Carrier, EventCarrier, Scheme, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,10 @@ class Place:
     room: Callable[[Router], bool]  # whether the link to a neighbour takes more messages
     policy: str = "selective"  # of covering
     advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
+    merge: bool = False  # subscriptions of this broker; for covering
+    hermes: HermesOptions = field(default_factory=HermesOptions)
+    next_hop: Callable[[int], Router | None] = lambda key: None  # towards a key, in Pan; None: this broker is closest
+    ready: Callable[[], bool] = lambda: True  # whether this broker is in the overlay
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class Kind:
     make: Callable[[Place], Scheme]
     needs_map: bool = False  # of the whole network: only link-state unicast has it
     carries: bool = False  # messages that are not persistent: it is a Carrier
+    typed: bool = False  # it is an EventCarrier, and needs Pan
     by_neighbour: bool = False  # rows lead to neighbours, each broker matches anew; otherwise to routers, matched once
 
 
@@ -59,11 +67,19 @@ def _covering(place: Place) -> Carrier:
         [Predicate.of(pattern.constraint) for pattern in patterns],
         place.links,
         place.room,
+        merge=place.merge,
     )
+
+
+def _hermes(place: Place) -> EventCarrier:
+    bdrp = Bdrp(place.flood, place.encoding, place.tables, place.options)
+    machine = Hermes(place.flood.router, NETWORK_IDS.hash, place.next_hop, place.hermes)
+    return HermesScheme(bdrp, machine, place.ready, place.room)
 
 
 SCHEMES: dict[str, Kind] = {
     "bdrp": Kind(_bdrp),
     "flooding": Kind(_flooding, needs_map=True, by_neighbour=True),
     "covering": Kind(_covering, needs_map=True, carries=True),
+    "hermes": Kind(_hermes, typed=True),
 }

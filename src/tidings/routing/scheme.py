@@ -5,9 +5,11 @@ A scheme is a machine of the control plane. It sees no message of a client; the 
 calls `tick` when the timer `TIMER` rings.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol, TypeAlias
 
+from tidings.errors import TidingsError
+from tidings.model.event_type import EventType
 from tidings.model.predicate import Predicate
 from tidings.routing.control import SchemeMessage
 from tidings.routing.effects import Deliver, Effect, Router, UnicastTable
@@ -61,7 +63,8 @@ class Scheme(Protocol):
 
 class Carrier(Scheme, Protocol):
     """A scheme that brings messages to other brokers itself, in SchemeMessages. The plane gives it what enters here and
-    is not persistent; what it brings for subscribers here it gives back as HandOver."""
+    is not persistent; what it brings for subscribers here it gives back as HandOver. What comes and goes by links it
+    tells as Passed."""
 
     def link_up(self, now: float, neighbour: Router) -> list[Effect]:
         """There is a link to this neighbour now."""
@@ -69,5 +72,58 @@ class Carrier(Scheme, Protocol):
     def link_down(self, now: float, neighbour: Router) -> list[Effect]:
         """It is lost, and what was on its way with it."""
 
+    def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        """A client here will publish messages that match this."""
+
+    def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        """One fewer will."""
+
     def publish(self, now: float, message: bytes) -> list[Effect]:
         """A message enters here; subscribers of this broker have it already."""
+
+
+Then: TypeAlias = Callable[[TidingsError | None], None]  # what to do when a request is answered; None: it is done
+
+
+class EventCarrier(Carrier, Protocol):
+    """A Carrier of nothing but events of types (tidings.model.type_topics), which it knows and brings to who subscribed
+    to them, the persistent ones too. Everything else goes the way of B-DRP."""
+
+    def types(self) -> list[EventType]:
+        """Those that are known here, parents first."""
+
+    def chain(self, name: str) -> tuple[EventType, ...]:
+        """A type after its ancestors; empty: it is not known here."""
+
+    def owned(self) -> list[tuple[EventType, ...]]:
+        """Types that were added here: what must outlive a restart."""
+
+    def own(self, chain: tuple[EventType, ...]) -> None:
+        """This one was added here in an earlier life."""
+
+    def add_type(self, now: float, event_type: EventType, then: Then) -> list[Effect]: ...
+
+    def remove_type(self, now: float, name: str, then: Then) -> list[Effect]: ...
+
+    def get_type(self, now: float, name: str, then: Then) -> list[Effect]:
+        """Ask for a type; `chain` has it then."""
+
+    def advertise_type(self, now: float, name: str, then: Then) -> list[Effect]:
+        """One more client publishes events of this type."""
+
+    def unadvertise_type(self, now: float, name: str) -> list[Effect]: ...
+
+    def post(self, now: float, message: bytes) -> list[Effect]:
+        """A persistent event enters here, or is to be sent again; it ends in `Safe`."""
+
+    def handed(self, now: float, type: str, tag: bytes) -> list[Effect]:
+        """What a HandOver with a tag brought is safe here."""
+
+    def reroute(self, now: float) -> list[Effect]:
+        """The overlay has changed."""
+
+    def asked(self, now: float, payload: bytes) -> tuple[bytes, list[Effect]]:
+        """Another broker's AskKey: the answer."""
+
+    def answered(self, now: float, token: int, payload: bytes | None) -> list[Effect]:
+        """The answer to an AskKey; None: there was none."""

@@ -175,6 +175,8 @@ class SimBroker:
                     self._event(now, event)
             effects = self.node.turn(int(now))
             out += self._carry_out(now, effects)
+            for number in self.forwarder.take_resumable():
+                self.forwarder.resume(number, int(now))
             if not effects and not self.forwarder.has_events():
                 break
         out += self._output(now)

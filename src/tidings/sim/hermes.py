@@ -89,6 +89,8 @@ class HermesNetwork:
                 case Hand():
                     if self.on_hand is not None:
                         self.on_hand(router, effect)
+                    if effect.tag:
+                        self.do(router, self.brokers[router].handed(self.calendar.now, effect.type, effect.tag))
                 case Request(token=token, key=key, request=request):
                     self._request(router, router, token, key, request)
                 case SetTimer(at=at):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from tidings.broker.links import LinkSettings
 from tidings.broker.peers import Peers
@@ -35,8 +36,9 @@ class BrokerNetwork:
         links: Callable[[int, int], LinkSettings] | None = None,
         wired: bool = False,
         tracking: TrackingSettings | None = None,
+        **settings: Any,  # of all their networks
     ) -> None:
-        self.folder, self.edges, self._tracking = folder, edges, tracking
+        self.folder, self.edges, self._tracking, self._settings = folder, edges, tracking, settings
         self._links = links or (lambda router, port: LinkSettings(port=port, secret=SECRET))
         self.routers = sorted({router for edge in edges for router in edge})
         ports = free_ports(len(self.routers) + len(edges))
@@ -63,7 +65,7 @@ class BrokerNetwork:
     async def start(self, router: int, links: LinkSettings | None = None) -> None:
         ports = {edge: self.wires[edge].port if edge in self.wires else self.link_ports[edge[1]] for edge in self.edges}
         dials = tuple((f"127.0.0.1:{port}", b) for (a, b), port in ports.items() if a == router)
-        network = NetworkSettings(router, "test", dials, link=QUICK)
+        network = NetworkSettings(router, "test", dials, link=QUICK, **self._settings)
         links = links or self._links(router, self.link_ports[router])
         store = SqliteStore(self.folder / f"{router}.db")
         records = None

@@ -29,6 +29,7 @@ from tidings.protocols.frames import VERSION, FrameSplitter, FrameType, RawFrame
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
+from tidings.tracking.record import Settings as TrackingSettings
 
 SECONDS = 60.0  # a test that waits longer has failed
 T = TypeVar("T")
@@ -93,6 +94,7 @@ class BrokerThread:
         guard: Guard | None = None,
         limits: Limits | None = None,
         amqp_tls: ssl.SSLContext | None = None,
+        tracking: TrackingSettings | None = None,
     ) -> None:
         self.url = self.amqp = ""
         self.port = self.stomp_port = self.websocket_port = self.amqp_port = 0
@@ -100,6 +102,7 @@ class BrokerThread:
         self._guard = guard
         self._limits = limits
         self._amqp_tls = amqp_tls
+        self._tracking = tracking
         self._broker: Broker | None = None
         self._folder = tempfile.TemporaryDirectory()
         self._ready = threading.Event()
@@ -129,7 +132,12 @@ class BrokerThread:
 
     async def _serve(self) -> None:
         store = SqliteStore(Path(self._folder.name) / "store.db")
-        async with local_broker(store, settings=self._settings, guard=self._guard, limits=self._limits) as local:
+        tracking = None
+        if self._tracking is not None:
+            tracking = TrackingOptions(self._tracking, Path(self._folder.name) / "tracking")
+        async with local_broker(
+            store, settings=self._settings, guard=self._guard, limits=self._limits, tracking=tracking
+        ) as local:
             self._broker = local.broker
             self.stomp_port = await local.broker.listen(Listener(StompSession, port=0))
             web = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))

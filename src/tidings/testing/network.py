@@ -75,6 +75,7 @@ def random_scenario(seed: int, policy: str = "") -> Scenario:
             window_bytes=rng.choice((300, 1 << 20)),
             link=LINK,
             policy=policy or "selective",
+            merge=seed % 2 == 1,
         )
         for router, others in dials.items()
     }

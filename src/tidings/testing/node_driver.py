@@ -135,7 +135,7 @@ class NodeDriver:
                         again = bool(flags & 1)
                         self.node.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
                     case Kind.TRANSACTED:
-                        self.node.transacted(*event[1:])
+                        self.node.transacted(self.now_ms, *event[1:])
                     case Kind.ROOM:
                         self.carry_out(self.node.room(self.now_ms, event[1]))
                     case Kind.SLOW:

@@ -11,15 +11,18 @@ from tidings.node.pan_links import PanSettings
 from tidings.node.settings import Settings
 from tidings.overlay.pan import PanOptions
 from tidings.protocols.native import NativeSession
+from tidings.routing.hermes import HermesOptions
+from tidings.routing.hermes.scheme import HermesScheme
 from tidings.testing.links import QUICK, SECRET
 
 # Few leaves, so that not everybody is everybody's neighbour; patient, since tests run on busy machines.
+BRISK = HermesOptions(refresh_ms=2_000, lifetime_ms=20_000, settle_ms=3_000)
 PATIENT = PanOptions(leaves=4, beat_ms=500, fail_ms=10_000, tend_ms=2_000, forget_ms=15_000)
 
 
 class PanBrokers:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, scheme: str = "bdrp", hermes: HermesOptions = BRISK) -> None:
+        self.folder, self.scheme, self.options = folder, scheme, hermes
         self.brokers: dict[int, Broker] = {}
         self.ports: dict[int, int] = {}
 
@@ -37,7 +40,7 @@ class PanBrokers:
     async def start(self, router: int, by: int | None) -> None:
         join = "" if by is None else f"127.0.0.1:{self.link_port(by)}"
         pan = PanSettings(join, PATIENT, linger_ms=3_000, reach_ms=10_000)
-        network = NetworkSettings(router, "test", link=QUICK, pan=pan)
+        network = NetworkSettings(router, "test", scheme=self.scheme, link=QUICK, hermes=self.options, pan=pan)
         broker = Broker(
             Settings(broker_id=router),
             SqliteStore(self.folder / f"{router}.db"),
@@ -66,3 +69,23 @@ class PanBrokers:
                 if other != router and network.scheme.predicates.get(other, set()) != one.scheme.local_rows():
                     return False
         return True
+
+    def settled(self) -> bool:
+        """Under Hermes: whether every broker knows what its neighbours have told it, and nobody waits for an answer."""
+        schemes = {router: self.hermes(router) for router in self.brokers}
+        for router, scheme in schemes.items():
+            if scheme.waiting:
+                return False
+            for tree in scheme.machine.trees.trees.values():
+                for kind, flow in tree.flows.items():
+                    for neighbour, told in flow.told.items():
+                        there = schemes[neighbour].machine.trees.trees.get(tree.name) if neighbour in schemes else None
+                        if not all(there is not None and there.flows[kind].has(router, one) for one in told.until):
+                            return False
+        return True
+
+    def hermes(self, router: int) -> HermesScheme:
+        network = self.brokers[router].node.network
+        assert network is not None
+        assert isinstance(network.scheme, HermesScheme)
+        return network.scheme

@@ -7,7 +7,7 @@ from pathlib import Path
 from tidings.lab.processing import Fitted, Load
 from tidings.lab.samples import Sample, to_rows
 from tidings.matching.workload import Workload
-from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES, RUNS, SAMPLES
+from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES, RUNS, SAMPLES, SIMULATIONS
 from tidings.segments.tracking import attachment_row, entry_row
 from tidings.segments.writer import SegmentWriter
 from tidings.testing.tracking import World
@@ -76,6 +76,22 @@ def record_runs(root: Path, runs: int = 3) -> None:
     described.append(_run("filters-broken#0", 1_762_000_000_000, "no JSON"))
     SegmentWriter(root, RUNS, "lab").append(described, 1_000)
     SegmentWriter(root, SAMPLES, "lab").append(samples, 1_000)
+
+
+def record_simulations(root: Path) -> None:
+    """Two systems over what is varied, three seeds; and a queue over time."""
+    rows = []
+    for seed in (1, 2, 3):
+        common = {"run": f"paper-{seed}", "scenario": "paper", "seed": seed, "node": None}
+        for system in ("one", "two"):
+            for x in (1, 2, 4):
+                value = float(x * len(system) + seed)
+                labels = json.dumps({"system": system, "x": x})
+                rows.append(common | {"at_ms": 0.0, "metric": "delay_ms", "value": value, "labels": labels})
+        for at_s in range(3):
+            queue = {"at_ms": at_s * 1000.0, "metric": "queue", "value": float(at_s * seed), "labels": "{}"}
+            rows.append(common | queue)
+    SegmentWriter(root, SIMULATIONS, "sim").append(rows, 1_000)
 
 
 def _run(run: str, start: int, parameters: str) -> dict[str, object]:

@@ -11,6 +11,7 @@ from tidings.kernel.forwarder import Kind
 from tidings.matching.matcher import per_message
 from tidings.matching.scan import ScanMatcher
 from tidings.model.codec import decode_message, decode_predicate, encode_frame
+from tidings.model.type_topics import ROOT
 from tidings.protocols.frames import FrameType
 
 HEADER = 8
@@ -259,7 +260,7 @@ class ReferenceForwarder:
             return False
         self._counts["received"] += 1
         expires_ms = decoded.expiration_ms or 0
-        if session or session in one.transacted:
+        if session or session in one.transacted or (destination.name.startswith(ROOT) and not destination.queue):
             self._events.append((Kind.TRANSACTED, one.number, session, receipt, message))
             return True
         if 0 < expires_ms <= now_ms:

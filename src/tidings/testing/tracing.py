@@ -3,6 +3,7 @@ message is traced from some broker, over links, and compared with what subscribe
 
     python -m tidings.testing.tracing 17            # one seed
     python -m tidings.testing.tracing 1 1000        # all seeds from 1 to 1000
+    python -m tidings.testing.tracing 17 --policy selective    # the same under covering
 
 No false negatives: whoever got a message is in its path, or the broker says that its records of that time are lost,
 which only a broker that crashed may say. What a broker recorded long after a message's time and lost in a crash, it
@@ -34,8 +35,8 @@ def random_settings(rng: Random) -> Settings:
 
 
 class TracedRun(Run):
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, policy: str = "") -> None:
+        super().__init__(seed, policy=policy)
         rng = Random(f"tracking {seed}")
         self.skews_ms = {router: rng.uniform(0, CLOCKS_MS) for router in self.scenario.settings}
         self.brokers = Brokers(
@@ -103,22 +104,28 @@ class TracedRun(Run):
                 assert place in named, f"{path.message} reached {place}, which {sorted(named)} does not name: {path}"
 
 
-def run(seed: int) -> TracedRun:
+def run(seed: int, policy: str = "") -> TracedRun:
     """Simulate and judge one seed."""
-    one = TracedRun(seed)
+    one = TracedRun(seed, policy)
     try:
         one.run()
     except Exception as error:
-        error.add_note(f"Repeat with: python -m tidings.testing.tracing {seed}")
+        more = f" --policy {policy}" if policy else ""
+        error.add_note(f"Repeat with: python -m tidings.testing.tracing {seed}{more}")
         raise
     return one
 
 
 def main(arguments: list[str]) -> None:
+    policy = ""
+    if "--policy" in arguments[:-1]:
+        at = arguments.index("--policy")
+        policy = arguments[at + 1]
+        arguments = arguments[:at] + arguments[at + 2 :]
     if len(arguments) not in (1, 2) or not all(one.isdigit() for one in arguments):
-        sys.exit("usage: python -m tidings.testing.tracing FIRST [LAST]")
+        sys.exit("usage: python -m tidings.testing.tracing FIRST [LAST] [--policy NAME]")
     for seed in range(int(arguments[0]), int(arguments[-1]) + 1):
-        one = run(seed)
+        one = run(seed, policy)
         unsure = sum(not path.complete for path in one.paths)
         found = sum(len(path.subscribers) for path in one.paths)
         sys.stdout.write(f"seed {seed}: right; {len(one.paths)} traces, {unsure} of them unsure, {found} deliveries\n")

@@ -209,7 +209,7 @@ class BloomHistory:
     """The strategy `bloom`: m bits in memory, whatever passes.
 
     A filter that is retained begins as the list of its ids, until they take as much room as its bits would: most
-    histories are quiet, and stored again and again while they are nearly empty.
+    histories are quiet, and stored again and again while they are nearly empty. Not so one that follows a full one.
     """
 
     def __init__(
@@ -220,6 +220,7 @@ class BloomHistory:
         self._numbers = count() if numbers is None else numbers
         self._filter: BloomFilter | None = None
         self._young = bytearray()  # ids, as long as there is no filter
+        self._busy = False  # the filter before was full
         self._count = self._stored_count = 0
         self._range = Range(settings.skew_ms, 0 if key.kind is Kind.PUBLISH else settings.jitter_ms)
         self.sequence = next(self._numbers)
@@ -242,7 +243,7 @@ class BloomHistory:
             taken = left[: self._settings.capacity - self._count]
             left = left[len(taken) :]
             self._count += len(taken)
-            if self._filter is None and self._count <= self._settings.young_max:
+            if self._filter is None and not self._busy and self._count <= self._settings.young_max:
                 self._young += taken.tobytes()
             else:
                 self._grow_up().add(taken)
@@ -270,6 +271,7 @@ class BloomHistory:
         if not self._count:
             return []
         stored = [self._entry(now_ms)] if self.dirty else []
+        self._busy = self._count >= self._settings.capacity
         self._filter, self._count, self._stored_count = None, 0, 0
         self._young.clear()
         self._range.clear()

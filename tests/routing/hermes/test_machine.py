@@ -37,6 +37,7 @@ def broker(up: int | None = UP) -> Hermes:
     machine = Hermes(1, hash, lambda key: up, HermesOptions(settle_ms=0))
     machine.start(0.0)
     machine.registry.own((TICK,))
+    machine.registry.use("tick")  # the rendezvous node knows that clients here use it: nobody is asked
     return machine
 
 
@@ -99,7 +100,7 @@ def test_a_type_is_asked_for_at_its_rendezvous_node_and_an_unknown_one_is_refuse
     machine, root = broker(), Hermes(UP, hash, lambda key: None)
     (request,) = machine.subscribe(0, 7, ID, "nothing")
     assert isinstance(request, Request)
-    assert request.request.verb is Verb.GET
+    assert request.request.verb is Verb.USE
     answer, _ = root.asked(0, request.request)
     (done,) = machine.answered(0, request.token, answer)
     assert isinstance(done, Done)
@@ -161,8 +162,9 @@ def test_a_persistent_event_is_kept_until_all_have_it() -> None:
     machine.subscribe(0, 1, ID, "tick")
     machine.advertise(0, 1, "tick")
     effects = machine.publish(1, "tick", event(1), b"tag")
-    assert Hand((ID,), event(1), b"tag") in effects
+    assert Hand((ID,), event(1), b"tag", "tick") in effects
     assert not any(isinstance(effect, Safe) for effect in effects)
-    assert Safe(b"tag") in machine.hear(2, 5, Settled("tick", b"tag"))
+    assert not any(isinstance(effect, Safe) for effect in machine.hear(2, 5, Settled("tick", b"tag")))
+    assert Safe(b"tag") in machine.handed(3, "tick", b"tag")
     again = machine.hear(3, 5, Publication("tick", True, True, False, b"tag", event(1)))
     assert not any(isinstance(effect, Hand) for effect in again)  # not handed over twice

@@ -1,13 +1,23 @@
+from dataclasses import replace
+
+import pytest
+
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
-from tidings.sim.experiments.hierarchy import HierarchyOptions, layout, run
+from tidings.sim.experiments.hierarchy import HierarchyOptions, HierarchyResult, layout, run
+from tidings.sim.experiments.hierarchy_flat import flat_of
 from tidings.sim.hierarchy import Hierarchy
 
 SMALL = HierarchyOptions(clusters=6, size=6, messages=60, changes=3, rows_max=40)
 
 
-def test_two_levels_keep_and_say_less_and_miss_nobody() -> None:
-    flat, two = run(SMALL, 1), run(SMALL, 2)
+@pytest.fixture(scope="module")
+def flat() -> HierarchyResult:
+    return run(SMALL, 1)
+
+
+def test_two_levels_keep_and_say_less_and_miss_nobody(flat: HierarchyResult) -> None:
+    two = run(SMALL, 2)
     assert (flat.missed, two.missed) == (0, 0)
     assert flat.brokers == two.brokers == 36
     assert two.rows < flat.rows / 2
@@ -16,6 +26,14 @@ def test_two_levels_keep_and_say_less_and_miss_nobody() -> None:
     assert two.change_bytes < flat.change_bytes
     assert flat.copies < 1.1 * flat.least_copies
     assert two.copies >= flat.copies  # the price of a coarser picture
+
+
+def test_larger_flat_networks_are_what_the_formula_says(flat: HierarchyResult) -> None:
+    large = run(replace(SMALL, clusters=9), 1)
+    reckoned = flat_of(large, flat)
+    assert reckoned.routes == large.routes == 53
+    for what in ("rows", "start_messages", "start_bytes", "change_messages", "change_bytes"):
+        assert getattr(reckoned, what) == pytest.approx(getattr(large, what), rel=0.25), what
 
 
 def test_what_is_taken_back_disappears_from_the_other_clusters() -> None:

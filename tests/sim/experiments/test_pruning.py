@@ -6,10 +6,12 @@ from random import Random
 
 import pytest
 
-from tidings.cli.experiment_pruning import FOUR, default_options
+from tidings.cli.experiment_pruning import write
 from tidings.errors import UsageError
 from tidings.model.covering import covers
+from tidings.model.tables import RUNS, SIMULATIONS
 from tidings.overlay.graph import components, diameter, hops
+from tidings.segments.reader import read_rows
 from tidings.sim.experiments import pruning_figures
 from tidings.sim.experiments.mobile import MobileOptions, tiers
 from tidings.sim.experiments.mobile import run as run_mobile
@@ -24,36 +26,83 @@ from tidings.sim.experiments.pruning_setup import (
     clusters,
     families,
 )
-from tidings.sim.experiments.pruning_shapes import broken_shapes
+from tidings.sim.experiments.pruning_shapes import broken_mobile, broken_policies
+from tidings.sim.experiments.pruning_sweeps import ALL, DEGREES, Run, Sweep, default_options, perform, runs_of
 from tidings.sim.service import ServiceModel
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Result]:
     options = default_options(0.05, seed=1)
-    return {name: run(replace(options, policy=name)) for name in FOUR}
+    return {name: run(replace(options, policy=name)) for name in ALL}
 
 
 def test_the_shapes_of_the_paper(results: dict[str, Result]) -> None:
-    assert broken_shapes(results) == []
+    assert broken_policies(results) == []
 
 
 def test_shapes_can_be_broken(results: dict[str, Result]) -> None:
     swapped = {**results, "active": results["selective"], "selective": results["active"]}
-    assert "selective delays least, by far" in broken_shapes(swapped)
-    assert len(broken_shapes(swapped)) >= 4
+    assert "selective delays least, by far" in broken_policies(swapped)
+    assert len(broken_policies(swapped)) >= 4
 
 
 def test_figures_are_drawn(results: dict[str, Result], tmp_path: Path) -> None:
-    assert pruning_figures.policies(results, tmp_path).stat().st_size > 10_000
-    rows = {"3": {name: results[name] for name in ("active", "selective")}}
-    assert pruning_figures.sweep("a sweep", rows, tmp_path, "some").stat().st_size > 10_000
-    assert (tmp_path / "some.svg").exists()
+    pair = {name: results[name] for name in ("active", "selective")}
+    settings: dict[Sweep, tuple[str, ...]] = {
+        Sweep.unsubscriptions: ("100", "200", "300"),
+        Sweep.degree: ("10", "30"),
+        Sweep.clustered: ("scattered", "clustered"),
+    }
+    assert pruning_figures.draw(Sweep.policies, {"": results}, tmp_path).stat().st_size > 10_000
+    for sweep, names in settings.items():
+        assert pruning_figures.draw(sweep, dict.fromkeys(names, pair), tmp_path).stat().st_size > 10_000
+        assert (tmp_path / f"pruning_{sweep.value}.svg").exists()
+
+
+def test_sweeps_are_of_the_papers_size() -> None:
+    sweeps = {sweep: runs_of(sweep, 1.0, seed=1, hours=6.0) for sweep in Sweep}
+    assert [one.options.policy for one in sweeps[Sweep.policies]] == list(ALL)
+    assert {one.setting for one in sweeps[Sweep.degree]} == set(map(str, DEGREES))
+    assert [one.setting for one in sweeps[Sweep.unsubscriptions]] == ["100", "100", "200", "200", "300", "300"]
+    moving = [one.options for one in sweeps[Sweep.mobile] if isinstance(one.options, MobileOptions)]
+    assert {(one.subscribers, one.hours, one.moves_a_minute) for one in moving} == {(5000, 6.0, 0.0), (5000, 6.0, 60.0)}
+
+
+SMALL = Options(subscriptions=200, families=4, degree=10, publications=100, unsubscriptions=2, probes=3)
+
+
+def test_a_run_that_the_folder_has_is_not_done_again(tmp_path: Path) -> None:
+    first = perform(SMALL, tmp_path)
+    assert perform(SMALL, tmp_path) == first  # with its times, which another run would not have
+    other = perform(replace(SMALL, seed=2), tmp_path)
+    assert isinstance(other, Result)
+    assert other.options.seed == 2
+    assert len(list(tmp_path.iterdir())) == 2
+    mobile = MobileOptions(hours=0.05, subscribers=20, sight=600)
+    assert perform(mobile, tmp_path) == perform(mobile, tmp_path)
+
+
+def test_what_runs_found_is_there_for_the_pipeline(tmp_path: Path) -> None:
+    found = perform(SMALL, tmp_path / "runs")
+    mobile = MobileOptions(hours=0.05, subscribers=20, sight=600)
+    write(Sweep.policies, [(Run("", SMALL), found), (Run("all move", mobile), run_mobile(mobile))], tmp_path)
+    runs = list(read_rows(tmp_path / "data", RUNS))
+    assert [(one["experiment"], one["seed"], one["outcome"]) for one in runs] == [("pruning policies", 1, "done")] * 2
+    assert len({one["run"] for one in runs}) == 2
+    rows = list(read_rows(tmp_path / "data", SIMULATIONS))
+    assert {one["run"] for one in rows} == {one["run"] for one in runs}
+    assert isinstance(found, Result)
+    own = [one for one in rows if one["run"] == runs[0]["run"]]
+    assert [one["value"] for one in own if one["metric"] == "delay_ms_mean"] == [found.delay_ms_mean]
+    series = [(one["at_ms"], one["value"]) for one in own if one["metric"] == "core_queue_max"]
+    assert series == [(at * 1000, longest) for at, _, longest in found.queues]
+    keys = [tuple(one[key] for key in ("run", "node", "metric", "at_ms", "labels")) for one in rows]
+    assert len(set(keys)) == len(keys)  # what the pipeline takes for the same row
 
 
 def test_a_run_is_the_same_every_time() -> None:
-    options = Options(subscriptions=200, families=4, degree=10, publications=100, unsubscriptions=2, probes=3)
-    first, second = (run(options) for _ in range(2))
+    first, second = (run(SMALL) for _ in range(2))
     assert first.events > 1000
     assert replace(first, wall_s=0, cpu_s=0) == replace(second, wall_s=0, cpu_s=0)
 
@@ -99,4 +148,6 @@ def test_monitors_that_move_congest_the_core_with_active_but_not_with_selective(
     found = {name: run_mobile(replace(options, policy=name)) for name in ("active", "selective")}
     waiting = {name: sum(length for _, length in one.queues) for name, one in found.items()}
     assert waiting["active"] > 3 * waiting["selective"]
-    assert pruning_figures.mobile({"monitors move": found}, tmp_path).stat().st_size > 10_000
+    swapped = {"active": found["selective"], "selective": found["active"]}
+    assert "monitors move: active is congested, selective far less" in broken_mobile({"monitors move": swapped})
+    assert pruning_figures.draw_mobile({"monitors move": found}, tmp_path).stat().st_size > 10_000

@@ -232,16 +232,16 @@ class Pan:
             return None
         if self.leaves.covers(key):
             return self.leaves.closest(key, but)
-        found = self.table.towards(key) if key != self.me.id else None
-        if found is not None and found.id != but:
-            return found
         space, row = self.space, self.space.shared(key, self.me.id)
         best, nearest = (space.distance(self.me.id, key), self.me.id), None
         for one in self._union().values():
             rank = (space.distance(one.id, key), one.id)
             if rank < best and one.id != but and space.shared(one.id, key) >= row:
                 best, nearest = rank, one
-        return nearest
+        found = self.table.towards(key) if key != self.me.id else None
+        if found is None or found.id == but or best[0] <= self.leaves.reach():
+            return nearest  # of whose leaves the closest to the key should be one, if it is not itself
+        return found
 
     def _forward(self, last_hop: Contact | None, message: Routed) -> None:
         to = self._next_hop(message.key, None)

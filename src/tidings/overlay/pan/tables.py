@@ -63,6 +63,10 @@ class LeafSet:
     def lacking(self) -> bool:
         return len(self._up) < self._half or len(self._down) < self._half
 
+    def reach(self) -> float:
+        """How far leaves go to either side, on average; other nodes' will go about as far."""
+        return (self._up[-1][0] + self._down[-1][0]) / 2 if self._up and self._down else 0
+
     def covers(self, key: int) -> bool:
         """Whether the closest node to the key must be in here, or be this one."""
         if len(self._up) < self._half or len(self._down) < self._half:

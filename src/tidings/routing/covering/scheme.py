@@ -5,8 +5,9 @@ The machine thinks in trees, ids and advertisements; a node in links and predica
 - The tree is a spanning tree of the map that link-state unicast has; it is looked at again every `refresh_ms`, and its
   links count alike, so that measured latencies do not make brokers change over all the time.
 - Each local subscription gets an id. What clients may publish is advertised when the broker starts: the topics that
-  its configuration names.
-- Messages travel in the machine's Publications. Where a link has no room for one it is dropped, and counted.
+  its configuration names. Clients may advertise more, which counts for all clients of the broker.
+- Messages travel in the machine's Publications. Where a link has no room, what only passes through is dropped, and
+  counted; those who publish at this broker wait (the node holds them).
 - Persistent messages need destinations that can be accounted for, which no scheme has that matches at every hop. They
   go the way of B-DRP, whose advertisements are kept beside: stored, acknowledged, delivered once.
 """
@@ -25,6 +26,7 @@ from tidings.routing.bdrp import Bdrp
 from tidings.routing.control import SchemeMessage
 from tidings.routing.covering import machine as covering
 from tidings.routing.covering.codec import SCHEME, decode, encode
+from tidings.routing.covering.merged import MergedInterests
 from tidings.routing.covering.messages import (
     Advertise,
     AdvertisementId,
@@ -34,12 +36,14 @@ from tidings.routing.covering.messages import (
     Publication,
     Subscribe,
     SubscriptionId,
+    Unadvertise,
     Unsubscribe,
 )
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
 from tidings.routing.covering.tables import batch_of
-from tidings.routing.effects import Deliver, Effect, HandOver, Report, Router, Send, SetTimer, UnicastTable
+from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Report, Router, Send, SetTimer, UnicastTable
+from tidings.routing.forwarding import ID
 from tidings.routing.scheme import TIMER
 
 NUMBER_BITS = 20  # incarnations are milliseconds: the next life counts on far beyond what this one used
@@ -57,12 +61,14 @@ class CoveringScheme:
         links: Links,
         room: Callable[[Router], bool],
         refresh_ms: float = 200.0,
+        merge: bool = False,
     ) -> None:
         self.machine = covering.Covering(router, policy)
         self._bdrp, self._links, self._room, self._refresh_ms = bdrp, links, room, refresh_ms
         self._number = incarnation << NUMBER_BITS
         self._advertised = {AdvertisementId(router, self._take_number()): one for one in advertised}
         self._ids: dict[Predicate, list[SubscriptionId]] = {}
+        self._merged = MergedInterests() if merge else None
         self._counts: Counter[str] = Counter()
         self._joined: tuple[int, tuple[Router, ...]] | None = None
 
@@ -98,18 +104,38 @@ class CoveringScheme:
         out = without_timer(TIMER, self._bdrp.subscribe(now, predicate))
         if _of_queues(predicate):
             return out
+        if self._merged is not None:  # told at the next tick, with what else has changed till then
+            self._merged.add(predicate)
+            return out
+        return out + self._subscribe(now, predicate)
+
+    def _subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         id = SubscriptionId(self.machine.router, self._take_number())
         self._ids.setdefault(predicate, []).append(id)
-        return out + self._step(now, None, Subscribe(id, predicate))
+        return self._step(now, None, Subscribe(id, predicate))
 
     def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         out = without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
         if _of_queues(predicate):
             return out
+        if self._merged is not None:
+            self._merged.remove(predicate)
+            return out
+        return out + self._unsubscribe(now, predicate)
+
+    def _unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         id = self._ids[predicate].pop()
         if not self._ids[predicate]:
             del self._ids[predicate]
-        return out + self._step(now, None, Unsubscribe(id))
+        return self._step(now, None, Unsubscribe(id))
+
+    def _tell_merged(self, now: float) -> list[Effect]:
+        """First what is new, so that nothing is missed in between."""
+        if self._merged is None:
+            return []
+        fresh, gone = self._merged.changes()
+        out = [effect for one in fresh for effect in self._subscribe(now, one)]
+        return out + [effect for one in gone for effect in self._unsubscribe(now, one)]
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if isinstance(item, Deliver):
@@ -124,7 +150,8 @@ class CoveringScheme:
         except CodecError as error:
             return [Report("E_SCHEME_MESSAGE", f"what router {neighbour} said makes no sense: {error}")]
         self._count(message)
-        return self._step(now, neighbour, message)
+        came: list[Effect] = [Passed(message.message[ID])] if isinstance(message, Publication) else []
+        return came + self._step(now, neighbour, message)
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return [*self._bdrp.routed(now, table), *self._refresh(now)]
@@ -132,7 +159,7 @@ class CoveringScheme:
     def tick(self, now: float) -> list[Effect]:
         """This scheme's clock ticks all the time, and takes B-DRP's along."""
         out = without_timer(TIMER, self._bdrp.tick(now))
-        return [*out, *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
+        return [*out, *self._tell_merged(now), *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
 
     # --- what only those that carry messages have -----------------------------------------------------------------
 
@@ -144,6 +171,16 @@ class CoveringScheme:
         self._joined = None
         return self._carry_out(self.machine.link_down(now, neighbour))
 
+    def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        id = AdvertisementId(self.machine.router, self._take_number())
+        self._advertised[id] = predicate
+        return self._step(now, None, Advertise(id, predicate))
+
+    def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        id = next(id for id in reversed(self._advertised) if self._advertised[id] == predicate)  # the youngest
+        del self._advertised[id]
+        return self._step(now, None, Unadvertise(id))
+
     def publish(self, now: float, message: bytes) -> list[Effect]:
         batch = batch_of(message)
         advertisement = self._advertisement(batch)
@@ -151,7 +188,8 @@ class CoveringScheme:
             self._counts["unadvertised"] += 1
             return []
         effects = self.machine.step(now, None, Publication(advertisement, 0, 0, message))
-        return self._carry_out([one for one in effects if not isinstance(one, Hand)])  # the plane has served them
+        outward = [one for one in effects if not isinstance(one, Hand)]  # the plane has served those here
+        return self._carry_out(outward, own=True)
 
     def _advertisement(self, batch: MessageBatch) -> AdvertisementId | None:
         attributes = batch.attributes(0)
@@ -174,17 +212,20 @@ class CoveringScheme:
     def _step(self, now: float, source: Router | None, message: CoveringMessage) -> list[Effect]:
         return self._carry_out(self.machine.step(now, source, message))
 
-    def _carry_out(self, effects: Iterable[covering.Effect]) -> list[Effect]:
+    def _carry_out(self, effects: Iterable[covering.Effect], own: bool = False) -> list[Effect]:
+        """`own`: a publication of this broker's clients, who are made to wait rather than to lose it."""
         out: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Hand):
                 out.append(HandOver(effect.publication.message))
                 continue
             message = cast("CoveringMessage", effect.message)
-            if isinstance(message, Publication) and not self._room(effect.neighbour):
+            if isinstance(message, Publication) and not own and not self._room(effect.neighbour):
                 self._counts["dropped_link"] += 1
                 continue
-            self._counts["copies"] += isinstance(message, Publication)
+            if isinstance(message, Publication):
+                self._counts["copies"] += 1
+                out.append(Passed(message.message[ID], effect.neighbour))
             out.append(Send(effect.neighbour, SchemeMessage(SCHEME, encode(message))))
         return out
 

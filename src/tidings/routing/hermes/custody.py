@@ -39,8 +39,7 @@ class Item:
         if before is not None and before[0] >= flags[0] and before[1] >= flags[1]:
             return False
         self.passed[hop] = flags if before is None else (before[0] or flags[0], before[1] or flags[1])
-        if hop is not None:
-            self.waiting.add(hop)
+        self.waiting.add(hop)
         return True
 
 

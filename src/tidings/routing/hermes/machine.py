@@ -2,6 +2,7 @@
 
     add_type, remove_type, advertise, unadvertise, subscribe, unsubscribe, publish     what clients ask for
     hear(now, neighbour, message)      link_down, link_up, reroute       what the overlay brings
+    handed(now, type, tag)                                               a persistent event is safe with clients here
     asked(now, request)                answered(now, token, answer)      requests to rendezvous nodes
     tick(now)                                                            when the timer "scheme" rings
 
@@ -26,12 +27,12 @@ from tidings.routing.hermes.custody import Custodian
 from tidings.routing.hermes.flow import ALWAYS, Hop
 from tidings.routing.hermes.messages import (
     Done,
+    Echo,
     Hand,
     HermesEffect,
     HermesMessage,
     Kind,
     Publication,
-    Request,
     Safe,
     Send,
     Settled,
@@ -43,6 +44,7 @@ from tidings.routing.hermes.messages import (
     Verb,
 )
 from tidings.routing.hermes.options import HermesOptions
+from tidings.routing.hermes.questions import UNSURE, Questions
 from tidings.routing.hermes.registry import Registry
 from tidings.routing.hermes.trees import NextHop, Tree, Trees
 from tidings.routing.scheme import TIMER
@@ -71,17 +73,26 @@ class Hermes:
         self._advertised: Counter[str] = Counter()
         self._subscriptions: dict[SubscriptionId, tuple[str, Predicate | None]] = {}
         self._local: dict[tuple[str, Kind], dict[Predicate, dict[SubscriptionId, None]]] = {}
-        self._waiting: dict[int, tuple[TypeRequest, Callable[[float, TypeAnswer], None]]] = {}
+        self._questions = Questions(key_of, self.options)
+        self._echoes: dict[int, tuple[Callable[[], None], float]] = {}
         self._tokens = 0
         self._out: list[HermesEffect] = []
         self._refresh_at = self._unsettled_until = 0.0
+        self._young_until = 0.0  # so long types may exist that this broker, as their rendezvous node, has not heard of
 
     # --- clients --------------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[HermesEffect]:
         self._refresh_at = now + self.options.refresh_ms
         self._unsettled_until = now + self.options.settle_ms
+        self._young_until = now + self.options.refresh_ms
         return [SetTimer(TIMER, now + self.options.refresh_ms / 4)]
+
+    def entered(self, now: float) -> list[HermesEffect]:
+        """This broker is in the network now: tell it what it knows from an earlier life."""
+        self._young_until = now + self.options.refresh_ms
+        self._refresh_at = now
+        return self.tick(now)
 
     def add_type(self, now: float, token: int, event_type: EventType) -> list[HermesEffect]:
         """Make a type known in the network; its parent must be known."""
@@ -98,7 +109,7 @@ class Hermes:
             except EventTypeError as error:
                 self._finish(token, TypeAnswer((), error.code, error.reason))
                 return
-            self._ask(now, TypeRequest(Verb.ADD, event_type.name, chain), lambda now, answer: added(chain, answer))
+            self._questions.ask(TypeRequest(Verb.ADD, event_type.name, chain), lambda now, answer: added(chain, answer))
 
         def added(chain: tuple[EventType, ...], answer: TypeAnswer) -> None:
             if not answer.code:
@@ -117,7 +128,7 @@ class Hermes:
                 self.registry.disown(name)
             self._finish(token, answer)
 
-        self._ask(now, TypeRequest(Verb.REMOVE, name), removed)
+        self._questions.ask(TypeRequest(Verb.REMOVE, name), removed)
         return self._done()
 
     def get_type(self, now: float, token: int, name: str) -> list[HermesEffect]:
@@ -131,9 +142,12 @@ class Hermes:
                 self._advertised[name] += 1
                 self.registry.use(name)
                 self.trees.add(now, name, Kind.ADVERTISED, None, ALWAYS)
+                if self._advertised[name] == 1:  # done when it is known here who wants its events
+                    self._echo(now, name, lambda: self._finish(token, answer))
+                    return
             self._finish(token, answer)
 
-        self._with_type(now, name, known)
+        self._to_use(now, name, known)
         return self._done()
 
     def unadvertise(self, now: float, name: str) -> list[HermesEffect]:
@@ -142,7 +156,7 @@ class Hermes:
         self._advertised[name] -= 1
         if not self._advertised[name]:
             self.trees.remove(now, name, Kind.ADVERTISED, None, ALWAYS)
-        self.registry.unuse(name)
+        self._unuse(now, name)
         return self._done()
 
     def subscribe(
@@ -160,9 +174,11 @@ class Hermes:
                 kind, wanted = (Kind.TYPE, ALWAYS) if filter is None else (Kind.FILTER, filter)
                 self._local.setdefault((name, kind), {}).setdefault(wanted, {})[id] = None
                 self.trees.add(now, name, kind, None, wanted)
+            elif not answer.code and not self.registry.used(name):
+                self._questions.ask(TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
             self._finish(token, error)
 
-        self._with_type(now, name, known)
+        self._to_use(now, name, known)
         return self._done()
 
     def unsubscribe(self, now: float, id: SubscriptionId) -> list[HermesEffect]:
@@ -175,7 +191,7 @@ class Hermes:
         if not same[wanted]:
             del same[wanted]
             self.trees.remove(now, name, kind, None, wanted)
-        self.registry.unuse(name)
+        self._unuse(now, name)
         return self._done()
 
     def publish(self, now: float, name: str, message: bytes, tag: bytes = b"") -> list[HermesEffect]:
@@ -203,11 +219,30 @@ class Hermes:
             case Settled(type=name, tag=tag):
                 self._custodian.settled(name, tag, neighbour)
                 self._review(now, tag)
+            case Echo(type=name, number=number, back=False):
+                self._echo(now, name, lambda: self.trees.out.append(Send(neighbour, Echo(name, number, True))))
+            case Echo(number=number):
+                if number in self._echoes:
+                    self._echoes.pop(number)[0]()
+        return self._done()
+
+    def handed(self, now: float, name: str, tag: bytes) -> list[HermesEffect]:
+        """A persistent event that was handed over here is safe with those who are to have it."""
+        self._custodian.settled(name, tag, None)
+        self._review(now, tag)
+        return self._done()
+
+    def link_up(self, now: float, neighbour: Router) -> list[HermesEffect]:
+        """There is a link to this neighbour now. What was said to it before there was one was lost."""
+        self.trees.link_made(now, neighbour)
+        self._custodian.lost(neighbour)
+        self._review(now)
         return self._done()
 
     def link_down(self, now: float, neighbour: Router) -> list[HermesEffect]:
         """The neighbour is gone, and what was on its way there."""
         self._unsettle(now)
+        self._young_until = now + self.options.refresh_ms
         self.trees.link_lost(now, neighbour)
         self._custodian.lost(neighbour)
         self._review(now)
@@ -224,14 +259,27 @@ class Hermes:
 
     def tick(self, now: float) -> list[HermesEffect]:
         self.trees.expire(now)
+        self._questions.tick()
+        for number in [number for number, (_, until) in self._echoes.items() if until <= now]:
+            self._echoes.pop(number)[0]()
         if self._refresh_at <= now:
             self._refresh_at = now + self.options.refresh_ms
             self.trees.refresh(now)
-            for chain, owned in self.registry.kept():
-                self._keep(now, chain, owned)
+            for chain, used in self.registry.kept():
+                self._keep(now, chain, self.router if used else 0)
         self.registry.expire(now)
         self._review(now)
         return [*self._done(), SetTimer(TIMER, now + self.options.refresh_ms / 4)]
+
+    def _echo(self, now: float, name: str, then: Callable[[], None]) -> None:
+        """Go on when all that is on its way from the rendezvous node is here; or after a while, if the way breaks."""
+        tree = self.trees.tree(name, now)
+        if tree.up is None:
+            then()
+            return
+        self._tokens += 1
+        self._echoes[self._tokens] = (then, now + self.options.refresh_ms / 2)
+        self.trees.out.append(Send(tree.up, Echo(name, self._tokens, False)))
 
     def _unsettle(self, now: float) -> None:
         self._unsettled_until = max(self._unsettled_until, now + self.options.settle_ms)
@@ -241,63 +289,71 @@ class Hermes:
     def asked(self, now: float, request: TypeRequest) -> tuple[TypeAnswer, list[HermesEffect]]:
         """This broker is the rendezvous node of what the request names."""
         answer = self.registry.asked(now, request)
+        if answer.code == "E_TYPE_UNKNOWN" and request.verb in (Verb.GET, Verb.USE) and now < self._young_until:
+            answer = TypeAnswer((), UNSURE, "who knows it may not have said so yet")
         if not answer.code:
             match request.verb:
                 case Verb.ADD | Verb.KEEP:
                     parent = request.chain[-1].parent
                     if parent is not None:
-                        self._ask(now, TypeRequest(Verb.HEIR, parent, request.chain), lambda now, answer: None)
+                        self._questions.ask(TypeRequest(Verb.HEIR, parent, request.chain), lambda now, answer: None)
                 case Verb.REMOVE:
                     parent = answer.chain[-1].parent
                     if parent is not None:
-                        self._ask(now, TypeRequest(Verb.DISINHERIT, parent, answer.chain), lambda now, answer: None)
+                        left = TypeRequest(Verb.DISINHERIT, parent, answer.chain)
+                        self._questions.ask(left, lambda now, answer: None)
                 case Verb.HEIR:
                     self.trees.heir(now, request.name, request.chain[-1].name)
                 case Verb.DISINHERIT:
                     self.trees.disinherit(now, request.name, request.chain[-1].name)
-                case Verb.GET:
+                case Verb.GET | Verb.USE | Verb.UNUSE:
                     pass
         return answer, self._done()
 
     def answered(self, now: float, token: int, answer: TypeAnswer | None) -> list[HermesEffect]:
         """The answer to a request; None: there was none."""
-        request, then = self._waiting.pop(token)
-        then(now, answer or TypeAnswer((), "E_TYPE_UNREACHABLE", f"nobody answers for event type {request.name!r}"))
+        self._questions.answered(now, token, answer)
         return self._done()
-
-    def _ask(self, now: float, request: TypeRequest, then: Callable[[float, TypeAnswer], None]) -> None:
-        self._tokens += 1
-        self._waiting[self._tokens] = (request, then)
-        self._out.append(Request(self._tokens, self._key_of(request.name), request))
 
     def _with_type(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
         known = self.registry.chain(name)
         if known:
             then(now, TypeAnswer(known))
-            return
+        else:
+            self._questions.ask_for(now, TypeRequest(Verb.GET, name), self._learning(then))
 
+    def _to_use(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
+        """As `_with_type`, but the rendezvous node must know that clients here use the type."""
+        if self.registry.used(name):
+            then(now, TypeAnswer(self.registry.chain(name)))
+        else:
+            self._questions.ask_for(now, TypeRequest(Verb.USE, name, router=self.router), self._learning(then))
+
+    def _learning(self, then: Callable[[float, TypeAnswer], None]) -> Callable[[float, TypeAnswer], None]:
         def learned(now: float, answer: TypeAnswer) -> None:
-            if not answer.code:
-                answer = self.registry.learn(now, answer.chain)
-            then(now, answer)
+            then(now, answer if answer.code else self.registry.learn(now, answer.chain))
 
-        self._ask(now, TypeRequest(Verb.GET, name), learned)
+        return learned
 
-    def _keep(self, now: float, chain: tuple[EventType, ...], owned: bool) -> None:
+    def _unuse(self, now: float, name: str) -> None:
+        if self.registry.unuse(name):
+            self._questions.ask(TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
+
+    def _keep(self, now: float, chain: tuple[EventType, ...], router: Router) -> None:
         name = chain[-1].name
 
         def kept(now: float, answer: TypeAnswer) -> None:
             if answer.code == "E_TYPE_UNKNOWN":
                 self.registry.disown(name)
 
-        self._ask(now, TypeRequest(Verb.ADD if owned else Verb.KEEP, name, chain), kept)
+        self._questions.ask(TypeRequest(Verb.KEEP, name, chain, router), kept)
 
     def _hand_over(self, now: float, request: TypeRequest) -> None:
         def handed_over(now: float, answer: TypeAnswer) -> None:
             if answer.code == "E_TYPE_UNREACHABLE":
                 self.registry.asked(now, request)  # keep it for the next change of the overlay
 
-        self._ask(now, request, handed_over)
+        self._questions.ask(request, handed_over)
 
     def _finish(self, token: int, answer: TypeAnswer) -> None:
         self._out.append(Done(token, EventTypeError(answer.code, answer.reason) if answer.code else None))
@@ -355,7 +411,9 @@ class Hermes:
         if event.tag:
             found = self._custodian.not_handed(event.tag, found)
         if found:
-            self._out.append(Hand(tuple(sorted(found)), event.message, event.tag))
+            self._out.append(Hand(tuple(sorted(found)), event.message, event.tag, event.type))
+        elif event.tag:
+            self._custodian.settled(event.type, event.tag, None)
 
     def _review(self, now: float, tag: bytes | None = None) -> None:
         """Pass on what persistent events are still to be passed on to, and let go of those that all have."""
@@ -385,8 +443,13 @@ class Hermes:
             self._review(now, event.tag)
 
     def _done(self) -> list[HermesEffect]:
-        out, self._out = [*self._out, *self.trees.take()], []
+        out, self._out = [*self._out, *self._questions.take(), *self.trees.take()], []
         return out
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._questions)
 
     # --- sizes ----------------------------------------------------------------------------------------------------
 

@@ -74,18 +74,30 @@ class Settled(ControlMessage):
     tag: bytes
 
 
-HermesMessage: TypeAlias = Tell | Untell | Publication | Settled
+@dataclass(frozen=True, slots=True)
+class Echo(ControlMessage):
+    """Goes to the rendezvous node, and back the same way behind all that was told: then a new publisher's broker knows
+    who wants its events."""
+
+    type: str
+    number: int  # of the sender; it comes back with it
+    back: bool
+
+
+HermesMessage: TypeAlias = Tell | Untell | Publication | Settled | Echo
 
 # Requests to a rendezvous node, and the answer.
 
 
 class Verb(IntEnum):
     ADD = 1  # the chain's last type exists
-    KEEP = 2  # the same, said again by who uses it: it does not bring back a type that was removed
+    KEEP = 2  # the same, said again by who owns or uses it: it does not bring back a type that was removed
     GET = 3
-    REMOVE = 4
+    REMOVE = 4  # not while clients of some broker use it
     HEIR = 5  # the chain's last type is a subtype of `name`
     DISINHERIT = 6
+    USE = 7  # GET, and clients of the router use it from now on
+    UNUSE = 8  # they no longer do
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,7 @@ class TypeRequest(ControlMessage):
     verb: Verb
     name: str
     chain: tuple[EventType, ...] = ()  # the type and its ancestors, the root first
+    router: Router = 0  # with KEEP, USE, UNUSE: whose clients use it; 0: nobody's
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +129,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Give an event to these subscriptions of clients here."""
+    """Give an event to these subscriptions of clients here. With a tag: say when it is safe with them (`handed`)."""
 
     subscriptions: tuple[SubscriptionId, ...]
     message: bytes
     tag: bytes = b""
+    type: str = ""  # in whose tree it came
 
 
 @dataclass(frozen=True, slots=True)

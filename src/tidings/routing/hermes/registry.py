@@ -8,10 +8,12 @@ from collections.abc import Callable
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.message import reserved
 from tidings.model.predicate import Predicate
+from tidings.overlay.effects import Router
 from tidings.routing.hermes.messages import TypeAnswer, TypeRequest, Verb
 from tidings.routing.hermes.options import HermesOptions
 
 Chain = tuple[EventType, ...]  # a type after its ancestors, the root first
+_WITH_TYPE = (Verb.ADD, Verb.KEEP, Verb.HEIR, Verb.DISINHERIT)
 
 
 class Registry:
@@ -23,6 +25,7 @@ class Registry:
         self._fresh_until: dict[str, float] = {}  # of those merely looked up
         self._kept: dict[str, tuple[Chain, float]] = {}  # as rendezvous node, until when
         self._heirs: dict[str, dict[str, tuple[Chain, float]]] = {}  # of types kept: subtypes
+        self._users: dict[str, dict[Router, float]] = {}  # of types kept: routers whose clients use them, until when
         self._removed: dict[str, float] = {}
 
     # --- for clients here -----------------------------------------------------------------------------------------
@@ -55,11 +58,20 @@ class Registry:
         self._owned.discard(name)
         self._chains.pop(name, None)
 
+    def owned(self) -> list[Chain]:
+        return [self._chains[name] for name in sorted(self._owned)]
+
+    def used(self, name: str) -> bool:
+        """By clients here; then the rendezvous node lets nobody remove it."""
+        return self._used[name] > 0 and name in self._chains
+
     def use(self, name: str) -> None:
         self._used[name] += 1
 
-    def unuse(self, name: str) -> None:
+    def unuse(self, name: str) -> bool:
+        """Whether nobody here uses it any more."""
         self._used[name] -= 1
+        return self._used[name] == 0
 
     def check_filter(self, name: str, filter: Predicate) -> TypeAnswer:
         """A filter asks only for attributes that every event of the type has."""
@@ -72,9 +84,9 @@ class Registry:
         return TypeAnswer(self._chains[name])
 
     def kept(self) -> list[tuple[Chain, bool]]:
-        """What to say again to rendezvous nodes, and whether this broker owns it."""
+        """What to say again to rendezvous nodes, and whether clients here use it."""
         names = [name for name in self._chains if name in self._owned or self._used[name]]
-        return [(self._chains[name], name in self._owned) for name in names]
+        return [(self._chains[name], self._used[name] > 0) for name in names]
 
     def expire(self, now: float) -> None:
         for name in [name for name, until in self._fresh_until.items() if until <= now]:
@@ -83,6 +95,10 @@ class Registry:
                 self._chains.pop(name, None)
         self._kept = {name: one for name, one in self._kept.items() if one[1] > now}
         self._removed = {name: until for name, until in self._removed.items() if until > now}
+        for users in self._users.values():
+            for router in [router for router, until in users.items() if until <= now]:
+                del users[router]
+        self._users = {name: users for name, users in self._users.items() if users}
         for name, heirs in list(self._heirs.items()):
             self._heirs[name] = {child: one for child, one in heirs.items() if one[1] > now}
 
@@ -94,16 +110,19 @@ class Registry:
             if name in self._kept:
                 requests.append(TypeRequest(Verb.ADD, name, self._kept.pop(name)[0]))
             requests += [TypeRequest(Verb.HEIR, name, chain) for chain, _ in self._heirs.pop(name, {}).values()]
+            requests += [TypeRequest(Verb.USE, name, router=router) for router in self._users.pop(name, {})]
         return requests
 
     # --- as rendezvous node ---------------------------------------------------------------------------------------
 
     def asked(self, now: float, request: TypeRequest) -> TypeAnswer:
-        name, until = request.name, now + self._options.lifetime_ms
+        name, until = request.name, now + self._options.types_ms
         known, _ = self._kept.get(name, ((), 0.0))
+        if request.verb in _WITH_TYPE and not request.chain:
+            return TypeAnswer((), "E_TYPE_REQUEST", f"a request about {name!r} without its type")
         match request.verb:
             case Verb.ADD | Verb.KEEP:
-                if not request.chain or request.chain[-1].name != name:
+                if request.chain[-1].name != name:
                     return TypeAnswer((), "E_TYPE_REQUEST", f"event type {name!r} is not what was sent")
                 if request.verb is Verb.KEEP and name in self._removed:
                     return _unknown(name)
@@ -111,15 +130,26 @@ class Registry:
                     return TypeAnswer((), "E_TYPE_REDEFINED", f"event type {name!r} is defined differently already")
                 self._removed.pop(name, None)
                 self._kept[name] = (request.chain, until)
+                self._note_user(now, request)
                 return TypeAnswer(request.chain)
-            case Verb.GET:
-                return TypeAnswer(known) if known else _unknown(name)
+            case Verb.GET | Verb.USE:
+                if not known:
+                    return _unknown(name)
+                self._note_user(now, request)
+                return TypeAnswer(known)
+            case Verb.UNUSE:
+                self._users.get(name, {}).pop(request.router, None)
+                return TypeAnswer()
             case Verb.REMOVE:
                 if not known:
                     return _unknown(name)
                 if heirs := self._heirs.get(name):
                     reason = f"event type {name!r} has subtypes, such as {min(heirs)!r}"
                     return TypeAnswer((), "E_TYPE_SUBTYPES", reason)
+                if users := self._users.get(name):
+                    who = ", ".join(map(str, sorted(users)))
+                    reason = f"event type {name!r} is subscribed to or advertised at broker {who}"
+                    return TypeAnswer((), "E_TYPE_IN_USE", reason)
                 del self._kept[name]
                 self._removed[name] = now + 2 * self._options.lifetime_ms
                 return TypeAnswer(known)
@@ -131,6 +161,10 @@ class Registry:
             case Verb.DISINHERIT:
                 self._heirs.get(name, {}).pop(request.chain[-1].name, None)
                 return TypeAnswer()
+
+    def _note_user(self, now: float, request: TypeRequest) -> None:
+        if request.router:
+            self._users.setdefault(request.name, {})[request.router] = now + self._options.lifetime_ms
 
 
 def _unknown(name: str) -> TypeAnswer:

@@ -113,6 +113,13 @@ class Trees:
             self._retarget(now, tree)
         self.moving = False
 
+    def link_made(self, now: float, neighbour: Router) -> None:
+        """Say everything that is for this neighbour, as if for the first time."""
+        for tree in list(self.trees.values()):
+            for flow in tree.flows.values():
+                flow.told.pop(neighbour, None)
+            self._retarget(now, tree)
+
     def reroute(self, now: float) -> bool:
         """The overlay has changed; whether any type's way has."""
         self._now = now

@@ -1,0 +1,75 @@
+"""The console of a broker (`[console]`): a process of its own, so that no page ever keeps the broker's loop waiting.
+
+It talks to the broker as any client does, and ends with it: its input is a pipe that closes when the broker is gone,
+however that happens. If it fails it is started again, after a pause that grows.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+
+from tidings.broker.logs import note
+
+log = logging.getLogger("tidings.console")
+
+USED_WRONGLY = 2  # exit status: trying again would not help
+PAUSE_SECONDS, PAUSE_SECONDS_MAX = 1.0, 60.0
+STOP_SECONDS = 5.0
+
+
+def command(
+    url: str, host: str, port: int, names: Sequence[str] = (), *, metrics: str = "", anonymous: bool = False
+) -> list[str]:
+    """`metrics`: host:port of pages that the console shows under its own address too."""
+    line = [sys.executable, "-m", "tidings.cli", "console", url, "--host", host, "--port", str(port), "--with-parent"]
+    line += [word for name in names for word in ("--name", name)]
+    line += ["--metrics", metrics] if metrics else []
+    return [*line, "--allow-anonymous"] if anonymous else line
+
+
+def _environment() -> dict[str, str]:
+    """Without what would be options of the console: a user in there would be everybody's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
+
+
+class ConsoleChild:
+    def __init__(self, line: Sequence[str]) -> None:
+        self._line = line
+        self._process: Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_SECONDS)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+    async def _run(self) -> None:
+        pause = PAUSE_SECONDS
+        while True:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *self._line, stdin=PIPE, stdout=PIPE, env=_environment()
+            )
+            assert process.stdout is not None
+            while line := await process.stdout.readline():
+                note(log, logging.INFO, "console", url=line.decode(errors="replace").split()[-1])
+                pause = PAUSE_SECONDS
+            status = await process.wait()
+            note(log, logging.ERROR, "the console has ended", status=status)
+            if status == USED_WRONGLY:
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)

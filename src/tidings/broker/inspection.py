@@ -1,0 +1,231 @@
+"""What a broker tells of itself to whoever may manage it: the INSPECT request, answered in JSON, version 1.
+
+One small *overview* for those who ask every second, and lists that are asked for a page at a time. Everything is read
+when it is asked for: a broker that nobody looks at counts nothing more than before.
+"""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from heapq import nlargest
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tidings.broker.network_status import status
+from tidings.broker.session import Inspect
+from tidings.delivery.mailbox import Mailbox
+from tidings.errors import SecurityError, UsageError
+from tidings.node.requests import Done, Failed
+from tidings.node.session import Connection, DirectSubscription, MailboxSubscription
+
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
+
+VERSION = 1
+EVERYTHING = ">"  # who may manage all topics may see the broker
+PAGE, PAGE_MAX = 100, 200
+TEXT_MAX = 250  # characters of a selector or name: an answer is one frame
+_SINKS_MAX = 100  # of one connection that are looked at for what waits in them
+_SLOW_SHARE = 4  # a connection is slow if a quarter of what may wait for it waits
+
+Item = dict[str, Any]
+
+
+def inspect(broker: "Broker", connection: int, request: Inspect) -> Done | Failed:
+    principal = broker.node.connections[connection].principal
+    if not principal.may("manage", EVERYTHING):
+        reason = f"{principal.name} may not manage {EVERYTHING}, which it takes to inspect the broker"
+        return Failed(request.receipt, SecurityError("E_FORBIDDEN", reason))
+    if request.part == "overview":
+        found = overview(broker)
+    elif request.part in _LISTS:
+        total, items = _LISTS[request.part](broker, request)
+        found = {"total": total, "items": items}
+    else:
+        parts = ", ".join(["overview", *_LISTS])
+        return Failed(request.receipt, UsageError("E_INSPECT", f"no part {request.part!r}; there are {parts}"))
+    said = json.dumps({"version": VERSION, "part": request.part, **found}, ensure_ascii=False, separators=(",", ":"))
+    return Done(request.receipt, {"status": said})
+
+
+def overview(broker: "Broker") -> Item:
+    plane, office = broker.forwarder.stats(), broker.node.post_office
+    network = broker.node.network
+    dialled = () if network is None else {router for _, router in network.settings.dials if router}
+    return {
+        "broker": {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid(), "ready": broker.ready},
+        "time_ms": broker.now_ms(),
+        "cpu_seconds": round(time.process_time(), 6),
+        "plane": plane,
+        "expired": plane["expired"] + office.expired,
+        "dead": office.buried,
+        "dead_letters": str(broker.settings.dead_letters),
+        "connections": len(broker.connections),
+        "filters": broker.forwarder.filters(),
+        "mailboxes": len(office.by_name),
+        "waiting": sum(len(mailbox.backlog) for mailbox in office.by_name.values()),
+        "held_bytes": broker.forwarder.held_bytes(),
+        "capacity": {} if broker.observer is None else _gauges(broker.observer.gauges()),
+        "network": status(broker),
+        "links_down": [] if network is None else sorted(set(dialled) - set(network.links.peers())),
+    }
+
+
+def _gauges(gauges: Iterable[tuple[str, str, Any]]) -> Item:
+    """The observer's, by name; those with labels by the label's value too."""
+    return {
+        name: samples[0][1] if not samples[0][0] else {next(iter(labels.values())): value for labels, value in samples}
+        for name, _, samples in gauges
+        if samples
+    }
+
+
+# --- lists --------------------------------------------------------------------------------------------------------
+
+
+def _page(items: Iterable[Item], request: Inspect) -> list[Item]:
+    return list(islice(items, request.offset, request.offset + _count(request)))
+
+
+def _count(request: Inspect) -> int:
+    return min(request.count or PAGE, PAGE_MAX)
+
+
+def _connections(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+    """Those for whom most waits come first."""
+    clients = broker.node.connections
+    found = [
+        (broker.forwarder.output_bytes(number), number)
+        for number, connection in broker.connections.items()
+        if _mentions(request.containing, connection.address, connection.user, _client_id(clients.get(number)))
+    ]
+    largest = nlargest(request.offset + _count(request), found)[request.offset :]
+    return len(found), [_connection(broker, number, waiting) for waiting, number in largest]
+
+
+def _client_id(client: Connection | None) -> str:
+    return "" if client is None else client.client_id
+
+
+def _connection(broker: "Broker", number: int, waiting: int) -> Item:
+    connection, client = broker.connections[number], broker.node.connections.get(number)
+    subscriptions = () if client is None else client.subscriptions.values()
+    sinks = [one.sink for one in islice(subscriptions, _SINKS_MAX) if isinstance(one, DirectSubscription)]
+    counts = [broker.forwarder.sink_counts(sink) for sink in sinks]
+    waiting += sum(backlog for _, _, backlog, _ in counts)
+    return {
+        "connection": number,
+        "address": connection.address,
+        "user": connection.user,
+        "client": _short(_client_id(client)),
+        "protocol": connection.protocol,
+        "since_ms": connection.opened_ms,
+        "subscriptions": len(subscriptions),
+        "waiting_bytes": waiting,
+        "slow": waiting * _SLOW_SHARE > broker.limits.output_bytes_max or any(stalled for *_, stalled in counts),
+    }
+
+
+def _subscriptions(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+    """In the order of their connections. What is passed over costs nothing: this runs on the broker's loop."""
+    wanted, total, page = request.containing, 0, list[Item]()
+    end = request.offset + _count(request)
+    for client in broker.node.connections.values():
+        numbers: Collection[int] = client.subscriptions
+        if wanted and not _mentions(wanted, client.principal.name, client.client_id):
+            found = client.subscriptions.items()
+            numbers = [number for number, one in found if wanted in one.selector or wanted in one.destination]
+        if total < end and total + len(numbers) > request.offset:
+            shown = islice(numbers, max(0, request.offset - total), end - total)
+            page += [_subscription(broker, client, number) for number in shown]
+        total += len(numbers)
+    return total, page
+
+
+def _subscription(broker: "Broker", client: Connection, number: int) -> Item:
+    one = client.subscriptions[number]
+    said: Item = {
+        "connection": client.number,
+        "subscription": number,
+        "user": client.principal.name,
+        "client": _short(client.client_id),
+        "destination": _short(one.destination),
+        "selector": _short(one.selector),
+    }
+    match one:
+        case DirectSubscription(sink):
+            delivered, dropped, waiting_bytes, stalled = broker.forwarder.sink_counts(sink)
+            counts: Item = {"delivered": delivered, "dropped": dropped, "waiting_bytes": waiting_bytes}
+            return {**said, "kind": "direct", "stalled": stalled, **counts}
+        case MailboxSubscription(mailbox):
+            counts = {"delivered": mailbox.given, "dropped": mailbox.dropped, "waiting": len(mailbox.backlog)}
+            return {**said, "kind": mailbox.kind.value, "stalled": mailbox.stalled, **counts}
+
+
+def _mailboxes(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+    """Those in which most waits come first."""
+    found = [one for one in broker.node.post_office.by_name.values() if _mentions(request.containing, one.name)]
+    largest = nlargest(request.offset + _count(request), found, key=lambda one: len(one.backlog))
+    return len(found), [_mailbox(one) for one in largest[request.offset :]]
+
+
+def _mailbox(mailbox: Mailbox) -> Item:
+    return {
+        "name": _short(mailbox.name),
+        "kind": mailbox.kind.value,
+        "waiting": len(mailbox.backlog),
+        "unacknowledged": mailbox.unacknowledged,
+        "consumers": len(mailbox.consumers),
+        "given": mailbox.given,
+        "dropped": mailbox.dropped,
+        "stalled": mailbox.stalled,
+    }
+
+
+def _destinations(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+    """What is subscribed to, most subscriptions first."""
+    counts = Counter(
+        one.destination
+        for client in broker.node.connections.values()
+        for one in client.subscriptions.values()
+        if _mentions(request.containing, one.destination)
+    )
+    items = ({"destination": _short(name), "subscriptions": count} for name, count in counts.most_common())
+    return len(counts), _page(items, request)
+
+
+def _routing(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+    network = broker.node.network
+    if network is None:
+        return 0, []
+    unicast, interests = network.unicast, network.scheme.predicates
+    routers = [one for one in sorted({*unicast.reachable(), *interests}) if _mentions(request.containing, str(one))]
+    items = (
+        {
+            "router": router,
+            "next_hop": unicast.next_hop(router),
+            "distance": unicast.distance(router),
+            "interests": len(interests.get(router, ())),
+        }
+        for router in routers
+    )
+    return len(routers), _page(items, request)
+
+
+_LISTS: dict[str, Callable[["Broker", Inspect], tuple[int, list[Item]]]] = {
+    "connections": _connections,
+    "subscriptions": _subscriptions,
+    "mailboxes": _mailboxes,
+    "destinations": _destinations,
+    "routing": _routing,
+}
+
+
+def _mentions(wanted: str, *texts: str) -> bool:
+    return not wanted or any(wanted in text for text in texts)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"

@@ -1,0 +1,110 @@
+"""`tidings console`: watch brokers in a browser."""
+
+import socket
+from typing import Annotated
+
+import typer
+
+from tidings.cli import connecting
+from tidings.cli.connecting import DEFAULT_URL, PasswordFile, TlsCa, TlsCertificate, TlsKey, User
+from tidings.client import connect
+from tidings.errors import SecurityError, TidingsError, UsageError
+
+FIRST_PORT = 8700
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(console)
+
+
+def console(
+    urls: Annotated[list[str] | None, typer.Argument(help="The brokers to watch.", metavar="URL")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="The port; 0: the system chooses. Left out: 8700, or the next free one."),
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="A host name under which it is called, such as that of a proxy before it.")
+    ] = None,
+    user: User = "",
+    password_file: PasswordFile = None,
+    tls_ca: TlsCa = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    allow_anonymous: Annotated[
+        bool, typer.Option("--allow-anonymous", help="On other addresses than loopback too, without users.")
+    ] = False,
+    metrics: Annotated[str, typer.Option(hidden=True)] = "",
+    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+) -> None:
+    """Show brokers in a browser: map, rates, queues, subscriptions, traces, capacity.
+
+    Who opens it logs in with a user of the brokers, if they have users. With --user nobody has to: everybody who
+    reaches the console then acts as that user, so this is only for a console on loopback.
+
+    Example: tidings console tidings://127.0.0.1:7300 tidings://127.0.0.1:7310
+    """
+    try:
+        from tidings.console.app import LOOPBACK, Options, serve
+        from tidings.console.source import Login
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tidings"):
+            raise
+        reason = f"the console needs {error.name}: pip install 'tidings[console]'"
+        raise UsageError("E_CONSOLE_MISSING", reason) from None
+    if host not in LOOPBACK and not allow_anonymous:
+        _check_exposure(urls or [DEFAULT_URL], host, user)
+    password = connecting.first_line(password_file) if password_file is not None else ""
+    if user and not password and tls_certificate is None:
+        password = connecting.ask("Password: ")
+    encrypted = tls_ca or tls_certificate or tls_key
+    login = Login(user, password, connecting.tls_context(tls_ca, tls_certificate, tls_key) if encrypted else None)
+
+    def ready(found: int) -> None:
+        shown = f"[{host}]" if ":" in host else host
+        typer.echo(f"console on http://{shown}:{found}/")
+
+    options = Options(
+        tuple(urls or [DEFAULT_URL]),
+        host,
+        _port(host) if port is None else port,
+        tuple(name or ()),
+        login,
+        metrics,
+        with_parent,
+    )
+    serve(options, ready)
+
+
+def _check_exposure(urls: list[str], host: str, user: str) -> None:
+    """Nobody's brokers become everybody's by accident."""
+    remedy = "give the brokers users, or say --allow-anonymous"
+    if user:
+        raise UsageError("E_CONSOLE_OPEN", f"with --user the console listens on loopback only, not on {host}")
+    for url in urls:
+        try:
+            connecting.run(_enter(url))
+        except SecurityError:
+            continue  # it asks who comes
+        except (OSError, TidingsError) as error:
+            raise UsageError("E_CONSOLE_OPEN", f"cannot tell whether {url} has users ({error}); {remedy}") from None
+        raise UsageError("E_CONSOLE_OPEN", f"everybody who reaches {host} could do everything at {url}; {remedy}")
+
+
+async def _enter(url: str) -> None:
+    async with connect(url, reconnect=False):
+        pass
+
+
+def _port(host: str) -> int:
+    """8700 is where a broker has its metrics: beside one, the console takes the next."""
+    for port in range(FIRST_PORT, FIRST_PORT + 10):
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+            return port
+    raise UsageError("E_LISTEN", f"ports {FIRST_PORT} to {FIRST_PORT + 9} are taken; choose one with --port")

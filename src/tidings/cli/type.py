@@ -1,0 +1,140 @@
+"""`tidings type`: event types, which say what attributes an event has, and whose subtypes it is one of."""
+
+import json as json_format
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+
+from tidings.cli import connecting
+from tidings.client import Client
+from tidings.errors import UsageError
+from tidings.model.event_type import EventType, TypeTree
+from tidings.model.type_json import attributes_of, type_to_object
+
+T = TypeVar("T")
+group = typer.Typer(no_args_is_help=True, help="Add, remove and show event types.")
+Name = Annotated[str, typer.Argument(help="The type's name.")]
+Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(group, name="type")
+
+
+@group.command()
+def add(
+    name: Name,
+    attribute: Annotated[
+        list[str] | None, typer.Argument(help="Its own attributes, name:type; bool, int, float, string or bytes.")
+    ] = None,
+    parent: Annotated[str, typer.Option(help="The type whose attributes it inherits.")] = "",
+    url: connecting.Url = connecting.DEFAULT_URL,
+    user: connecting.User = "",
+    password_file: connecting.PasswordFile = None,
+    tls_ca: connecting.TlsCa = None,
+    tls_certificate: connecting.TlsCertificate = None,
+    tls_key: connecting.TlsKey = None,
+) -> None:
+    """Make an event type known.
+
+    Example: tidings type add Sale buyer:string --parent Trade
+    """
+    added = EventType(name, parent or None, attributes_of(dict(map(_attribute, attribute or ()))))
+    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    _ask(client, lambda: client.add_type(added))
+    typer.echo(f"added {name}")
+
+
+@group.command()
+def remove(
+    name: Name,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    user: connecting.User = "",
+    password_file: connecting.PasswordFile = None,
+    tls_ca: connecting.TlsCa = None,
+    tls_certificate: connecting.TlsCertificate = None,
+    tls_key: connecting.TlsKey = None,
+) -> None:
+    """Forget an event type that has no subtypes, no subscribers, and that nobody advertises.
+
+    Example: tidings type remove Sale
+    """
+    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    _ask(client, lambda: client.remove_type(name))
+    typer.echo(f"removed {name}")
+
+
+@group.command("list")
+def list_types(
+    json: Json = False,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    user: connecting.User = "",
+    password_file: connecting.PasswordFile = None,
+    tls_ca: connecting.TlsCa = None,
+    tls_certificate: connecting.TlsCertificate = None,
+    tls_key: connecting.TlsKey = None,
+) -> None:
+    """The event types that this broker knows of; in a network that need not be all.
+
+    Example: tidings type list
+    """
+    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    types = _ask(client, client.types)
+    if json:
+        typer.echo(json_format.dumps([type_to_object(one) for one in types]))
+        return
+    for one in types:
+        typer.echo(_line(one))
+
+
+@group.command()
+def show(
+    name: Name,
+    json: Json = False,
+    url: connecting.Url = connecting.DEFAULT_URL,
+    user: connecting.User = "",
+    password_file: connecting.PasswordFile = None,
+    tls_ca: connecting.TlsCa = None,
+    tls_certificate: connecting.TlsCertificate = None,
+    tls_key: connecting.TlsKey = None,
+) -> None:
+    """An event type with all its attributes, inherited ones first.
+
+    Example: tidings type show Sale --json
+    """
+    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    chain = _ask(client, lambda: client.get_type(name))
+    attributes = TypeTree(chain).attributes(name)
+    ancestors = [one.name for one in chain[:-1]]
+    if json:
+        kinds = {attribute: kind.value for attribute, kind in attributes.items()}
+        typer.echo(json_format.dumps({"name": name, "ancestors": ancestors, "attributes": kinds}))
+        return
+    typer.echo(" > ".join([*ancestors, name]))
+    for attribute, kind in attributes.items():
+        typer.echo(f"  {attribute}: {kind}")
+
+
+def _line(one: EventType) -> str:
+    attributes = " ".join(f"{name}:{kind}" for name, kind in one.attributes.items())
+    return " ".join(part for part in (one.name, f"({one.parent})" if one.parent else "", attributes) if part)
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    """
+    >>> _attribute("price:float")
+    ('price', 'float')
+    """
+    name, colon, kind = text.rpartition(":")
+    if not name or not colon:
+        raise UsageError("E_TYPE_ATTRIBUTE", f"write name:type, as in price:float, not {text!r}")
+    return name, kind
+
+
+def _ask(client: Client, ask: Callable[[], Awaitable[T]]) -> T:
+    async def work() -> T:
+        async with client:
+            return await ask()
+
+    return connecting.run(work())

@@ -1,0 +1,60 @@
+"""Saying beforehand what will be published, which routing schemes such as covering need.
+
+    offer = await client.advertise("ticks.>", selector="price > 0")
+    offer.used                     # whether the broker's routing scheme uses it
+    await offer.withdraw()
+
+Subscribers at other brokers receive what is published after their interest has come back along the advertisement,
+usually some round trips later. After a lost connection advertisements are made anew.
+"""
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+from tidings.model.values import Value
+from tidings.protocols.frames import FrameType, control, field
+
+
+class Advertisement:
+    def __init__(self, client: "Advertising", number: int, destination: str, selector: str) -> None:
+        self._client, self.number = client, number
+        self.destination, self.selector = destination, selector
+        self.used = False  # whether the broker's routing scheme uses it
+
+    def request(self, receipt: int) -> bytes:
+        fields: dict[str, Value] = {"number": self.number, "destination": self.destination, "selector": self.selector}
+        return control(FrameType.ADVERTISE, {**fields, "receipt": receipt})
+
+    async def withdraw(self) -> None:
+        await self._client.withdraw(self.number)
+
+
+class Advertising(ABC):
+    """A client's part in this."""
+
+    def __init__(self) -> None:
+        self._advertisements: dict[int, Advertisement] = {}
+        self._advertisement_numbers = itertools.count(1)
+
+    @abstractmethod
+    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+        """Ask the broker; the answer's fields."""
+
+    async def advertise(self, destination: str, selector: str | None = None) -> Advertisement:
+        """Say that messages to this topic pattern will be published, as far as they match the selector."""
+        one = Advertisement(self, next(self._advertisement_numbers), destination, selector or "")
+        one.used = field(await self.request(one.request), "used", bool)
+        self._advertisements[one.number] = one
+        return one
+
+    async def withdraw(self, number: int) -> None:
+        if self._advertisements.pop(number, None) is not None:
+            fields: dict[str, Value] = {"number": number, "withdraw": True}
+            await self.request(
+                lambda receipt: control(FrameType.ADVERTISE, {**fields, "receipt": receipt}), repeatable=False
+            )
+
+    def advertised_again(self) -> Iterator[bytes]:
+        """For a new connection. Without a receipt: what is refused is told as an error that no call could raise."""
+        return (one.request(0) for one in self._advertisements.values())

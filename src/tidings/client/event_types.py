@@ -1,0 +1,97 @@
+"""Event types at a client: add and remove them, advertise them, publish their events, subscribe to them.
+
+    await client.add_type("Trade", {"price": "float"})
+    await client.advertise_type("Trade")
+    trades = await client.subscribe(type="Trade", selector="price > 20")
+    await client.publish_event("Trade", {"price": 50.0})
+
+An event is checked here before it is sent, and again by the broker. Advertisements last as long as the client: after a
+broken connection they are made anew.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from tidings.client.answers import Receipt
+from tidings.errors import UsageError
+from tidings.model.event_type import EventType, EventTypeError, TypeTree
+from tidings.model.type_json import attributes_of, types_from_json, types_to_json
+from tidings.model.type_topics import topic_of
+from tidings.model.values import Value
+from tidings.protocols.frames import FrameType, control, field
+
+
+class EventTypes(ABC):
+    """A client's part in this."""
+
+    def __init__(self) -> None:
+        self._advertised: dict[str, tuple[str, TypeTree]] = {}  # by type: the topic of its events, and what they have
+
+    @abstractmethod
+    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+        """Ask the broker; the answer's fields."""
+
+    @abstractmethod
+    async def publish(self, destination: str, properties: Mapping[str, Value] | None, body: bytes) -> Receipt:
+        """Send a message."""
+
+    async def add_type(
+        self, event_type: str | EventType, attributes: Mapping[str, str] | None = None, *, parent: str | None = None
+    ) -> None:
+        """Make an event type known: its own attributes (bool, int, float, string or bytes) beside its parent's.
+
+        Adding a type that is known in the same form does nothing.
+        """
+        if isinstance(event_type, str):
+            event_type = EventType(event_type, parent, attributes_of(dict(attributes or {})))
+        await self._about_types("add", types=types_to_json([event_type]))
+
+    async def remove_type(self, name: str) -> None:
+        """Forget a type. It must have no subtypes, no subscribers and nobody who advertises it."""
+        await self._about_types("remove", name)
+
+    async def types(self) -> list[EventType]:
+        """Those that this broker knows of, parents first: in a network that need not be all."""
+        return await self._about_types("show")
+
+    async def get_type(self, name: str) -> list[EventType]:
+        """A type, after its ancestors, the root first; in a network it is looked for."""
+        return await self._about_types("show", name)
+
+    async def advertise_type(self, name: str) -> None:
+        """Say that this client publishes events of a type, which it must before it does."""
+        chain = await self._about_types("advertise", name)
+        self._advertised[name] = (topic_of(tuple(one.name for one in chain)), TypeTree(chain))
+
+    async def unadvertise_type(self, name: str) -> None:
+        if self._advertised.pop(name, None) is None:
+            raise UsageError("E_TYPE_UNADVERTISED", f"this client does not advertise event type {name!r}")
+        await self._about_types("unadvertise", name)
+
+    async def publish_event(
+        self, name: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **options: Any
+    ) -> Receipt:
+        """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
+        if name not in self._advertised:
+            raise UsageError("E_TYPE_UNADVERTISED", f"advertise event type {name!r} before you publish its events")
+        topic, tree = self._advertised[name]
+        if problems := tree.check(name, properties or {}):
+            raise EventTypeError(problems[0].code, "; ".join(one.reason for one in problems))
+        return await self.publish(topic, properties, body, **{"type": name, **options})
+
+    # --- for the client -------------------------------------------------------------------------------------------
+
+    def types_advertised_again(self) -> Iterator[bytes]:
+        """For a new connection. Without a receipt: what is refused is told as an error that no call could raise."""
+        return (_frame({"operation": "advertise", "name": name}, 0) for name in self._advertised)
+
+    async def _about_types(self, operation: str, name: str = "", types: str = "") -> list[EventType]:
+        fields: dict[str, Value] = {"operation": operation, "name": name, "types": types}
+        answer = await self.request(partial(_frame, fields))
+        return types_from_json(field(answer, "types", str) or "[]")
+
+
+def _frame(fields: Mapping[str, Value], receipt: int) -> bytes:
+    return control(FrameType.TYPE, {**fields, "receipt": receipt})

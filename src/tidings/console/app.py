@@ -1,0 +1,127 @@
+"""The console as a web application: pages, log-in, and the server that shows them."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from nicegui import app as pages
+from nicegui import ui
+
+from tidings.console.frame import THEME_COOKIE, Pane, frame
+from tidings.console.gate import SESSION, Gate
+from tidings.console.login_page import add_login
+from tidings.console.metrics_pages import METRICS_PAGES, add_metrics
+from tidings.console.panes import (
+    capacity,
+    connections,
+    map,
+    playback,
+    queues,
+    rates,
+    routing,
+    subscriptions,
+    trace,
+    tryout,
+)
+from tidings.console.sessions import MakeSources, Session, Sessions
+from tidings.console.source import BrokerSource, Login
+from tidings.errors import UsageError
+
+PANES: tuple[Pane, ...] = (
+    map.PANE,
+    rates.PANE,
+    queues.PANE,
+    subscriptions.PANE,
+    connections.PANE,
+    tryout.PANE,
+    trace.PANE,
+    capacity.PANE,
+    routing.PANE,
+    playback.PANE,
+)
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+NICENESS = 5  # beside a broker, which goes first
+STYLE = Path(__file__).parent / "style"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    urls: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 8700
+    names: tuple[str, ...] = ()  # host names under which it is called, besides those of loopback
+    login: Login = field(default_factory=Login)
+    metrics: str = ""  # host:port of a broker's metrics, shown under the console's address too
+    with_parent: bool = False  # end when the input does: the process that started it is gone
+
+
+def sources_of(urls: Sequence[str]) -> MakeSources:
+    return lambda login: [BrokerSource(url, login) for url in urls]
+
+
+def make_app(make_sources: MakeSources, login: Login, hosts: frozenset[str], metrics: str = "") -> Gate:
+    sessions = Sessions(make_sources, login)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> Any:
+        yield
+        await sessions.close()
+
+    outer = FastAPI(lifespan=life, docs_url=None, redoc_url=None, openapi_url=None)
+    add_login(outer, sessions)
+    if metrics:
+        add_metrics(outer, metrics)
+    pages.add_static_files("/style", STYLE)
+    for pane in PANES:
+        _add_page(pane, sessions)
+    ui.run_with(outer, title="Tidings", dark=None, show_welcome_message=False, reconnect_timeout=10.0, language="en-US")
+    return Gate(outer, sessions, hosts, METRICS_PAGES if metrics else ())
+
+
+def _add_page(pane: Pane, sessions: Sessions) -> None:
+    @ui.page(pane.path, title=f"{pane.title} · Tidings")
+    def show(request: Request) -> None:
+        session: Session = request.scope[SESSION]
+        theme = request.cookies.get(THEME_COOKIE, "auto")
+        with frame(pane, PANES, session, theme, sessions.shares(session)):
+            pane.build(session)
+
+
+def serve(options: Options, ready: Callable[[int], None]) -> None:
+    """Until SIGTERM or SIGINT; `ready` is told the port once pages are served."""
+    hosts = frozenset(options.names) | (LOOPBACK if options.host in LOOPBACK else frozenset())
+    app = make_app(sources_of(options.urls), options.login, hosts, options.metrics)
+    config = uvicorn.Config(
+        app, options.host, options.port, log_level="warning", ws_max_size=1 << 20, server_header=False, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    if options.with_parent:
+        os.nice(NICENESS)
+        threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
+    asyncio.run(_serve(server, ready))
+
+
+def _end_with_input(server: uvicorn.Server) -> None:
+    while os.read(0, 1024):
+        pass
+    server.should_exit = True
+
+
+async def _serve(server: uvicorn.Server, ready: Callable[[int], None]) -> None:
+    running = asyncio.create_task(server.serve())
+    while not server.started and not running.done():
+        await asyncio.sleep(0.02)
+    if server.started:
+        ready(server.servers[0].sockets[0].getsockname()[1])
+    try:
+        await running
+    except SystemExit:  # uvicorn's way to say that it cannot listen
+        where = f"{server.config.host} port {server.config.port}"
+        raise UsageError("E_LISTEN", f"cannot listen on {where}; choose another with --port") from None

@@ -1,0 +1,88 @@
+"""What surrounds every pane: header, navigation, the theme, and how many brokers answer."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from nicegui import ui
+
+from tidings.console.gate import LOGIN_PATH
+from tidings.console.parts import every, faint, heading
+from tidings.console.sessions import Session
+from tidings.console.view import State
+
+THEME_COOKIE = "tidings_theme"
+_THEMES = {"auto": (None, "brightness_auto"), "light": (False, "light_mode"), "dark": (True, "dark_mode")}
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    path: str
+    title: str
+    icon: str
+    about: str
+    build: Callable[[Session], object]
+
+
+@contextmanager
+def frame(pane: Pane, panes: Sequence[Pane], session: Session, theme: str, shared: bool) -> Iterator[None]:
+    ui.add_head_html('<link rel="stylesheet" href="/style/console.css">')
+    ui.colors(primary="#0b6e99")
+    dark = ui.dark_mode(_THEMES.get(theme, _THEMES["auto"])[0])
+    drawer = ui.left_drawer(value=False).classes("t-drawer").props("show-if-above width=220 breakpoint=1023")
+    with drawer, ui.element("nav").props('aria-label="Panes"'):
+        for one in panes:
+            _nav_item(one, current=one is pane)
+    with ui.header().classes("t-header row items-center q-py-sm q-px-md no-wrap"):
+        ui.button(icon="menu", on_click=drawer.toggle).props('flat round dense aria-label="Panes"')
+        ui.label("Tidings").classes("text-weight-bold text-subtitle1")
+        status = ui.label().classes("t-faint ellipsis").props("role=status")
+        ui.space()
+        _theme_button(dark, theme)
+        if not shared:
+            ui.label(session.user).classes("t-faint ellipsis gt-xs")
+            with ui.element("form").props("method=post action=/logout"):
+                ui.button(icon="logout").props('flat round dense type=submit aria-label="Log out"')
+    with ui.element("div").classes("t-main") as main:  # inside the page's main element
+        with ui.element("div"):
+            heading(pane.title, "h1")
+            faint(pane.about)
+        every(1.0, lambda: _tell_status(status, session))
+        yield
+    ui.skip_link("Skip to the pane", target=main)
+
+
+def _nav_item(pane: Pane, *, current: bool) -> None:
+    with ui.item().props(f'tag=a href="{pane.path}" clickable') as item:
+        if current:
+            item.props("aria-current=page")
+        with ui.item_section().props("avatar").style("min-width: 36px"):
+            ui.icon(pane.icon, size="20px").props("aria-hidden=true")
+        with ui.item_section():
+            ui.item_label(pane.title)
+
+
+def _theme_button(dark: ui.dark_mode, theme: str) -> None:
+    names = list(_THEMES)
+    now = [theme if theme in _THEMES else "auto"]
+
+    def turn() -> None:
+        now[0] = names[(names.index(now[0]) + 1) % len(names)]
+        value, icon = _THEMES[now[0]]
+        dark.set_value(value)
+        button.props(f'icon={icon} aria-label="Theme: {now[0]}"')
+        ui.run_javascript(f"document.cookie='{THEME_COOKIE}={now[0]}; path=/; max-age=31536000; samesite=lax'")
+
+    icon = _THEMES[now[0]][1]
+    button = ui.button(icon=icon, on_click=turn).props(f'flat round dense aria-label="Theme: {now[0]}"')
+
+
+def _tell_status(label: ui.label, session: Session) -> None:
+    if session.ended:
+        ui.navigate.to(LOGIN_PATH)
+        return
+    session.used_at = time.monotonic()  # an open page asks for nothing, and yet somebody looks at it
+    watch = session.watch
+    up = sum(broker.state is State.UP for broker in watch.view.brokers.values())
+    label.text = f"{up} of {len(watch.sources)} brokers answer" if watch.rounds else "asking the brokers …"

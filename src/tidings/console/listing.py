@@ -1,0 +1,96 @@
+"""A list that a broker gives out by pages: which broker, a text to look for, the rows, backwards and forwards."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from tidings.console.parts import broker_select, chosen_source, empty, every, problem, table
+from tidings.console.sessions import Session
+from tidings.errors import TidingsError
+
+Row = dict[str, Any]
+PAGE = 50
+_BUTTON = """<q-td :props="props">
+<q-btn flat dense no-caps align="left" color="primary" :label="props.value" @click="$parent.$emit('pick', props.row)" />
+</q-td>"""
+
+
+class Listing:
+    """`row` makes what is shown of an item; `items` has those on the page as the broker gave them, by `key`."""
+
+    def __init__(
+        self,
+        session: Session,
+        part: str,
+        columns: Mapping[str, str],
+        row: Callable[[Row], Row],
+        *,
+        key: str,
+        label: str,
+        nothing: str,
+        numbers: Sequence[str] = (),
+        on_pick: Callable[[Row], Any] | None = None,
+        on_page: Callable[[list[Row]], Any] | None = None,
+        seconds: float = 2.0,
+    ) -> None:
+        self._session, self._part, self._row, self._key = session, part, row, key
+        self._nothing, self._on_page = nothing, on_page
+        self._offset = 0
+        self.items: dict[Any, Row] = {}
+        with ui.element("div").classes("t-row"):
+            broker_select(session, self._first)
+            self._text = ui.input("Find", on_change=self._first).props("outlined dense clearable debounce=300")
+        self._error = problem("")
+        self._table = table(columns, key=key, numbers=numbers, label=label, pick=on_pick is not None)
+        if on_pick is not None:
+            first = next(iter(columns))
+            self._table.add_slot(f"body-cell-{first}", _BUTTON)  # which the keyboard reaches, as it does not a row
+            self._table.on("pick", lambda event: on_pick(self.items[event.args[key]]))
+        self._empty = empty(nothing)
+        with ui.element("div").classes("t-row"):
+            self._back = ui.button(icon="chevron_left", on_click=lambda: self._turn(-PAGE))
+            self._back.props('flat dense round aria-label="Page before"')
+            self._where = ui.label().classes("t-faint").props("role=status")
+            self._on = ui.button(icon="chevron_right", on_click=lambda: self._turn(PAGE))
+            self._on.props('flat dense round aria-label="Next page"')
+        every(seconds, self.show)
+
+    async def _first(self) -> None:
+        self._offset = 0
+        await self.show()
+
+    async def _turn(self, by: int) -> None:
+        self._offset = max(0, self._offset + by)
+        await self.show()
+
+    async def show(self) -> None:
+        wanted = self._text.value or ""
+        try:
+            found = await chosen_source(self._session).inspect(
+                self._part, offset=self._offset, count=PAGE, containing=wanted
+            )
+            error = ""
+        except (TidingsError, OSError, TimeoutError) as caught:
+            found = {"total": 0, "items": []}
+            error = caught.reason if isinstance(caught, TidingsError) else "the broker does not answer"
+        total, items = found["total"], found["items"]
+        self.items = {item[self._key]: item for item in map(self._keyed, items)}
+        self._table.rows = [{self._key: key, **self._row(item)} for key, item in self.items.items()]
+        self._error.text = error
+        self._error.set_visibility(bool(error))
+        self._table.set_visibility(bool(items))
+        self._empty.text = f"Nothing mentions “{wanted}”." if wanted else self._nothing
+        self._empty.set_visibility(not items and not error)
+        last = self._offset + len(items)
+        self._where.text = f"{self._offset + 1}–{last} of {total}" if items else ""
+        self._back.set_visibility(self._offset > 0)
+        self._on.set_visibility(last < total)
+        if self._on_page is not None:
+            self._on_page(items)
+
+    def _keyed(self, item: Row) -> Row:
+        """Subscriptions are told apart by two numbers, all others by one field."""
+        if self._key in item:
+            return item
+        return {**item, self._key: f"{item['connection']}/{item['subscription']}"}

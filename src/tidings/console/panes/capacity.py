@@ -1,0 +1,207 @@
+"""What a broker can carry: the model it fits to itself beside what is measured, and what would be if."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+
+from tidings.console.charts import LineChart
+from tidings.console.frame import Pane
+from tidings.console.parts import (
+    Figures,
+    broker_select,
+    card,
+    chosen_url,
+    count_text,
+    empty,
+    every,
+    facts,
+    faint,
+    problem,
+    table,
+)
+from tidings.console.sessions import Session
+from tidings.console.view import BrokerView
+from tidings.errors import TidingsError
+from tidings.lab.planner import FILTERS_MAX, Allowed, Scenario, allow, forecast_at
+from tidings.lab.processing import Fitted
+from tidings.lab.service import Poisson
+
+SHOWN = 120  # seconds of the chart
+_LINES = {"predicted": "#7a3fd1", "measured": "#2f8fc4"}
+MODEL = "log"  # that of the broker's own estimate
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    rate: float  # messages a second
+    filters: float
+    receivers: float  # of a message, on average
+    waiting_ms: float  # that 99.99 % of the messages may wait at most
+
+
+class CapacityPane:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._server: Fitted | None = None
+        self._known = False
+        self._lines: deque[tuple[float, float]] = deque(maxlen=SHOWN)
+        with ui.element("div").classes("t-row").style("max-width: 420px"):
+            broker_select(session, self._forget)
+        self._figures = Figures(
+            ["Utilisation now", "It can carry, a second", "A message takes", "99.99 % wait at most"]
+        )
+        with ui.element("div").classes("t-columns even"):
+            with card(
+                "Predicted and measured",
+                "Utilisation: what the model says of the present rate, and the processor time.",
+            ):
+                self._chart = LineChart(_LINES, "Utilisation over time", " %")
+                columns = {"what": "", "predicted": "Predicted", "actual": "Measured"}
+                self._table = table(
+                    columns, key="what", numbers=("predicted", "actual"), label="Predicted and measured"
+                )
+                self._none = empty(
+                    "The broker has not carried any message yet, or estimates nothing (capacity in [metrics]; "
+                    "it needs tidings[lab]). Publish some and look again."
+                )
+            with card("What if"):
+                self._sliders = ui.element("div").classes("column gap-2 w-full")
+                self._answer = ui.column().classes("w-full gap-3").props("aria-live=polite")
+        with self._sliders:
+            self._rate = LogSlider("Messages a second", 10, 200_000, 1000)
+            self._filters = LogSlider("Filters", 1, 1_000_000, 100)
+            self._receivers = LogSlider("Receivers of a message", 0.1, 1000, 2)
+            self._waiting = LogSlider("99.99 % may wait at most, ms", 0.1, 10_000, 100)
+            for one in (self._rate, self._filters, self._receivers, self._waiting):
+                one.slider.on_value_change(self._ask)
+        every(1.0, self._show)
+
+    def _forget(self) -> None:
+        self._known = False
+        self._lines.clear()
+
+    def _broker(self) -> BrokerView | None:
+        url = chosen_url(self._session)
+        return next((one for one in self._session.watch.view.brokers.values() if one.url == url), None)
+
+    def _show(self) -> None:
+        broker = self._broker()
+        said = {} if broker is None else broker.overview.get("capacity") or {}
+        self._table.set_visibility(bool(said))
+        self._chart.element.set_visibility(bool(said))
+        self._sliders.set_visibility(bool(said))
+        self._none.set_visibility(not said)
+        if broker is None or not said:
+            self._answer.clear()
+            return
+        self._server = Fitted.of(MODEL, **said["parameter_seconds"])
+        waiting = said.get("waiting_seconds", {})
+        self._figures.set(
+            {
+                "Utilisation now": f"{broker.rates.utilisation:.1%}",
+                "It can carry, a second": count_text(said["capacity_messages_per_second"]),
+                "A message takes": f"{said['service_seconds'] * 1e6:.1f} µs",
+                "99.99 % wait at most": _milliseconds(waiting.get("0.9999")),
+            }
+        )
+        self._table.rows = compared(broker, said)
+        self._draw(broker.rates.received * said["service_seconds"], broker.rates.utilisation)
+        if not self._known:  # begin where the broker stands
+            self._known = True
+            self._rate.set(max(10.0, broker.rates.received))
+            self._filters.set(max(1.0, broker.number("filters")))
+            self._receivers.set(max(0.1, said["replication_grade"]))
+            self._ask()
+
+    def _draw(self, predicted: float, actual: float) -> None:
+        self._lines.append((100 * predicted, 100 * actual))
+        times = [f"{second} s" for second in range(1 - len(self._lines), 1)]
+        self._chart.show(times, self._lines)
+
+    def _ask(self) -> None:
+        if self._server is None:
+            return
+        asked = WhatIf(self._rate.value, self._filters.value, self._receivers.value, self._waiting.value)
+        self._answer.clear()
+        with self._answer:
+            try:
+                _tell(self._server, asked)
+            except TidingsError as error:
+                problem(error.reason)
+
+
+class LogSlider:
+    """On a logarithmic scale, with the number beside its name."""
+
+    def __init__(self, name: str, low: float, high: float, value: float) -> None:
+        self._name, self._low, self._high = name, math.log10(low), math.log10(high)
+        self._label = ui.label().classes("t-faint")
+        self.slider = ui.slider(min=self._low, max=self._high, step=0.02, value=math.log10(value))
+        self.slider.props(f'aria-label="{name}" dense')
+        self.slider.on_value_change(self._tell)
+        self._tell()
+
+    @property
+    def value(self) -> float:
+        return float(10**self.slider.value)
+
+    def set(self, value: float) -> None:
+        self.slider.value = min(max(math.log10(value), self._low), self._high)
+
+    def _tell(self) -> None:
+        value = self.value
+        self._label.text = f"{self._name}: {count_text(value) if value >= 10 else f'{value:.1f}'}"
+
+
+def compared(broker: BrokerView, said: dict[str, Any]) -> list[dict[str, str]]:
+    """What the model says of the present load, and what was measured in the last second."""
+    rate, service = broker.rates.received, said["service_seconds"]
+    return [
+        {
+            "what": "Utilisation at the present rate",
+            "predicted": f"{rate * service:.1%}",
+            "actual": f"{broker.rates.utilisation:.1%}",
+        },
+        {
+            "what": "Processor time of a message",
+            "predicted": f"{service * 1e6:.1f} µs",
+            "actual": f"{broker.rates.utilisation / rate * 1e6:.1f} µs" if rate else "–",
+        },
+    ]
+
+
+def _tell(server: Fitted, asked: WhatIf) -> None:
+    scenario = Scenario(server, asked.filters, Poisson(asked.receivers))
+    answer = allow(scenario, asked.rate, asked.waiting_ms / 1000)
+    if isinstance(answer, Allowed):
+        found = forecast_at(scenario, asked.rate)
+        ui.label("One broker carries it.").classes("text-weight-bold")
+        facts(
+            {
+                "Utilisation": f"{found.utilisation:.1%}",
+                "99.99 % wait at most": _milliseconds(found.waiting_quantile),
+                "It would take up to": f"{count_text(answer.rate_max)} messages/s",
+                "Or up to": "any number of filters"
+                if answer.filters_max >= FILTERS_MAX
+                else f"{count_text(answer.filters_max)} filters",
+            }
+        )
+        return
+    ui.label("One broker does not carry it.").classes("t-problem")
+    faint(answer.reason)
+    facts(
+        {
+            "Brokers, publishers spread": answer.publisher_side or "no number is enough",
+            "Brokers, subscribers spread": answer.subscriber_side or "no number is enough",
+        }
+    )
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds * 1000:.2f} ms"
+
+
+PANE = Pane("/capacity", "Capacity", "speed", "How much a broker carries, and how much it would.", CapacityPane)

@@ -1,0 +1,66 @@
+"""How a broker reaches the others, and how much of their interests it knows."""
+
+from typing import Any
+
+from nicegui import ui
+
+from tidings.console.frame import Pane
+from tidings.console.listing import Listing
+from tidings.console.parts import card, chosen_url, count_text, empty, every, facts
+from tidings.console.sessions import Session
+
+_FATES = {
+    "copies": "copies sent to other brokers",
+    "arrived": "copies that arrived here",
+    "relayed": "passed on",
+    "in_vain": "arrived in vain (nobody here wanted them)",
+    "duplicates": "duplicates thrown away",
+    "no_route": "without a route",
+    "no_hops": "with too many hops",
+}
+
+
+class RoutingPane:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        with ui.element("div").classes("t-columns two"):
+            with card("Routing table"):
+                columns = {"name": "To", "by": "By", "distance": "Distance", "interests": "Interests"}
+                Listing(
+                    session,
+                    "routing",
+                    columns,
+                    self._row,
+                    key="router",
+                    label="Routing table",
+                    numbers=("distance", "interests"),
+                    nothing="This broker stands alone. With [network] in its configuration it links with others.",
+                )
+            with card("Scheme"):
+                self._scheme = ui.column().classes("w-full gap-3")
+        every(2.0, self._show)
+
+    def _row(self, item: dict[str, Any]) -> dict[str, Any]:
+        view, hop = self._session.watch.view, item["next_hop"]
+        return {
+            "name": f"{item['router']}: {view.name(item['router'])}",
+            "by": "no way there" if hop is None else "directly" if hop == item["router"] else view.name(hop),
+            "distance": "" if item["distance"] is None else item["distance"],
+            "interests": count_text(item["interests"]),
+        }
+
+    def _show(self) -> None:
+        chosen = chosen_url(self._session)
+        network = next((one.network for one in self._session.watch.view.brokers.values() if one.url == chosen), {})
+        self._scheme.clear()
+        with self._scheme:
+            if not network:
+                empty("No network.")
+                return
+            named: dict[str, object] = {"Network": network["network"], "Scheme": network["routing"]}
+            named |= {name.replace("_", " "): count_text(value) for name, value in network["scheme"].items()}
+            named |= {"Persistent, not yet taken": network["in_transit"]}
+            facts(named | {told: count_text(network["counts"].get(name, 0)) for name, told in _FATES.items()})
+
+
+PANE = Pane("/routing", "Routing", "alt_route", "The tables by which messages find other brokers.", RoutingPane)

@@ -1,0 +1,101 @@
+"""Where did this message go? The path lights up on the map, with what is recorded of every broker on it."""
+
+from nicegui import ui
+
+from tidings.console.frame import Pane
+from tidings.console.network_map import Lit, NetworkMap
+from tidings.console.parts import broker_select, card, chosen_source, empty, every, faint, problem, table
+from tidings.console.sessions import Session
+from tidings.errors import TidingsError
+from tidings.model.message_id import MessageId
+from tidings.tracking.path import Hop, Path
+
+ID_DIGITS = 32
+
+
+class TracePane:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._path: Path | None = None
+        asked = ui.context.client.request.query_params.get("id", "")
+        with card("Message"), ui.element("div").classes("t-row"):
+            self._id = ui.input("Message id (32 hexadecimal digits)", value=asked).props("outlined dense clearable")
+            self._id.on("keydown.enter", self._trace)
+            broker_select(session, lambda: None)
+            self._everywhere = ui.switch("Ask all brokers")
+            ui.button("Trace", icon="travel_explore", on_click=self._trace).props("no-caps")
+        with ui.element("div").classes("t-columns even"):
+            with card("Path"):
+                self._map = NetworkMap()
+                faint("p: how likely a broker would say so of a message that never passed it.")
+            with card("What the brokers say"):
+                self._told = ui.column().classes("w-full gap-3").props("aria-live=polite")
+        every(1.0, self._draw)
+        if asked:
+            ui.timer(0.1, self._trace, once=True)
+        else:
+            with self._told:
+                empty("Paste the id of a message. `tidings pub` prints it, the try-out shows it, a delivery has it.")
+
+    async def _trace(self) -> None:
+        self._path, error = None, ""
+        try:
+            message = MessageId.parse((self._id.value or "").strip())
+            client = await chosen_source(self._session).client()
+            self._path = await client.trace(message, everywhere=self._everywhere.value)
+        except TidingsError as caught:
+            error = caught.reason
+        except OSError as caught:
+            error = str(caught)
+        self._told.clear()
+        with self._told:
+            if self._path is None:
+                problem(error)
+            else:
+                self._tell(self._path)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._map.show(self._session.watch.view, lit=lit_path(self._path))
+
+    def _tell(self, path: Path) -> None:
+        view = self._session.watch.view
+        if not path.hops:
+            empty("No broker has a record of it. Is tracking on ([tracking] in the configuration), and the id right?")
+        else:
+            columns = {"broker": "Broker", "sender": "From", "p": "p", "subscribers": "Delivered to"}
+            rows = [
+                {
+                    "id": hop.broker,
+                    "broker": view.name(hop.broker),
+                    "sender": "published here" if hop.sender is None else view.name(hop.sender),
+                    "p": _chance(hop),
+                    "subscribers": ", ".join(one.peer or "(unnamed)" for one in hop.subscribers) or "–",
+                }
+                for hop in path.hops
+            ]
+            made = table(columns, key="id", label="Path")
+            made.rows = rows
+        if path.hops and not path.confirmed:
+            problem("The broker where it was published does not confirm it.")
+        for broker, reason in path.unasked.items():
+            problem(f"{view.name(broker)} could not be asked: {reason}")
+        for broker in path.unknown:
+            problem(f"{view.name(broker)} has lost its records of that time.")
+        for hop in path.false_positives:
+            faint(f"{view.name(hop.broker)} claims it too, but lies off every way there: a false positive.")
+        faint(f"{path.asked} brokers asked, {path.filters} filters looked at.")
+
+
+def lit_path(path: Path | None) -> Lit:
+    if path is None:
+        return Lit()
+    links = tuple((hop.sender, hop.broker) for hop in path.hops if hop.sender is not None)
+    return Lit({hop.broker: f"p {_chance(hop)}" if hop.probability else _chance(hop) for hop in path.hops}, links)
+
+
+def _chance(hop: Hop) -> str:
+    return "cannot say" if hop.opaque else f"{hop.probability:.1g}" if hop.probability else "certain"
+
+
+PANE = Pane("/trace", "Trace", "route", "Where a message went, as far as brokers recorded it.", TracePane)

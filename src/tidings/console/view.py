@@ -1,0 +1,183 @@
+"""What the console knows of a network at one moment, from what its brokers said; rates come from two such moments.
+
+>>> before = {"time_ms": 1000, "cpu_seconds": 1.0, "plane": {"received": 100, "delivered": 0, "unmatched": 0}}
+>>> after = {"time_ms": 2000, "cpu_seconds": 1.5, "plane": {"received": 350, "delivered": 0, "unmatched": 50}}
+>>> rates_between(before, after)
+Rates(received=250.0, delivered=0.0, unmatched=50.0, dropped=0.0, utilisation=0.5)
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+Overview = Mapping[str, Any]
+_DROPPED = ("dropped_oldest", "dropped_newest", "dropped_stalled")
+
+
+class State(Enum):
+    UP = "up"
+    FORBIDDEN = "not yours to see"  # connected, but its user may not inspect it
+    LOST = "no connection"
+    UNSEEN = "known from its neighbours only"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """A second; utilisation is the share of one core."""
+
+    received: float = 0.0
+    delivered: float = 0.0
+    unmatched: float = 0.0
+    dropped: float = 0.0
+    utilisation: float = 0.0
+
+    def __add__(self, other: "Rates") -> "Rates":
+        return Rates(
+            self.received + other.received,
+            self.delivered + other.delivered,
+            self.unmatched + other.unmatched,
+            self.dropped + other.dropped,
+            max(self.utilisation, other.utilisation),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What became of asking one broker: its overview and the one before, or why there is none."""
+
+    url: str
+    now: Overview | None = None
+    before: Overview | None = None
+    state: State = State.UP
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """Between two brokers, the smaller number first. `up` is False as soon as one end says so."""
+
+    a: int
+    b: int
+    up: bool = True
+    latency_ms: float = 0.0
+    bytes_s: float = 0.0  # both ways
+    waiting_bytes: int = 0
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return self.a, self.b
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    id: int
+    name: str
+    state: State = State.UNSEEN
+    url: str = ""
+    error: str = ""
+    rates: Rates = Rates()  # frozen
+    overview: Overview = field(default_factory=dict)
+
+    @property
+    def network(self) -> Mapping[str, Any]:
+        return self.overview.get("network") or {}
+
+    def number(self, name: str) -> int:
+        return int(self.overview.get(name, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkView:
+    brokers: Mapping[int, BrokerView] = field(default_factory=dict)
+    links: tuple[LinkView, ...] = ()
+    unreached: tuple[Said, ...] = ()  # addresses that never told which broker they are
+
+    @property
+    def rates(self) -> Rates:
+        return sum((one.rates for one in self.brokers.values()), Rates())
+
+    def name(self, broker: int) -> str:
+        found = self.brokers.get(broker)
+        return found.name if found is not None else f"broker {broker}"
+
+
+def rates_between(before: Overview, after: Overview) -> Rates:
+    seconds = (after["time_ms"] - before["time_ms"]) / 1000
+    if seconds <= 0 or after["cpu_seconds"] < before["cpu_seconds"]:  # it was started anew
+        return Rates()
+    then, now = before["plane"], after["plane"]
+
+    def rate(*names: str) -> float:
+        grown = sum(int(now.get(name, 0)) - int(then.get(name, 0)) for name in names)
+        return max(0, grown) / float(seconds)
+
+    busy = (after["cpu_seconds"] - before["cpu_seconds"]) / seconds
+    return Rates(rate("received"), rate("delivered"), rate("unmatched"), rate(*_DROPPED), busy)
+
+
+def network_view(said: Iterable[Said]) -> NetworkView:
+    """Everything together; a broker that nobody asked is there if another one has a link or a route to it."""
+    told = list(said)
+    brokers: dict[int, BrokerView] = {}
+    for one in told:
+        latest = one.now or one.before
+        if latest is not None:
+            broker = latest["broker"]
+            rates = rates_between(one.before, one.now) if one.before and one.now else Rates()
+            name = _name(broker)
+            brokers[broker["id"]] = BrokerView(broker["id"], name, one.state, one.url, one.error, rates, latest)
+    links = _links([one for one in told if one.now is not None])
+    known = {end for link in links for end in link.ends}
+    known |= {int(router) for broker in brokers.values() for router in broker.network.get("routes", {})}
+    for number in sorted(known - brokers.keys()):
+        brokers[number] = BrokerView(number, f"broker {number}")
+    unreached = tuple(one for one in told if one.now is None and one.before is None)
+    return NetworkView(dict(sorted(brokers.items())), links, unreached)
+
+
+def _name(broker: Mapping[str, Any]) -> str:
+    """The name it was given; brokers that were given none are told apart by their numbers."""
+    return str(broker["name"]) if broker["name"] != "tidings" else f"broker {broker['id']}"
+
+
+def _links(told: list[Said]) -> tuple[LinkView, ...]:
+    found: dict[tuple[int, int], LinkView] = {}
+    down: set[tuple[int, int]] = set()
+    for one in told:
+        assert one.now is not None
+        me = int(one.now["broker"]["id"])
+        earlier = {} if one.before is None else (one.before.get("network") or {}).get("links", {})
+        seconds = 0.0 if one.before is None else (one.now["time_ms"] - one.before["time_ms"]) / 1000
+        for peer, link in ((one.now.get("network") or {}).get("links", {})).items():
+            ends = min(me, int(peer)), max(me, int(peer))
+            rate = _bytes(link) - _bytes(earlier.get(peer, link))
+            seen = LinkView(
+                *ends,
+                link.get("state", "up") == "up",
+                link["latency_ms"],
+                max(0.0, rate / seconds) if seconds > 0 else 0.0,
+                link["waiting_bytes"],
+            )
+            other = found.get(ends)
+            found[ends] = seen if other is None else _both(other, seen)
+        down |= {(min(me, peer), max(me, peer)) for peer in one.now.get("links_down", ())}
+    for ends in down - found.keys():
+        found[ends] = LinkView(*ends, up=False)
+    return tuple(found[ends] for ends in sorted(found))
+
+
+def _bytes(link: Mapping[str, Any]) -> int:
+    return int(link.get("sent_bytes", 0) + link.get("received_bytes", 0))
+
+
+def _both(one: LinkView, other: LinkView) -> LinkView:
+    """What the two ends of a link say, together: each sees all bytes, and its own queue."""
+    return LinkView(
+        one.a,
+        one.b,
+        one.up and other.up,
+        max(one.latency_ms, other.latency_ms),
+        max(one.bytes_s, other.bytes_s),
+        one.waiting_bytes + other.waiting_bytes,
+    )

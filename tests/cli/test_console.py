@@ -1,0 +1,33 @@
+"""`tidings console`: what it says when it cannot do what is asked."""
+
+import socket
+import sys
+
+import pytest
+
+from tidings.cli import console
+from tidings.errors import UsageError
+from tidings.testing.local_broker import BrokerThread
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("nicegui", "tidings.console"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "nicegui", None)
+    with pytest.raises(UsageError, match=r"pip install 'tidings\[console\]'"):
+        console.console()
+
+
+def test_brokers_without_users_are_not_shown_to_other_machines() -> None:
+    with BrokerThread() as broker, pytest.raises(UsageError, match="could do everything"):
+        console.console([broker.url], host="0.0.0.0")
+    with pytest.raises(UsageError, match="cannot tell whether"):
+        console.console([broker.url], host="0.0.0.0")
+    with pytest.raises(UsageError, match="on loopback only"):
+        console.console([broker.url], host="0.0.0.0", user="me")
+
+
+def test_beside_a_broker_it_takes_the_next_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(console, "FIRST_PORT", taken.getsockname()[1])
+        assert console._port("127.0.0.1") > taken.getsockname()[1]

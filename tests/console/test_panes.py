@@ -1,0 +1,219 @@
+"""Every pane in a real browser, on three brokers with a little traffic."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from tidings.client import connect
+from tidings.testing.console import Browser, ConsoleProcess, WatchedNetwork
+
+PATHS = {
+    "/": "Map",
+    "/rates": "Rates",
+    "/queues": "Queues",
+    "/subscriptions": "Subscriptions",
+    "/connections": "Connections",
+    "/try": "Try out",
+    "/trace": "Trace",
+    "/capacity": "Capacity",
+    "/routing": "Routing",
+    "/playback": "Simulator",
+}
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedNetwork]:
+    with WatchedNetwork(tmp_path_factory.mktemp("brokers")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def console(network: WatchedNetwork) -> Iterator[ConsoleProcess]:
+    with ConsoleProcess(*network.urls) as running:
+        yield running
+    assert [line for line in running.said if "Traceback" in line] == []
+
+
+@pytest.fixture
+def browser(chromium: Chrome, console: ConsoleProcess) -> Iterator[Browser]:
+    page = Browser(chromium, console.home)
+    yield page
+    assert page.complaints() == []
+
+
+def test_the_map_shows_brokers_and_links_and_what_is_clicked(browser: Browser) -> None:
+    browser.open("/")
+    browser.sees("3 of 3 brokers answer")
+    browser.until(lambda: len(browser.all(".node.up")) == 3 and len(browser.all(".link.up")) == 2)
+    browser.click("[data-broker='2']")
+    browser.sees("Utilisation", "of a core", "Routing", "bdrp")
+    browser.until(lambda: browser.all(".link:not(.load-0)") or None)  # traffic colours them
+    browser.one(".link").send_keys(Keys.ENTER)  # by keyboard
+    browser.sees("Latency", "both ways")
+
+
+def test_rates_move(browser: Browser) -> None:
+    browser.open("/rates")
+    browser.sees("Messages in a second", "broker 1", "broker 3")
+
+    def counted() -> bool:
+        return float(browser.one(".t-figure .value").text.replace(",", "").replace("–", "0")) > 0
+
+    browser.until(lambda: counted() or None)
+    assert browser.one("[aria-label='Rates over time'] canvas")
+
+
+def test_dead_letters_are_looked_at_moved_and_purged(browser: Browser, network: WatchedNetwork) -> None:
+    async def fill(url: str) -> None:
+        async with connect(url) as client:
+            for number in range(3):
+                body = f"<script>document.title='no. {number}'</script>".encode()
+                await client.publish("queue:dead-letters", {"cause": "<b>x</b>"}, body, persistent=True)
+            await client.publish("queue:orders", {"total": 1}, persistent=True)
+
+    network.do(fill)
+    browser.open("/queues")
+    browser.sees("queue:orders", "<b>x</b>", "<script>document.title='no. 0'</script>", "ticks.>")
+    assert "no." not in browser.driver.title, "what is in a message is text, never markup"
+    browser.driver.execute_script("arguments[0].setAttribute('id', 'first')", browser.one("article"))
+    browser.press("Delete", "#first")
+    browser.sees("1 deleted")
+    browser.until(lambda: len(browser.all("article")) == 2 or None)
+    browser.fill("Move to queue", "queue:again")
+    browser.press("Move all")
+    browser.sees("2 moved to queue:again", "Nothing waits here.")
+    browser.press("queue:again", ".t-table")
+    browser.sees("no. 1", "no. 2")
+    browser.press("Purge …")
+    browser.press("Delete all")
+    browser.sees("2 deleted", "Nothing waits here.")
+
+
+def test_subscriptions_show_selector_owner_and_matches(browser: Browser) -> None:
+    browser.open("/subscriptions")
+    browser.sees("price <= 20 AND stock LIKE 'X%'", "anonymous", "pub", "1–")
+    browser.fill("Find", "no such thing")
+    browser.sees("Nothing mentions “no such thing”.")
+    browser.fill("Find", "LIKE")
+    browser.sees("1–1 of 1")
+
+
+def test_connections_are_listed(browser: Browser) -> None:
+    browser.open("/connections")
+    browser.sees("pub", "console", "127.0.0.1", "native", "ok")
+
+
+def test_a_message_is_published_received_and_traced(browser: Browser) -> None:
+    browser.open("/try")
+    browser.fill("Selector (empty: everything)", "price > 20 AND AND x")
+    mark = browser.until(lambda: next((one.text for one in browser.all(".t-mark") if "^" in one.text), None))
+    above, below = mark.split("\n")
+    assert above[below.index("^") :] == "AND x", "the mark stands below the second AND"
+    browser.press("Subscribe")  # nothing happens while it is wrong
+    browser.fill("Selector (empty: everything)", "note = 'hello'")
+    browser.until(lambda: not any(one.is_displayed() for one in browser.all(".t-mark")) or None)
+    browser.press("Subscribe")
+    browser.until(lambda: any(one.text.endswith("Stop") for one in browser.all("button")) or None)
+    browser.fill("Properties, as JSON", "{oops")
+    browser.press("Publish")
+    browser.sees("the properties are not JSON")
+    browser.fill("Properties, as JSON", json.dumps({"note": "hello", "price": 50}))
+    browser.fill("Body", "<i>what</i>")
+    browser.press("Publish")
+    browser.sees("Published as", "1 came", "<i>what</i>")
+    browser.driver.find_element(By.LINK_TEXT, "Trace it").click()
+    browser.until(lambda: len(browser.all(".node.lit")) == 3 or None)
+    browser.sees("published here", "far reader", "brokers asked")
+    assert len(browser.all(".link.lit")) == 2
+    assert any("p " in one.text for one in browser.all(".node.lit .note"))
+
+
+def test_an_unknown_id_is_explained(browser: Browser) -> None:
+    browser.open("/trace")
+    browser.sees("Paste the id of a message")
+    browser.fill("Message id (32 hexadecimal digits)", "xyz")
+    browser.press("Trace")
+    browser.until(lambda: any(one.text for one in browser.all(".t-problem")) or None)
+    browser.fill("Message id (32 hexadecimal digits)", "0" * 15 + "1" + "0" * 7 + "1" + "0" * 8)
+    browser.press("Trace")
+    browser.sees("asked")
+
+
+def test_capacity_is_predicted_and_asked_about(browser: Browser) -> None:
+    browser.open("/capacity")
+    browser.sees("Utilisation at the present rate", "One broker")
+    assert "–" not in browser.one(".t-figure .value").text
+    far_right = Keys.PAGE_UP * 30
+    _slider(browser, "99.99 % may wait at most, ms").send_keys(far_right)
+    browser.sees("at most, ms: 10.0k", "One broker carries it.", "It would take up to")
+    _slider(browser, "Messages a second").send_keys(far_right)
+    browser.sees("Messages a second: 200.0k", "One broker does not carry it.", "publishers spread")
+
+
+def _slider(browser: Browser, name: str) -> WebElement:
+    return browser.one(f"[role=slider][aria-label='{name}'] [tabindex='0']")
+
+
+def test_routes_are_shown(browser: Browser) -> None:
+    browser.open("/routing")
+    browser.sees("3: broker 3", "broker 2", "directly", "bdrp", "copies sent to other brokers")
+
+
+def test_a_scenario_is_run_and_played(browser: Browser) -> None:
+    browser.open("/playback")
+    browser.sees("Run the scenario")
+    browser.press("Run")
+    browser.sees("step 1 of")
+    browser.until(lambda: len(browser.all(".node")) == 4 or None)
+    browser.press("Step forward")
+    browser.sees("step 2 of")
+    browser.press("Play")
+    browser.until(lambda: browser.all(".link.up") or None)
+    browser.press("Pause")
+    browser.fill("Scenario or transcript", "12.0  a  link to b up\n13.0  b  link to a up\n20.0  a  crashes")
+    browser.press("Run")
+    browser.sees("step 1 of 3")
+
+
+def test_every_pane_is_for_phones_the_dark_and_keyboards(browser: Browser) -> None:
+    driver = browser.driver
+    metrics = {"width": 390, "height": 780, "deviceScaleFactor": 1, "mobile": True}
+    driver.add_cookie({"name": "tidings_theme", "value": "dark"})
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        for path, title in PATHS.items():
+            browser.open(path)
+            browser.sees(title, "brokers answer")
+            browser.until(lambda: browser.all("body.body--dark") or None)
+            facts: dict[str, Any] = driver.execute_script(_FACTS)
+            assert facts["wide"] == [], f"{path}: nothing reaches beyond a phone's page"
+            assert facts["unnamed"] == [], f"{path}: everything that can be used has a name"
+            assert (facts["mains"], facts["navs"], facts["headings"]) == (1, 1, [title])
+            driver.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+            assert driver.switch_to.active_element.text == "Skip to the pane"
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        driver.delete_cookie("tidings_theme")
+
+
+_FACTS = """
+const shown = (one) => one.offsetParent !== null;
+const wide = document.scrollingElement.scrollWidth > innerWidth + 1
+  ? [...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
+      .slice(0, 3).map((one) => one.outerHTML.slice(0, 200)) : [];
+const usable = 'button, a, input, textarea, [role=button], [role=slider]';
+const controls = [...document.querySelectorAll(usable)].filter(shown);
+const named = (one) => one.innerText?.trim() || one.getAttribute('aria-label') || one.labels?.length
+  || one.getAttribute('aria-labelledby') || one.closest('label') || one.closest('[aria-label]');
+return {
+  wide, unnamed: controls.filter((one) => !named(one)).map((one) => one.outerHTML.slice(0, 200)),
+  mains: document.querySelectorAll('main').length, navs: document.querySelectorAll('nav').length,
+  headings: [...document.querySelectorAll('h1')].map((one) => one.innerText),
+};
+"""

@@ -1,0 +1,95 @@
+"""What the console makes of what brokers say: rates, links seen from both ends, brokers that nobody watches."""
+
+from typing import Any
+
+import pytest
+
+from tidings.console.layout import layout
+from tidings.console.network_map import load_level, use_level
+from tidings.console.panes.playback import EXAMPLE, film_of
+from tidings.console.panes.tryout import properties_of
+from tidings.console.view import LinkView, Said, State, network_view
+from tidings.errors import UsageError
+
+
+def overview(
+    id: int, at_s: float, received: int = 0, links: dict[int, int] | None = None, **more: Any
+) -> dict[str, Any]:
+    described = {
+        str(peer): {"state": "up", "latency_ms": 2.0, "waiting_bytes": 10, "sent_bytes": sent, "received_bytes": 0}
+        for peer, sent in (links or {}).items()
+    }
+    return {
+        "broker": {"id": id, "name": "tidings"},
+        "time_ms": int(at_s * 1000),
+        "cpu_seconds": at_s / 2,
+        "plane": {"received": received, "delivered": 0, "unmatched": 0},
+        "network": {"links": described, "routes": {str(peer): peer for peer in links or {}}},
+    } | more
+
+
+def test_rates_and_links_come_from_two_moments() -> None:
+    view = network_view(
+        [
+            Said("a", overview(1, 12, 500, {2: 3000}), overview(1, 10, 100, {2: 1000})),
+            Said("b", overview(2, 12, 0, {1: 2500}), overview(2, 10, 0, {1: 1000})),
+        ]
+    )
+    assert view.brokers[1].rates.received == 200
+    assert view.brokers[1].rates.utilisation == pytest.approx(0.5)
+    (link,) = view.links
+    assert (link.ends, link.up, link.bytes_s, link.waiting_bytes) == ((1, 2), True, 1000.0, 20)
+
+
+def test_brokers_that_are_not_watched_or_are_gone_stay_on_the_map() -> None:
+    view = network_view(
+        [
+            Said("a", overview(1, 12, links={7: 0}, links_down=[2]), None),
+            Said("b", None, overview(2, 10), State.LOST, "no connection"),
+            Said("c", None, None, State.LOST, "refused"),
+        ]
+    )
+    states = {id: broker.state for id, broker in view.brokers.items()}
+    assert states == {1: State.UP, 2: State.LOST, 7: State.UNSEEN}
+    assert [(link.ends, link.up) for link in view.links] == [((1, 2), False), ((1, 7), True)]
+    assert [one.url for one in view.unreached] == ["c"]
+
+
+def test_a_broker_that_was_started_anew_has_no_negative_rates() -> None:
+    view = network_view([Said("a", overview(1, 3, 5) | {"time_ms": 20_000}, overview(1, 10, 500))])
+    assert view.brokers[1].rates.received == 0
+
+
+def test_colours() -> None:
+    assert [use_level(share) for share in (0.0, 0.1, 0.3, 0.6, 0.95)] == [0, 1, 2, 3, 4]
+    rates = (0.0, 100.0, 400.0, 1000.0)
+    assert [load_level(LinkView(1, 2, bytes_s=rate), 1000.0) for rate in rates] == [0, 1, 2, 3]
+    assert load_level(LinkView(1, 2, waiting_bytes=1 << 20), 0.0) == 4
+
+
+def test_no_two_brokers_stand_in_one_place() -> None:
+    nodes = tuple(range(1, 101))
+    links = tuple((node, node // 2) for node in nodes if node > 1)
+    places = layout(nodes, links)
+    gaps = [abs(a[0] - b[0]) + abs(a[1] - b[1]) for n, a in places.items() for m, b in places.items() if n < m]
+    assert min(gaps) > 0.01
+    assert layout(nodes, links) is places, "the same network is not drawn twice"
+
+
+def test_the_example_scenario_plays() -> None:
+    film = film_of(EXAMPLE, 1)
+    crash = next(number for number, step in enumerate(film.steps) if step.text == "crashes")
+    oslo = film.number("oslo")
+    assert all(link.up for link in film.view(crash - 1).links)
+    assert film.view(crash).brokers[oslo].state is State.LOST
+    assert not any(link.up for link in film.view(crash).links if oslo in link.ends)
+    assert all(link.up for link in film.view(len(film.steps) - 1).links), "it was restarted"
+    assert film.lit(crash).brokers.keys() == {oslo}
+    with pytest.raises(UsageError, match="no line of a simulation"):
+        film_of("nothing of the kind", 1)
+
+
+@pytest.mark.parametrize("text", ["{oops", "[1]", '{"a": [1]}', '{"a": null}'])
+def test_properties_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="E_PROPERTIES"):
+        properties_of(text)
