@@ -5,9 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize crash sim flaps pan hermes docs stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash sim flaps pan hermes docs proton stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -45,8 +46,8 @@ fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSaniti
 	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1)
 	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets
 
-sim: setup  ## networks of brokers under random faults in the simulator, judged against the truth (SEEDS=1000)
-	$(BIN)/python -m tidings.testing.network 1 $(or $(SEEDS),1000)
+sim: setup  ## random networks, workloads and faults in the simulator, judged against the truth (SEEDS=1000)
+	$(BIN)/python -m tidings.testing.simulate 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/simulation.json
 
 flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
 	$(BIN)/python -m tidings.testing.flaps $(or $(SECONDS),120)
@@ -70,8 +71,16 @@ docs: setup  ## build the documentation into build/docs, without warnings
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 	@echo "build/docs/index.html"
 
-crash: setup  ## kill -9 a broker under load, again and again (KILLS=500)
-	$(BIN)/python -c 'from tidings.testing.crash import main; main()' $(or $(KILLS),500)
+crash: setup  ## end brokers under load again and again, fail the power, cut and flip bytes of stores (KILLS=500)
+	$(BIN)/python -c 'import sys; from tidings.testing.crash import main; main(sys.argv[1:])' \
+	  $(or $(KILLS),500) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -c 'import sys; from tidings.testing.crash_network import main; main(sys.argv[1:])' \
+	  $$(( $(or $(KILLS),500) / 5 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -m tidings.testing.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -m tidings.testing.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+
+proton: setup  ## Qpid Proton's own examples against a broker on port 5672 (EXAMPLES=.../qpid-proton/python/examples)
+	scripts/proton-examples $(EXAMPLES)
 
 trace-kills: setup  ## kill -9 a broker that records, again and again, then trace every message (KILLS=50)
 	$(BIN)/python -m tidings.testing.traced_kills $(or $(KILLS),50)

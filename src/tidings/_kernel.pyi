@@ -191,6 +191,9 @@ class Forwarder:
 
     def send(self, connection: int, data: bytes) -> None: ...
 
+    def confirm(self, connection: int, receipts: Sequence[int]) -> None:
+        """These publications are accepted."""
+
     def room(self, connection: int) -> int: ...
 
     def take_dirty(self) -> list[int]: ...

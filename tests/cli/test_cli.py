@@ -14,6 +14,7 @@ from tidings.broker import logs, users
 from tidings.broker.passwords import verify
 from tidings.cli import COMMANDS, main
 from tidings.testing.broker_process import BrokerProcess
+from tidings.testing.local_broker import BrokerThread
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -209,3 +210,30 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, tidings: Command) 
 
 def test_version(tidings: Command) -> None:
     assert tidings("--version") == (0, f"tidings {__version__}\n", "")
+
+
+def test_event_types_are_added_shown_used_and_removed(tidings: Command) -> None:
+    with BrokerThread() as broker:
+        at = ("--url", broker.url)
+        assert tidings("type", "add", "Trade", "price:float", *at) == (0, "added Trade\n", "")
+        assert tidings("type", "add", "Sale", "buyer:string", "--parent", "Trade", *at)[0] == 0
+        assert tidings("type", "list", *at)[1] == "Trade price:float\nSale (Trade) buyer:string\n"
+        assert tidings("type", "show", "Sale", *at)[1] == "Trade > Sale\n  price: float\n  buyer: string\n"
+        shown = json.loads(tidings("type", "show", "Sale", "--json", *at)[1])
+        assert shown == {"name": "Sale", "ancestors": ["Trade"], "attributes": {"price": "float", "buyer": "string"}}
+        sub = spawn("sub", "--type", "Trade", "price > 20", "--count", 1, "--timeout", 60, "--json", *at)
+        subscribed(sub)
+        status, _, errors = tidings("pub", "--type", "Sale", "--prop", "price=30", *at)
+        assert status == 2
+        assert "E_EVENT_MISSING: attribute 'buyer' of event type 'Sale' is missing" in errors
+        assert tidings("pub", "--type", "Sale", "--prop", "price=30", "--prop", "buyer=me", *at)[0] == 0
+        got = json.loads(sub.communicate(timeout=60)[0])
+        assert (got["type"], got["properties"]) == ("Sale", {"price": 30, "buyer": "me"})
+        assert "E_TYPE_SUBTYPES" in tidings("type", "remove", "Trade", *at)[2]
+        assert tidings("type", "remove", "Sale", *at) == (0, "removed Sale\n", "")
+        assert json.loads(tidings("type", "list", "--json", *at)[1]) == [
+            {"name": "Trade", "parent": None, "attributes": {"price": "float"}}
+        ]
+        for wrong in (("type", "add", "Gift", "price"), ("type", "add", "Gift", "price:number")):
+            assert "E_TYPE_ATTRIBUTE" in tidings(*wrong, *at)[2]
+        assert tidings("pub", "ticks.a", "--type", "Trade", *at)[0] == 2

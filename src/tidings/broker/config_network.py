@@ -71,6 +71,9 @@ class NetworkTable:
     advertise: tuple[str, ...] = setting(
         lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
     )
+    merge: bool = setting(
+        _NETWORK.merge, "with covering: subscriptions of this broker that are one filter together travel as one"
+    )
     refresh_ms: float = setting(
         _NETWORK.hermes.refresh_ms,
         "with hermes: how often brokers say again what they want; the same everywhere",
@@ -142,6 +145,7 @@ class NetworkTable:
             bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
             policy=self.policy,
             advertise=self.advertise,
+            merge=self.merge,
             hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
             pan=PanSettings(self.join) if self.overlay == "pan" else None,
         )

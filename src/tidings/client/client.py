@@ -144,11 +144,10 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         self.generation += 1
         self._link = link
         link.start(self._received, self._lost, heartbeat_ms)
-        self.advertise_types_again(self._ask_again)
         for subscription in self._subscriptions.values():
             if subscription.active:  # the others are among the requests below
                 self._repeat_subscription(subscription)
-        for frame in self.advertised_again():
+        for frame in (*self.advertised_again(), *self.types_advertised_again()):
             link.write(frame)
         for receipt, request in self._requests.items():
             if request.repeatable:
@@ -160,17 +159,11 @@ class Client(Retaining, Advertising, EventTypes, Observing):
     def _repeat_subscription(self, subscription: Subscription) -> None:
         if self._link is None or subscription.closed:
             return
-        generation = self.generation
-        self._ask_again(subscription.request, lambda done: self._repeated(subscription, generation, done))
-
-    def _ask_again(self, make: Callable[[int], bytes], then: Callable[["asyncio.Future[Any]"], None]) -> None:
-        """On a new connection, what an earlier one had been asked for."""
-        assert self._link is not None
-        receipt = self._next_receipt()
+        receipt, generation = self._next_receipt(), self.generation
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(then)
-        self._requests[receipt] = Asked(make, future, repeatable=False)
-        self._link.write(make(receipt))
+        future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
+        self._requests[receipt] = Asked(subscription.request, future, repeatable=False)
+        self._link.write(subscription.request(receipt))
 
     def _repeated(self, subscription: Subscription, generation: int, done: "asyncio.Future[Any]") -> None:
         """A subscription that could not be made anew is over, unless the connection was merely lost again."""
@@ -404,7 +397,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
                 elif fields.get("fatal"):
                     self._refused = error_of(fields)
                 else:
-                    self.note(error_of(fields))
+                    self._note(error_of(fields))
             case FrameType.CLOCK:
                 if self._ids is not None:
                     self._ids.adjust(field(fields, "delta_ms", int))
@@ -412,11 +405,11 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             case FrameType.CLOSE:
                 said = error_of(fields)
                 self._farewell = ConnectionLostError(said.code, said.reason)
-                self.note(self._farewell)
+                self._note(self._farewell)
             case _:
                 pass
 
-    def note(self, error: TidingsError) -> None:
+    def _note(self, error: TidingsError) -> None:
         self.errors.append(error)
         if self._options.on_error is not None:
             self._options.on_error(error)

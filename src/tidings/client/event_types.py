@@ -10,13 +10,12 @@ broken connection they are made anew.
 """
 
 from abc import ABC, abstractmethod
-from asyncio import Future
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from tidings.client.answers import Receipt
-from tidings.errors import ConnectionLostError, TidingsError, UsageError
+from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.type_json import attributes_of, types_from_json, types_to_json
 from tidings.model.type_topics import topic_of
@@ -28,9 +27,7 @@ class EventTypes(ABC):
     """A client's part in this."""
 
     def __init__(self) -> None:
-        self._advertised_types: dict[
-            str, tuple[str, TypeTree]
-        ] = {}  # by type: the topic of its events, and what they have
+        self._advertised: dict[str, tuple[str, TypeTree]] = {}  # by type: the topic of its events, and what they have
 
     @abstractmethod
     async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
@@ -39,10 +36,6 @@ class EventTypes(ABC):
     @abstractmethod
     async def publish(self, destination: str, properties: Mapping[str, Value] | None, body: bytes) -> Receipt:
         """Send a message."""
-
-    @abstractmethod
-    def note(self, error: TidingsError) -> None:
-        """Something went wrong that no call could raise."""
 
     async def add_type(
         self, event_type: str | EventType, attributes: Mapping[str, str] | None = None, *, parent: str | None = None
@@ -70,10 +63,10 @@ class EventTypes(ABC):
     async def advertise_type(self, name: str) -> None:
         """Say that this client publishes events of a type, which it must before it does."""
         chain = await self._about_types("advertise", name)
-        self._advertised_types[name] = (topic_of(tuple(one.name for one in chain)), TypeTree(chain))
+        self._advertised[name] = (topic_of(tuple(one.name for one in chain)), TypeTree(chain))
 
     async def unadvertise_type(self, name: str) -> None:
-        if self._advertised_types.pop(name, None) is None:
+        if self._advertised.pop(name, None) is None:
             raise UsageError("E_TYPE_UNADVERTISED", f"this client does not advertise event type {name!r}")
         await self._about_types("unadvertise", name)
 
@@ -81,28 +74,18 @@ class EventTypes(ABC):
         self, name: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **options: Any
     ) -> Receipt:
         """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
-        if name not in self._advertised_types:
+        if name not in self._advertised:
             raise UsageError("E_TYPE_UNADVERTISED", f"advertise event type {name!r} before you publish its events")
-        topic, tree = self._advertised_types[name]
+        topic, tree = self._advertised[name]
         if problems := tree.check(name, properties or {}):
             raise EventTypeError(problems[0].code, "; ".join(one.reason for one in problems))
         return await self.publish(topic, properties, body, **{"type": name, **options})
 
     # --- for the client -------------------------------------------------------------------------------------------
 
-    def advertise_types_again(
-        self, ask: Callable[[Callable[[int], bytes], Callable[[Future[Any]], None]], None]
-    ) -> None:
-        """On a new connection; what the broker no longer allows is over."""
-        for name in self._advertised_types:
-            fields: dict[str, Value] = {"operation": "advertise", "name": name}
-            ask(partial(_frame, fields), partial(self._advertised_again, name))
-
-    def _advertised_again(self, name: str, done: Future[Any]) -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, TidingsError) and not isinstance(error, ConnectionLostError):
-            self._advertised_types.pop(name, None)
-            self.note(error)
+    def types_advertised_again(self) -> Iterator[bytes]:
+        """For a new connection. Without a receipt: what is refused is told as an error that no call could raise."""
+        return (_frame({"operation": "advertise", "name": name}, 0) for name in self._advertised)
 
     async def _about_types(self, operation: str, name: str = "", types: str = "") -> list[EventType]:
         fields: dict[str, Value] = {"operation": operation, "name": name, "types": types}

@@ -225,10 +225,6 @@ class Client:
         """Where a message went."""
         return _wait(self._client.trace(message, everywhere=everywhere))
 
-    def inspect(self, part: str = "overview", **options: Any) -> dict[str, Any]:
-        """How the broker is."""
-        return _wait(self._client.inspect(part, **options))
-
     def add_type(self, event_type: str | EventType, *arguments: Any, **options: Any) -> None:
         """Make an event type known: name, attributes, parent."""
         _wait(self._client.add_type(event_type, *arguments, **options))
@@ -255,6 +251,10 @@ class Client:
     def publish_event(self, name: str, *arguments: Any, **options: Any) -> Receipt:
         """Send an event of an advertised type; an error says what does not fit the type."""
         return _wait(self._client.publish_event(name, *arguments, **options))
+
+    def inspect(self, part: str = "overview", **options: Any) -> dict[str, Any]:
+        """How the broker is."""
+        return _wait(self._client.inspect(part, **options))
 
     def retain(self, name: str, destination: str, **options: Any) -> "Retained":
         """Have the broker keep what is published there from now on, to be read again from any offset."""

@@ -33,7 +33,9 @@ class Point:
         return float(getattr(self.setup, field.get(self.series, "bandwidth_bytes_s")))
 
     def as_row(self) -> dict[str, object]:
-        return {"series": self.series, "value": self.value, **asdict(self.setup), **asdict(self.measured)}
+        found = asdict(self.measured)
+        found["clients_wanting"] = found.pop("clients")  # the setup has clients of its own
+        return {"series": self.series, "value": self.value, **asdict(self.setup), **found}
 
 
 def run(series: str, rate: float, seconds: float, variant: str, costs: Costs, seed: int = 1) -> Iterator[Point]:

@@ -33,11 +33,13 @@ class Routing:
 
 
 class Peer(NamedTuple):
-    """Another member: where it is dialled (empty: it dials), its number, how long what is sent to it is held back."""
+    """Another member: where it is dialled (empty: it dials), its number, how long what is sent to it is held back, and
+    what the link costs (0: its measured latency)."""
 
     address: str
     router: int
     delay_ms: float = 0.0
+    cost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +67,7 @@ class Member:
             f'[metrics]\nhost = "{self.host}"\nport = {self.http_port}',
             f'[network]\nname = "local"\nhost = "{self.link_host}"\nport = {self.link_port}\nsecret_file = "{SECRET}"',
             *(f"{name} = {json.dumps(value)}" for name, value in keys.items()),
-            *(
-                f'[[network.peers]]\naddress = "{one.address}"\nrouter = {one.router}\ndelay_ms = {one.delay_ms}'
-                for one in peers
-            ),
+            *(_peer_table(one) for one in peers),
         ]
         self.config(folder).write_text("\n".join(lines) + "\n")
 
@@ -99,6 +98,11 @@ class Member:
             return within(namespace, ask) if namespace else ask()
         except OSError:  # the namespace has gone
             return None
+
+
+def _peer_table(one: Peer) -> str:
+    lines = (f'address = "{one.address}"', f"router = {one.router}", f"delay_ms = {one.delay_ms}", f"cost = {one.cost}")
+    return "\n".join(("[[network.peers]]", *lines))
 
 
 def write_secret(folder: Path, secret: str) -> None:

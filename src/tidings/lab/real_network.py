@@ -35,6 +35,7 @@ WAIT_SECONDS = 180.0
 PORT, LINK_PORT, HTTP_PORT = 7300, 7301, 8700  # each broker has its own namespace
 GOSSIP_SECONDS = 8.0  # until ActiveMQ's brokers have heard of each other's consumers; they do not say so
 BEGIN_SECONDS = 1.0
+COST = 10  # of every link: they are alike, and a busy processor shall not send messages by another way
 HEADER_BYTES = 14 + 20 + 32  # Ethernet, IP, TCP with timestamps
 
 
@@ -117,7 +118,12 @@ class _Tidings:
         write_secret(folder, "5e" * 32)
         self._members = []
         for name in plan.nodes:
-            peers = [Peer(f"{plan.address(one, name)}:{LINK_PORT}", router[one]) for one in _dialled(plan, name)]
+            dialled = _dialled(plan, name)
+            peers = [
+                Peer(f"{plan.address(other, name)}:{LINK_PORT}" if other in dialled else "", router[other], cost=COST)
+                for (one, other) in plan.addresses
+                if one == name
+            ]
             member = Member(name, router[name], "127.0.0.1", PORT, "0.0.0.0", LINK_PORT, HTTP_PORT)
             member.save(folder, peers, routing)
             self._members.append(member)

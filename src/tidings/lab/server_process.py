@@ -11,6 +11,7 @@ from pathlib import Path
 import uvloop
 
 from tidings.broker.config_tracking import TrackingTable
+from tidings.broker.garbage import search_seldom
 from tidings.broker.server import Broker, Listener
 from tidings.broker.session import Session
 from tidings.broker.sqlite_store import SqliteStore
@@ -25,6 +26,7 @@ SESSIONS: dict[str, Callable[[], Session]] = {"native": NativeSession, "stomp": 
 async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> None:
     broker = Broker(Settings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
+    search_seldom()
     port = await broker.listen(Listener(SESSIONS[protocol], port=0))
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()

@@ -1,9 +1,9 @@
 """Publishers that must wait, and for what.
 
-Reasons to wait: too much is on its way to disk or only in memory (then everybody who adds to it waits), one
-mailbox that is not durable is full (then those who publish to it wait, unless its consumers take nothing at all), a
-scheme that carries messages itself has filled a link (where the plane sends them, it holds publishers by itself), or
-the advertisement of an event type is not confirmed yet. A connection is held while any reason lasts.
+Reasons to wait: too much is on its way to disk or only in memory (then everybody who adds to it waits), one mailbox
+that is not durable is full (then those who publish to it wait, unless its consumers take nothing at all), a scheme that
+carries messages itself has filled a link (where the plane sends them, it holds publishers by itself), or a type is
+being advertised. A connection is held while any reason lasts.
 """
 
 from collections.abc import Hashable

@@ -40,6 +40,7 @@ class NetworkSettings:
     bdrp: BdrpOptions = field(default_factory=BdrpOptions)
     policy: str = "selective"  # of covering: what becomes of covered subscriptions
     advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
+    merge: bool = False  # of covering: what clients of this broker ask for, joined where the union is one filter
     hermes: HermesOptions = field(default_factory=HermesOptions)
     pan: PanSettings | None = None  # links are made as Pan decides; None: only those of `dials`
 
@@ -52,10 +53,10 @@ class NetworkSettings:
             raise UsageError("E_SCHEME", f"there is no routing scheme {self.scheme!r}")
         if self.kind.needs_map and self.unicast != "link-state":
             raise UsageError("E_SCHEME", f"{self.scheme} needs the map that only link-state unicast has")
-        if self.encoding.keyless and self.scheme != "bdrp":
-            raise UsageError("E_SCHEME", f"under {self.scheme} every broker must know interests: only bdrp can relay")
         if self.kind.typed and self.pan is None:
             raise UsageError("E_SCHEME", f"{self.scheme} needs the overlay pan")
+        if self.encoding.keyless and self.scheme != "bdrp":
+            raise UsageError("E_SCHEME", f"under {self.scheme} every broker must know interests: only bdrp can relay")
         if self.policy not in POLICIES:
             raise UsageError("E_COVERING_POLICY", f"{self.policy} is not one of {', '.join(POLICIES)}")
 

@@ -125,10 +125,10 @@ class NetworkTypes:
         self._network.typed(lambda events, now: events.remove_type(now, name, self._noted(then)))
 
     def advertise(self, name: str, then: Then) -> None:
-        self._network.typed(lambda events, now: events.advertise(now, name, then))
+        self._network.typed(lambda events, now: events.advertise_type(now, name, then))
 
     def unadvertise(self, name: str) -> None:
-        self._network.typed(lambda events, now: events.unadvertise(now, name))
+        self._network.typed(lambda events, now: events.unadvertise_type(now, name))
 
     def _noted(self, then: Then) -> Then:
         def done(error: TidingsError | None) -> None:

@@ -76,14 +76,6 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """For the records: the message with this id, which a scheme carries, has come from a neighbour, or goes to one."""
-
-    id: bytes
-    to: Router | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AskKey:
     """A request for the broker whose id is closest to this key; Pan brings it there, and the answer back."""
 
@@ -99,4 +91,12 @@ class Safe:
     tag: bytes
 
 
-Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | Passed | AskKey | Safe | Report
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """For the records: the message with this id, which a scheme carries, has come from a neighbour, or goes to one."""
+
+    id: bytes
+    to: Router | None = None
+
+
+Effect: TypeAlias = Send | SetTimer | Install | Deliver | HandOver | AskKey | Safe | Passed | Report

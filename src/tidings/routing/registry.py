@@ -18,7 +18,7 @@ from tidings.routing.flooding import Flooding
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.scheme import HermesScheme
 from tidings.routing.interests import InterestEncoding
-from tidings.routing.scheme import AdvertisedCarrier, EventCarrier, Scheme, Tables
+from tidings.routing.scheme import Carrier, EventCarrier, Scheme, Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Place:
     room: Callable[[Router], bool]  # whether the link to a neighbour takes more messages
     policy: str = "selective"  # of covering
     advertise: tuple[str, ...] = (">",)  # topics that clients here may publish to; for covering
+    merge: bool = False  # subscriptions of this broker; for covering
     hermes: HermesOptions = field(default_factory=HermesOptions)
     next_hop: Callable[[int], Router | None] = lambda key: None  # towards a key, in Pan; None: this broker is closest
     ready: Callable[[], bool] = lambda: True  # whether this broker is in the overlay
@@ -42,7 +43,7 @@ class Place:
 class Kind:
     make: Callable[[Place], Scheme]
     needs_map: bool = False  # of the whole network: only link-state unicast has it
-    carries: bool = False  # messages that are not persistent: it is an AdvertisedCarrier
+    carries: bool = False  # messages that are not persistent: it is a Carrier
     typed: bool = False  # it is an EventCarrier, and needs Pan
     by_neighbour: bool = False  # rows lead to neighbours, each broker matches anew; otherwise to routers, matched once
 
@@ -55,7 +56,7 @@ def _flooding(place: Place) -> Scheme:
     return Flooding(place.flood, place.encoding, place.tables, place.links, place.options)
 
 
-def _covering(place: Place) -> AdvertisedCarrier:
+def _covering(place: Place) -> Carrier:
     flood = place.flood
     patterns = [DestinationPattern.parse(one) for one in place.advertise]
     return CoveringScheme(
@@ -66,6 +67,7 @@ def _covering(place: Place) -> AdvertisedCarrier:
         [Predicate.of(pattern.constraint) for pattern in patterns],
         place.links,
         place.room,
+        merge=place.merge,
     )
 
 

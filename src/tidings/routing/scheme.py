@@ -72,18 +72,14 @@ class Carrier(Scheme, Protocol):
     def link_down(self, now: float, neighbour: Router) -> list[Effect]:
         """It is lost, and what was on its way with it."""
 
-    def publish(self, now: float, message: bytes) -> list[Effect]:
-        """A message enters here; subscribers of this broker have it already."""
-
-
-class AdvertisedCarrier(Carrier, Protocol):
-    """A Carrier that must know beforehand what is published where."""
-
     def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
         """A client here will publish messages that match this."""
 
     def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
         """One fewer will."""
+
+    def publish(self, now: float, message: bytes) -> list[Effect]:
+        """A message enters here; subscribers of this broker have it already."""
 
 
 Then: TypeAlias = Callable[[TidingsError | None], None]  # what to do when a request is answered; None: it is done
@@ -112,10 +108,10 @@ class EventCarrier(Carrier, Protocol):
     def get_type(self, now: float, name: str, then: Then) -> list[Effect]:
         """Ask for a type; `chain` has it then."""
 
-    def advertise(self, now: float, name: str, then: Then) -> list[Effect]:
+    def advertise_type(self, now: float, name: str, then: Then) -> list[Effect]:
         """One more client publishes events of this type."""
 
-    def unadvertise(self, now: float, name: str) -> list[Effect]: ...
+    def unadvertise_type(self, now: float, name: str) -> list[Effect]: ...
 
     def post(self, now: float, message: bytes) -> list[Effect]:
         """A persistent event enters here, or is to be sent again; it ends in `Safe`."""

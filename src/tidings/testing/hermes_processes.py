@@ -23,7 +23,7 @@ from tidings.testing.links import eventually
 from tidings.testing.pan_processes import all_see
 
 WAIT_S = 180.0
-REFRESH_MS = 3000
+REFRESH_MS = 10_000  # as brokers have it unless told otherwise
 EVENTS = 40
 PROBE = -1  # the number of events that are not persistent
 _MORE = """
@@ -85,7 +85,7 @@ async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) ->
         Listener(await clients[hosts[1 + index % (len(hosts) - 1)]].subscribe(type=name, selector=selector))
         for index, (name, selector) in enumerate(wanted)
     ]
-    await publisher.advertise("Sale")
+    await publisher.advertise_type("Sale")
     await publish(publisher, range(EVENTS // 2))
     brokers[victim].process.kill()
     killed = time.monotonic()

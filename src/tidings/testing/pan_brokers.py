@@ -21,8 +21,8 @@ PATIENT = PanOptions(leaves=4, beat_ms=500, fail_ms=10_000, tend_ms=2_000, forge
 
 
 class PanBrokers:
-    def __init__(self, folder: Path, scheme: str = "bdrp") -> None:
-        self.folder, self.scheme = folder, scheme
+    def __init__(self, folder: Path, scheme: str = "bdrp", hermes: HermesOptions = BRISK) -> None:
+        self.folder, self.scheme, self.options = folder, scheme, hermes
         self.brokers: dict[int, Broker] = {}
         self.ports: dict[int, int] = {}
 
@@ -40,7 +40,7 @@ class PanBrokers:
     async def start(self, router: int, by: int | None) -> None:
         join = "" if by is None else f"127.0.0.1:{self.link_port(by)}"
         pan = PanSettings(join, PATIENT, linger_ms=3_000, reach_ms=10_000)
-        network = NetworkSettings(router, "test", scheme=self.scheme, link=QUICK, hermes=BRISK, pan=pan)
+        network = NetworkSettings(router, "test", scheme=self.scheme, link=QUICK, hermes=self.options, pan=pan)
         broker = Broker(
             Settings(broker_id=router),
             SqliteStore(self.folder / f"{router}.db"),

@@ -26,6 +26,7 @@ from tidings.routing.bdrp import Bdrp
 from tidings.routing.control import SchemeMessage
 from tidings.routing.covering import machine as covering
 from tidings.routing.covering.codec import SCHEME, decode, encode
+from tidings.routing.covering.merged import MergedInterests
 from tidings.routing.covering.messages import (
     Advertise,
     AdvertisementId,
@@ -60,12 +61,14 @@ class CoveringScheme:
         links: Links,
         room: Callable[[Router], bool],
         refresh_ms: float = 200.0,
+        merge: bool = False,
     ) -> None:
         self.machine = covering.Covering(router, policy)
         self._bdrp, self._links, self._room, self._refresh_ms = bdrp, links, room, refresh_ms
         self._number = incarnation << NUMBER_BITS
         self._advertised = {AdvertisementId(router, self._take_number()): one for one in advertised}
         self._ids: dict[Predicate, list[SubscriptionId]] = {}
+        self._merged = MergedInterests() if merge else None
         self._counts: Counter[str] = Counter()
         self._joined: tuple[int, tuple[Router, ...]] | None = None
 
@@ -101,18 +104,38 @@ class CoveringScheme:
         out = without_timer(TIMER, self._bdrp.subscribe(now, predicate))
         if _of_queues(predicate):
             return out
+        if self._merged is not None:  # told at the next tick, with what else has changed till then
+            self._merged.add(predicate)
+            return out
+        return out + self._subscribe(now, predicate)
+
+    def _subscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         id = SubscriptionId(self.machine.router, self._take_number())
         self._ids.setdefault(predicate, []).append(id)
-        return out + self._step(now, None, Subscribe(id, predicate))
+        return self._step(now, None, Subscribe(id, predicate))
 
     def unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         out = without_timer(TIMER, self._bdrp.unsubscribe(now, predicate))
         if _of_queues(predicate):
             return out
+        if self._merged is not None:
+            self._merged.remove(predicate)
+            return out
+        return out + self._unsubscribe(now, predicate)
+
+    def _unsubscribe(self, now: float, predicate: Predicate) -> list[Effect]:
         id = self._ids[predicate].pop()
         if not self._ids[predicate]:
             del self._ids[predicate]
-        return out + self._step(now, None, Unsubscribe(id))
+        return self._step(now, None, Unsubscribe(id))
+
+    def _tell_merged(self, now: float) -> list[Effect]:
+        """First what is new, so that nothing is missed in between."""
+        if self._merged is None:
+            return []
+        fresh, gone = self._merged.changes()
+        out = [effect for one in fresh for effect in self._subscribe(now, one)]
+        return out + [effect for one in gone for effect in self._unsubscribe(now, one)]
 
     def learn(self, now: float, item: Deliver | tuple[Router, SchemeMessage]) -> list[Effect]:
         if isinstance(item, Deliver):
@@ -136,7 +159,7 @@ class CoveringScheme:
     def tick(self, now: float) -> list[Effect]:
         """This scheme's clock ticks all the time, and takes B-DRP's along."""
         out = without_timer(TIMER, self._bdrp.tick(now))
-        return [*out, *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
+        return [*out, *self._tell_merged(now), *self._refresh(now), SetTimer(TIMER, now + self._refresh_ms)]
 
     # --- what only those that carry messages have -----------------------------------------------------------------
 

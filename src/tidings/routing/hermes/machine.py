@@ -33,7 +33,6 @@ from tidings.routing.hermes.messages import (
     HermesMessage,
     Kind,
     Publication,
-    Request,
     Safe,
     Send,
     Settled,
@@ -45,6 +44,7 @@ from tidings.routing.hermes.messages import (
     Verb,
 )
 from tidings.routing.hermes.options import HermesOptions
+from tidings.routing.hermes.questions import UNSURE, Questions
 from tidings.routing.hermes.registry import Registry
 from tidings.routing.hermes.trees import NextHop, Tree, Trees
 from tidings.routing.scheme import TIMER
@@ -73,18 +73,26 @@ class Hermes:
         self._advertised: Counter[str] = Counter()
         self._subscriptions: dict[SubscriptionId, tuple[str, Predicate | None]] = {}
         self._local: dict[tuple[str, Kind], dict[Predicate, dict[SubscriptionId, None]]] = {}
-        self._waiting: dict[int, tuple[TypeRequest, Callable[[float, TypeAnswer], None]]] = {}
+        self._questions = Questions(key_of, self.options)
         self._echoes: dict[int, tuple[Callable[[], None], float]] = {}
         self._tokens = 0
         self._out: list[HermesEffect] = []
         self._refresh_at = self._unsettled_until = 0.0
+        self._young_until = 0.0  # so long types may exist that this broker, as their rendezvous node, has not heard of
 
     # --- clients --------------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[HermesEffect]:
         self._refresh_at = now + self.options.refresh_ms
         self._unsettled_until = now + self.options.settle_ms
+        self._young_until = now + self.options.refresh_ms
         return [SetTimer(TIMER, now + self.options.refresh_ms / 4)]
+
+    def entered(self, now: float) -> list[HermesEffect]:
+        """This broker is in the network now: tell it what it knows from an earlier life."""
+        self._young_until = now + self.options.refresh_ms
+        self._refresh_at = now
+        return self.tick(now)
 
     def add_type(self, now: float, token: int, event_type: EventType) -> list[HermesEffect]:
         """Make a type known in the network; its parent must be known."""
@@ -101,7 +109,7 @@ class Hermes:
             except EventTypeError as error:
                 self._finish(token, TypeAnswer((), error.code, error.reason))
                 return
-            self._ask(now, TypeRequest(Verb.ADD, event_type.name, chain), lambda now, answer: added(chain, answer))
+            self._questions.ask(TypeRequest(Verb.ADD, event_type.name, chain), lambda now, answer: added(chain, answer))
 
         def added(chain: tuple[EventType, ...], answer: TypeAnswer) -> None:
             if not answer.code:
@@ -120,7 +128,7 @@ class Hermes:
                 self.registry.disown(name)
             self._finish(token, answer)
 
-        self._ask(now, TypeRequest(Verb.REMOVE, name), removed)
+        self._questions.ask(TypeRequest(Verb.REMOVE, name), removed)
         return self._done()
 
     def get_type(self, now: float, token: int, name: str) -> list[HermesEffect]:
@@ -167,7 +175,7 @@ class Hermes:
                 self._local.setdefault((name, kind), {}).setdefault(wanted, {})[id] = None
                 self.trees.add(now, name, kind, None, wanted)
             elif not answer.code and not self.registry.used(name):
-                self._ask(now, TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
+                self._questions.ask(TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
             self._finish(token, error)
 
         self._to_use(now, name, known)
@@ -234,6 +242,7 @@ class Hermes:
     def link_down(self, now: float, neighbour: Router) -> list[HermesEffect]:
         """The neighbour is gone, and what was on its way there."""
         self._unsettle(now)
+        self._young_until = now + self.options.refresh_ms
         self.trees.link_lost(now, neighbour)
         self._custodian.lost(neighbour)
         self._review(now)
@@ -250,6 +259,7 @@ class Hermes:
 
     def tick(self, now: float) -> list[HermesEffect]:
         self.trees.expire(now)
+        self._questions.tick()
         for number in [number for number, (_, until) in self._echoes.items() if until <= now]:
             self._echoes.pop(number)[0]()
         if self._refresh_at <= now:
@@ -279,16 +289,19 @@ class Hermes:
     def asked(self, now: float, request: TypeRequest) -> tuple[TypeAnswer, list[HermesEffect]]:
         """This broker is the rendezvous node of what the request names."""
         answer = self.registry.asked(now, request)
+        if answer.code == "E_TYPE_UNKNOWN" and request.verb in (Verb.GET, Verb.USE) and now < self._young_until:
+            answer = TypeAnswer((), UNSURE, "who knows it may not have said so yet")
         if not answer.code:
             match request.verb:
                 case Verb.ADD | Verb.KEEP:
                     parent = request.chain[-1].parent
                     if parent is not None:
-                        self._ask(now, TypeRequest(Verb.HEIR, parent, request.chain), lambda now, answer: None)
+                        self._questions.ask(TypeRequest(Verb.HEIR, parent, request.chain), lambda now, answer: None)
                 case Verb.REMOVE:
                     parent = answer.chain[-1].parent
                     if parent is not None:
-                        self._ask(now, TypeRequest(Verb.DISINHERIT, parent, answer.chain), lambda now, answer: None)
+                        left = TypeRequest(Verb.DISINHERIT, parent, answer.chain)
+                        self._questions.ask(left, lambda now, answer: None)
                 case Verb.HEIR:
                     self.trees.heir(now, request.name, request.chain[-1].name)
                 case Verb.DISINHERIT:
@@ -299,28 +312,22 @@ class Hermes:
 
     def answered(self, now: float, token: int, answer: TypeAnswer | None) -> list[HermesEffect]:
         """The answer to a request; None: there was none."""
-        request, then = self._waiting.pop(token)
-        then(now, answer or TypeAnswer((), "E_TYPE_UNREACHABLE", f"nobody answers for event type {request.name!r}"))
+        self._questions.answered(now, token, answer)
         return self._done()
-
-    def _ask(self, now: float, request: TypeRequest, then: Callable[[float, TypeAnswer], None]) -> None:
-        self._tokens += 1
-        self._waiting[self._tokens] = (request, then)
-        self._out.append(Request(self._tokens, self._key_of(request.name), request))
 
     def _with_type(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
         known = self.registry.chain(name)
         if known:
             then(now, TypeAnswer(known))
         else:
-            self._ask(now, TypeRequest(Verb.GET, name), self._learning(then))
+            self._questions.ask_for(now, TypeRequest(Verb.GET, name), self._learning(then))
 
     def _to_use(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
         """As `_with_type`, but the rendezvous node must know that clients here use the type."""
         if self.registry.used(name):
             then(now, TypeAnswer(self.registry.chain(name)))
         else:
-            self._ask(now, TypeRequest(Verb.USE, name, router=self.router), self._learning(then))
+            self._questions.ask_for(now, TypeRequest(Verb.USE, name, router=self.router), self._learning(then))
 
     def _learning(self, then: Callable[[float, TypeAnswer], None]) -> Callable[[float, TypeAnswer], None]:
         def learned(now: float, answer: TypeAnswer) -> None:
@@ -330,7 +337,7 @@ class Hermes:
 
     def _unuse(self, now: float, name: str) -> None:
         if self.registry.unuse(name):
-            self._ask(now, TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
+            self._questions.ask(TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
 
     def _keep(self, now: float, chain: tuple[EventType, ...], router: Router) -> None:
         name = chain[-1].name
@@ -339,14 +346,14 @@ class Hermes:
             if answer.code == "E_TYPE_UNKNOWN":
                 self.registry.disown(name)
 
-        self._ask(now, TypeRequest(Verb.KEEP, name, chain, router), kept)
+        self._questions.ask(TypeRequest(Verb.KEEP, name, chain, router), kept)
 
     def _hand_over(self, now: float, request: TypeRequest) -> None:
         def handed_over(now: float, answer: TypeAnswer) -> None:
             if answer.code == "E_TYPE_UNREACHABLE":
                 self.registry.asked(now, request)  # keep it for the next change of the overlay
 
-        self._ask(now, request, handed_over)
+        self._questions.ask(request, handed_over)
 
     def _finish(self, token: int, answer: TypeAnswer) -> None:
         self._out.append(Done(token, EventTypeError(answer.code, answer.reason) if answer.code else None))
@@ -436,13 +443,13 @@ class Hermes:
             self._review(now, event.tag)
 
     def _done(self) -> list[HermesEffect]:
-        out, self._out = [*self._out, *self.trees.take()], []
+        out, self._out = [*self._out, *self._questions.take(), *self.trees.take()], []
         return out
 
     @property
     def waiting(self) -> int:
         """Requests that are not answered yet."""
-        return len(self._waiting)
+        return len(self._questions)
 
     # --- sizes ----------------------------------------------------------------------------------------------------
 

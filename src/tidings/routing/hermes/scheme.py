@@ -29,6 +29,7 @@ from tidings.routing.effects import (
     Deliver,
     Effect,
     HandOver,
+    Passed,
     Report,
     Router,
     Safe,
@@ -70,6 +71,7 @@ class HermesScheme:
         self._counts: Counter[str] = Counter()
         self._out: list[Effect] = []
         self._machine_at = 0.0
+        self._entered = False  # the machine knows that this broker is in the network
 
     # --- the face of all schemes ----------------------------------------------------------------------------------
 
@@ -134,8 +136,9 @@ class HermesScheme:
                 batch_of(message.message)  # refused here, not in the machine
         except CodecError as error:
             return [Report("E_SCHEME_MESSAGE", f"what router {neighbour} said makes no sense: {error}")]
+        came: list[Effect] = [Passed(message.message[ID])] if isinstance(message, Publication) else []
         self._counts["publications" if isinstance(message, Publication) else "controls"] += 1
-        return self._do(now, self.machine.hear(now, neighbour, message))
+        return came + self._do(now, self.machine.hear(now, neighbour, message))
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return self._bdrp.routed(now, table)
@@ -180,8 +183,11 @@ class HermesScheme:
 
     def _ask_late(self, now: float) -> list[Effect]:
         """Ask what could not be asked while this broker was not in the network yet."""
-        waiting, self._unasked = self._unasked, []
         out: list[Effect] = []
+        if self._ready() and not self._entered:
+            self._entered = True
+            out += self._do(now, self.machine.entered(now))
+        waiting, self._unasked = self._unasked, []
         for until, ask in waiting:
             if self._ready():
                 out.append(ask)
@@ -214,11 +220,17 @@ class HermesScheme:
     def get_type(self, now: float, name: str, then: Then) -> list[Effect]:
         return self._do(now, self.machine.get_type(now, self._token(then), name))
 
-    def advertise(self, now: float, name: str, then: Then) -> list[Effect]:
+    def advertise_type(self, now: float, name: str, then: Then) -> list[Effect]:
         return self._do(now, self.machine.advertise(now, self._token(then), name))
 
-    def unadvertise(self, now: float, name: str) -> list[Effect]:
+    def unadvertise_type(self, now: float, name: str) -> list[Effect]:
         return self._do(now, self.machine.unadvertise(now, name))
+
+    def advertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        return []  # types are advertised by their names, and B-DRP needs no advertisements
+
+    def unadvertise(self, now: float, predicate: Predicate) -> list[Effect]:
+        return []
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -329,7 +341,8 @@ class HermesScheme:
                 self._counts["dropped_link"] += 1
                 return []
             self._counts["copies"] += 1
-        return [Send(neighbour, SchemeMessage(SCHEME, encode(message)))]
+        went: list[Effect] = [Passed(message.message[ID], neighbour)] if isinstance(message, Publication) else []
+        return [Send(neighbour, SchemeMessage(SCHEME, encode(message))), *went]
 
 
 def _type_of(message: bytes) -> str:
