@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize crash sim flaps pan hermes docs proton stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash sim load flaps pan hermes docs proton stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -87,6 +87,13 @@ trace-kills: setup  ## kill -9 a broker that records, again and again, then trac
 
 spark-kills: setup  ## kill -9 drivers of Spark jobs and streams, and run them again (KILLS=20)
 	$(BIN)/python -m tidings.testing.spark_kills $(or $(KILLS),20)
+
+load: setup  ## half frames, changing subscriptions, a soak: what a broker must bear (MINUTES=30)
+	$(BIN)/python -m tidings.testing.load half 5000 $(HARDENING)/load.json
+	$(BIN)/python -m tidings.testing.load churn 100000 1000 60 $(HARDENING)/load.json
+	$(BIN)/python -m tidings.testing.load soak $(or $(MINUTES),30) $(HARDENING)/load.json
+	$(BIN)/python -m bench.idle_connections 10000
+	$(BIN)/python -m bench.slow_consumer
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi

@@ -132,6 +132,7 @@ public:
         d["dropped_link"] = s.dropped_link;
         d["pushed_back"] = s.pushed_back;
         d["feeds"] = s.feeds;
+        d["writes"] = s.writes;
         return d;
     }
 

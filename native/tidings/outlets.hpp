@@ -250,6 +250,7 @@ public:
         connection.moved_ms = now_ms;
         held_bytes_ -= bytes;
         stats.sent_bytes += bytes;
+        stats.writes += bytes > 0;
         for (size_t i = 0; i < connection.backlogged.size();) {
             Sink& sink = sinks_[connection.backlogged[i]];
             pump(sink, connection, now_ms);

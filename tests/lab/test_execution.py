@@ -1,6 +1,10 @@
 """Experiments on a real server process: measured, kept, gone on with, reported."""
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +13,10 @@ from typer.testing import CliRunner
 
 from tidings.cli import make_app
 from tidings.errors import UsageError
+from tidings.lab.comparison import compared
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import Experiment, Measure
-from tidings.lab.results import read_results
+from tidings.lab.results import Mean, Result, read_results
 from tidings.lab.samples import Rules, Sample, judge, of_rows, to_rows
 from tidings.model.tables import RUNS
 from tidings.segments.reader import read_rows
@@ -120,3 +125,66 @@ def test_why_a_run_does_not_count(rules: Rules, lost: int, reason: str) -> None:
 def test_a_run_that_is_too_short_is_refused() -> None:
     with pytest.raises(UsageError, match="too short"):
         judge([Sample(0, 0, 0, 0, 0, 0), Sample(1, 1, 1, 1, 1, 1)], Rules(1, 1))
+
+
+def test_a_lab_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'name = "own"\nkind = "filters"\nservers = ["tidings"]\nruns = 2\n'
+        "[vary]\nmatching = [1, 2]\nothers = [0, 10]\n"
+        "[measure]\nseconds = 0.3\nwarm_s = 0.1\ncool_s = 0.0\ninterval_s = 0.05\nserver_share_min = 0.0\n"
+        "generator_share_max = 10.0\nattempts = 20\n"
+    )
+    folder = tmp_path / "data"
+    command = [sys.executable, "-m", "tidings.cli", "lab", "run", str(own), "--folder", str(folder)]
+
+    def runs() -> list[str]:
+        return [str(row["run"]) for row in read_rows(folder, RUNS)] if folder.exists() else []
+
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: len(runs()) >= 2)
+        children = [int(pid) for pid in Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()]
+    finally:
+        first.kill()
+        first.wait()
+    before = runs()
+    assert len(before) >= 2
+    wait_for(lambda: not any(alive(pid) for pid in children))  # its broker does not outlive it
+    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert second.returncode == 0, second.stderr
+    after = runs()
+    assert after[: len(before)] == before  # nothing was measured again, nothing is lost
+    assert len(after) == len(set(after)) >= 8
+    assert all(one.received is not None and one.received.runs == 2 for one in read_results(folder, "own"))
+
+
+def test_two_times_are_compared_by_their_intervals() -> None:
+    def measured(*rates: float) -> Result:
+        mean = Mean.of(list(rates))
+        return Result("grid", "tidings", "filters", {"matching": 1}, None, mean, mean, {}, ())
+
+    [same] = compared([measured(99, 100, 101)], [measured(98, 101, 102)])
+    assert same.agrees
+    assert same.difference == pytest.approx(1 / 300)
+    [other] = compared([measured(99, 100, 101)], [measured(119, 120, 121)])
+    assert not other.agrees
+    with pytest.raises(UsageError, match="run only once"):
+        compared([measured(100)], [measured(100, 101)])
+    with pytest.raises(UsageError, match="no point"):
+        compared([measured(99, 100)], [])
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tidings.broker.admission import Admission
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
 from tidings.broker.config_tracking import TrackingTable
@@ -15,6 +16,7 @@ from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")
 TYPES = ("string", "int", "float", "bool")
+ACTIONS = ("slow", "refuse")
 OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", "define")
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
@@ -206,6 +208,22 @@ class MetricsTable:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmissionTable:
+    waiting_ms_max: float = setting(
+        0.0, "the longest predicted waiting time; 0: everybody is admitted", minimum=0, maximum=3_600_000
+    )
+    probability: float = setting(0.9999, "the share of messages for which it holds", minimum=0.5, maximum=0.999999)
+    action: str = setting(
+        "slow", "slow: read less from all publishers; refuse: turn away those who begin to publish", choices=ACTIONS
+    )
+
+    def admission(self) -> Admission | None:
+        if not self.waiting_ms_max:
+            return None
+        return Admission(self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse")
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleTable:
     enabled: bool = setting(False, "whether to run the web console; `console = true` above all tables says it too")
     host: str = setting("127.0.0.1", "the address to listen on")
@@ -234,6 +252,7 @@ class Configuration:
     access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")
     network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
     limits: LimitsTable = setting(LimitsTable, "how much of everything")
+    admission: AdmissionTable = setting(AdmissionTable, "whether publishers are held back before messages wait long")
     delivery: DeliveryTable = setting(DeliveryTable, "what becomes of messages that nobody takes")
     tracking: TrackingTable = setting(TrackingTable, "what is recorded about where messages went")
     logging: LoggingTable = setting(LoggingTable, "what the broker writes to its error output")

@@ -35,3 +35,9 @@ def check_silence(broker: "Broker", now_ms: int) -> None:
                 connection.abort()
             case Silence.NONE:
                 pass
+
+
+def one_less(counts: dict[str, int], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

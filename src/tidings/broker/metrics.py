@@ -31,6 +31,7 @@ _FORWARDER = {
     "unmatched": ("messages_unmatched_total", "Messages nobody subscribed to."),
     "pushed_back": ("publishers_pushed_back_total", "Times that a publisher had to wait for a subscriber."),
     "feeds": ("reads_total", "Reads from sockets."),
+    "writes": ("writes_total", "Writes to sockets."),
 }
 
 # What the forwarding plane counts of copies between brokers, and what it is called.
@@ -81,6 +82,7 @@ class Metrics:
             _store(text, self._broker.writer.stats)
         self._network(text)
         self._machine(text)
+        self._admission(text)
         for name, meaning, samples in self._observer.gauges() if self._observer else ():
             text.add(name, "gauge", meaning, samples)
         return Page(str(text), TYPE)
@@ -151,6 +153,15 @@ class Metrics:
         text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
         fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
         text.add("copies_total", "counter", "Copies between brokers, by what became of them.", fates)
+
+    def _admission(self, text: _Text) -> None:
+        admission = self._broker.admission
+        if admission is None:
+            return
+        if admission.rate_allowed is not None:
+            text.add("admission_rate", "gauge", "Messages a second that are admitted.", admission.rate_allowed)
+        text.add("admission_pauses_total", "counter", "Times that a publisher was made to wait.", admission.pauses)
+        text.add("admission_refused_total", "counter", "Publishers turned away.", admission.refused)
 
     def _machine(self, text: _Text) -> None:
         broker = self._broker

@@ -161,7 +161,9 @@ class Process:
             tracking=self._tracking(),
         )
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
-        observer = self._make_observer() if self._make_observer and configuration.metrics.capacity else None
+        self._broker.admission = configuration.admission.admission()
+        observed = configuration.metrics.capacity or self._broker.admission is not None
+        observer = self._make_observer() if self._make_observer and observed else None
         self._broker.observer = observer
         metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)

@@ -75,7 +75,9 @@ class Reception:
         if connection.beat_ms:
             self._broker.beating.add(connection)
         self._broker.node.connected(number, principal, client_id)
-        self._broker.forwarder.log_in(number, self._broker.limits.frame_bytes_max, not self._broker.guard.open)
+        admission = self._broker.admission
+        asks = not self._broker.guard.open or (admission is not None and admission.refuses)
+        self._broker.forwarder.log_in(number, self._broker.limits.frame_bytes_max, asks)
         publisher = self._next_publisher
         self._next_publisher = publisher % PUBLISHER_MAX + 1
         welcome = connection.session.welcome(

@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import assert_never
 
+from tidings.broker.admission import Admission
+from tidings.broker.admitted_connection import make_connection
 from tidings.broker.connection import ClientConnection
 from tidings.broker.flushing import Flushing
 from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.inspection import inspect
-from tidings.broker.layered_connection import make_connection
-from tidings.broker.life import check_silence, give_signs
+from tidings.broker.life import check_silence, give_signs, one_less
 from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening
 from tidings.broker.logs import note
@@ -74,6 +75,7 @@ class Broker:
         self.buffer = self.forwarder.buffer
         self.layer_buffer = memoryview(bytearray(len(self.buffer)))  # for what is not yet the forwarder's
         self.naps = Naps(self.forwarder.received)
+        self.admission: Admission | None = None  # to be set before it listens
         self._lone = Lone()
         self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
         self.tracking = TrackingThread(tracking, settings.broker_id)
@@ -217,9 +219,9 @@ class Broker:
         del self.connections[number]
         self.beating.discard(connection)
         connection.number = -1
-        _one_less(self._per_address, connection.address)
+        one_less(self._per_address, connection.address)
         if connection.logged_in:
-            _one_less(self.per_user, connection.user)
+            one_less(self.per_user, connection.user)
         self._carry_out(self.node.lost(self.now_ms(), number))
         self.forwarder.close(number)
         self.after()
@@ -379,10 +381,12 @@ class Broker:
         number = connection.number
         principal = self.node.connections[number].principal
         destination = f"{'queue' if queue else 'topic'}:{name}"
+        error: TidingsError | None = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
         if principal.may("publish", destination):
+            error = self.admission.newcomer() if self.admission else None
+        if error is None:
             self.forwarder.allow(number, destination)
         else:
-            error = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
             if not connection.closing:  # STOMP's answer is the last thing said
                 self.forwarder.skip(number)
@@ -467,9 +471,3 @@ class Broker:
                 self._carry_out(self.node.tick(now_ms))
                 check_silence(self, now_ms)
             self.after()
-
-
-def _one_less(counts: dict[str, int], key: str) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]

@@ -10,12 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from tidings.cli.lab_validate import validate
 from tidings.lab import experiment as experiments
+from tidings.lab.comparison import compared
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import SERVERS, Experiment
 from tidings.lab.fitting import Choice, choose
 from tidings.lab.processing import MODELS
 from tidings.lab.report import write_report
+from tidings.lab.result_tables import read_tables
 from tidings.lab.results import Mean, Result, read_results
 from tidings.lab.servers import install_activemq
 
@@ -26,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Measure servers, fit models, report.")
-    for command in (presets, run, results, fit, report):
+    for command in (presets, run, results, compare, fit, report, validate):
         group.command()(command)
     app.add_typer(group, name="lab")
 
@@ -36,31 +39,44 @@ def presets() -> None:
 
     Example: tidings lab presets
     """
-    table = Table("preset", "measurements", "what")
+    table = Table("preset", "measurements", "minutes", "what")
+    total = 0.0
     for name in experiments.presets():
         one = experiments.parse(experiments.preset(name))
-        table.add_row(name, f"{len(list(one.points()))} × {one.runs} runs", one.about)
+        minutes = one.seconds / 60
+        total += minutes
+        table.add_row(name, f"{len(list(one.points()))} × {one.runs} runs", f"{minutes:.0f}", one.about)
+    table.add_row("all", "", f"{total:.0f}", "one after the other")
     Console().print(table)
 
 
 def run(
-    what: Annotated[str, typer.Argument(help="A preset's name, or a TOML file of your own.")],
+    what: Annotated[list[str], typer.Argument(help="Presets' names, or TOML files of your own; all: every preset.")],
     folder: Folder = FOLDER,
     server: Annotated[list[str] | None, typer.Option(help="Only this server (may be repeated).")] = None,
     runs: Annotated[int | None, typer.Option(min=1, help="Runs of each measurement.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Seconds of each run that count.")] = None,
     install: Annotated[bool, typer.Option(help="Install Debian's activemq if it is missing (as root).")] = False,
 ) -> None:
-    """Carry out an experiment. What is measured already is not measured again.
+    """Carry out experiments. What is measured already is not measured again.
 
     Example: tidings lab run quick --server tidings
     """
-    experiment = _changed(experiments.read(Path(what)), server, runs, seconds)
-    if install and "activemq" in experiment.servers:
+    names = experiments.presets() if what == ["all"] else what
+    wanted = [_changed(experiments.read(Path(name)), server, runs, seconds) for name in names]
+    if install and any("activemq" in one.servers for one in wanted):
         install_activemq()
     folder.mkdir(parents=True, exist_ok=True)
-    execution = Execution(experiment, folder)
     console = Console(stderr=True)
+    failed = sum(_run(experiment, folder, console) for experiment in wanted)
+    if failed:
+        console.print(f"{failed} measurements did not succeed; run it again to try once more")
+        raise typer.Exit(1)
+
+
+def _run(experiment: Experiment, folder: Path, console: Console) -> int:
+    """How many measurements were given up."""
+    execution = Execution(experiment, folder)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} runs"))
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         task = progress.add_task(experiment.name, total=execution.missing())
@@ -69,9 +85,28 @@ def run(
             if step.text != "done":
                 progress.console.print(f"{step.point.name}: {step.text}", markup=False)
     Console().print(as_table(read_results(folder, experiment.name)))
-    if execution.given_up:
-        console.print(f"{len(execution.given_up)} measurements did not succeed; run it again to try once more")
-        raise typer.Exit(1)
+    return len(execution.given_up)
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="The folder of one time.")],
+    second: Annotated[Path, typer.Argument(help="The folder of another time.")],
+    experiment: Annotated[str | None, typer.Option(help="Of one experiment; all of them without it.")] = None,
+) -> None:
+    """Do two times agree? Mean throughput of each point, and whether the difference is within its 95 % interval.
+
+    Example: tidings lab compare monday tuesday --experiment filters
+    """
+    found = compared(read_results(first, experiment), read_results(second, experiment))
+    table = Table("experiment", "server", "parameters", "first/s", "second/s", "difference", "allowed", "agrees")
+    for one in found:
+        values = ", ".join(f"{name} {value}" for name, value in one.first.parameters.items())
+        table.add_row(
+            one.first.experiment, one.first.server, values, f"{one.means[0]:,.0f}", f"{one.means[1]:,.0f}",
+            f"{one.difference:+.1%}", f"{one.allowed:.1%}", "yes" if one.agrees else "no",
+        )  # fmt: skip
+    Console().print(table)
+    typer.echo(f"{sum(one.agrees for one in found)} of {len(found)} points agree")
 
 
 def _changed(experiment: Experiment, server: list[str] | None, runs: int | None, seconds: float | None) -> Experiment:
@@ -123,12 +158,15 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="A folder for the page and its pictures.")] = Path(
         "lab-report"
     ),
+    tables: Annotated[
+        Path | None, typer.Option(help="The pipeline's tables (tidings pipeline measure), instead of measurements.")
+    ] = None,
 ) -> None:
     """Write one HTML page with a figure for every experiment, measured and modelled.
 
     Example: tidings lab report -o lab-report
     """
-    page = write_report(read_results(folder), output)
+    page = write_report(read_results(folder) if tables is None else read_tables(tables), output)
     typer.echo(f"{page}")
 
 

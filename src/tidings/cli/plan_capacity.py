@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tidings.errors import UsageError
+from tidings.lab.batch_costs import BatchCosts
+from tidings.lab.batch_plan import BatchAnswer, plan_batches
 from tidings.lab.capacity import PROBABILITIES, SPREADS, TOPOLOGIES, Answer, Question, plan_capacity
 from tidings.lab.planner import Allowed
 from tidings.lab.processing import Fitted
@@ -37,6 +39,9 @@ def capacity(
     brokers: Annotated[int, typer.Option(min=1, help="Also answer for a network of so many.")] = 1,
     topology: Annotated[str, typer.Option(help=f"Of the network: {', '.join(TOPOLOGIES)}.")] = "ring",
     link: Annotated[float | None, typer.Option(help="Bytes a second a link carries.")] = None,
+    batches: Annotated[
+        Path | None, typer.Option(help="Also by batches: costs that tidings lab validate -o costs.json wrote.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw waiting time against rate here (.svg, .png).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
@@ -50,12 +55,16 @@ def capacity(
         link_bytes_per_s=link,
     )  # fmt: skip
     answer = plan_capacity(question)
+    by_batches = None if batches is None else plan_batches(question, BatchCosts.from_json(_text(batches)))
     if plot is not None:
         _draw(answer).savefig(plot, dpi=130)
     if as_json:
-        typer.echo(json.dumps(asdict(answer)))
+        more = {} if by_batches is None else {"batches": asdict(by_batches)}
+        typer.echo(json.dumps(asdict(answer) | more))
     else:
         _show(Console(), question, answer)
+        if by_batches is not None:
+            _show_batches(Console(), question, by_batches)
 
 
 def _model(path: Path) -> Fitted:
@@ -80,9 +89,7 @@ def _text(path: Path) -> str:
 
 
 def _show(console: Console, question: Question, answer: Answer) -> None:
-    names = [f"{p:.5g}".replace("0.", "").ljust(2, "0") for p in PROBABILITIES]
-    waits = [f"{name[:2]}{'.' + name[2:] if name[2:] else ''} %" for name in names]
-    table = Table("busy", "messages/s", "sent/s", "mean wait", *waits, title=question.server.model.formula)
+    table = Table("busy", "messages/s", "sent/s", "mean wait", *_waits(), title=question.server.model.formula)
     for row in answer.at:
         first = row[0]
         cells = [f"{first.utilisation:.0%}", f"{first.rate:,.0f}", f"{first.overall - first.rate:,.0f}"]
@@ -109,6 +116,24 @@ def _show(console: Console, question: Question, answer: Answer) -> None:
         console.print(f"no: {refused.reason}", markup=False)
         console.print(f"servers needed: {refused.publisher_side} by messages, {refused.subscriber_side} by subscribers")
     console.print(f"recommended: {answer.recommendation}")
+
+
+def _show_batches(console: Console, question: Question, answer: BatchAnswer) -> None:
+    """Messages that wait are taken together: what a broker does whose messages come over few connections."""
+    table = Table("busy", "messages/s", "sent/s", "a batch", "mean wait", *_waits(), title="taken in batches")
+    for row in answer.at:
+        cells = [f"{row.utilisation:.0%}", f"{row.rate:,.0f}", f"{row.sent:,.0f}", f"{row.batch_mean:,.1f}"]
+        table.add_row(*cells, _time(row.waiting_mean), *(_time(wait) for _, wait in row.quantiles))
+    console.print(table)
+    bound = f"{question.probability:.6g} of the messages wait at most {_time(question.waiting_max_s)}"
+    console.print(f"up to {answer.rate_allowed:,.0f}/s {bound}; saturated at {answer.saturated:,.0f}/s")
+    if answer.enough is not None:
+        console.print(f"{question.rate:,.0f}/s in batches: {'yes' if answer.enough else 'no'}")
+
+
+def _waits() -> list[str]:
+    names = [f"{p:.5g}".replace("0.", "").ljust(2, "0") for p in PROBABILITIES]
+    return [f"{name[:2]}{'.' + name[2:] if name[2:] else ''} %" for name in names]
 
 
 def _time(seconds: float) -> str:

@@ -15,14 +15,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tidings.errors import UsageError
 from tidings.lab.calibration import Calibration
 from tidings.lab.experiment import Experiment, Point
 from tidings.lab.machine import environment
-from tidings.lab.registration import SPECIALS
 from tidings.lab.samples import judge, to_rows
 from tidings.lab.saturation import measure_run
 from tidings.lab.servers import SERVERS, Server
 from tidings.lab.setups import SETUPS, Design
+from tidings.lab.specials import SPECIALS
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
 from tidings.segments.writer import SegmentWriter
@@ -93,6 +94,10 @@ class Execution:
                 self._samples.append(rows, started)
         except (RuntimeError, OSError) as error:
             outcome = f"failed: {error!s:.500}"
+        except UsageError as error:  # of an experiment that is right: the machine was too busy to take samples
+            if error.code != "E_LAB_SAMPLES":
+                raise
+            outcome = f"failed: {error.reason}"
         self._outcomes[point.name, outcome == DONE] += 1
         self._runs.append([self._row(point, server, run, started, outcome, more)], started)
         return outcome

@@ -33,7 +33,8 @@ from tidings.lab.samples import Rules
 from tidings.lab.setups import SETUPS, Parameter, Parameters
 
 POINTS_MAX, RUNS_MAX = 10_000, 1000
-SPECIAL = ("registration", "first-message")  # measured by other means than throughput
+BETWEEN_S = 1.0  # to connect, to subscribe and to wait for the last messages
+SPECIAL = ("registration", "first-message", "waiting")  # measured by other means than throughput
 SERVERS = ("tidings", "activemq")
 
 
@@ -119,6 +120,11 @@ class Experiment:
         if self.kind in SETUPS:
             for point in self.points():
                 SETUPS[self.kind](point.parameters, "check")
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes, if every run counts."""
+        return sum(1 for _ in self.points()) * self.runs * (self.measure.run_s + BETWEEN_S)
 
     def points(self) -> Iterator[Point]:
         """Servers in turn at each point, so that what disturbs the machine disturbs both."""

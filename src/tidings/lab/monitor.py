@@ -2,11 +2,15 @@
 
 The broker's driver calls `observe` with what it has counted since it started; this takes differences, feeds the
 estimator (online.py) and keeps the last answer. The time a message occupies the broker is its CPU time; what the broker
-costs when nothing happens is so little that it is not told apart.
+costs when nothing happens is so little that it is not told apart. Of the two kinds of model, every message by itself or
+batches, the one is shown that predicts the next second better.
 """
+
+from dataclasses import asdict
 
 from tidings.broker.observing import Counters, Gauge
 from tidings.errors import UsageError
+from tidings.lab.batch_costs import FITTED
 from tidings.lab.online import Estimator, Interval, Snapshot
 
 PROBABILITIES = (0.99, 0.9999, 0.99999)
@@ -36,6 +40,9 @@ class CapacityMonitor:
                     max(0.0, counters.cpu_s - before.cpu_s),
                     second,
                     third,
+                    reads=counters.reads - before.reads,
+                    writes=counters.writes - before.writes,
+                    sleeps=counters.sleeps - before.sleeps,
                 ),
             )
             try:
@@ -44,6 +51,11 @@ class CapacityMonitor:
                 if error.code != "E_LAB_NOTHING_SEEN":
                     raise
         self._last = (now_s, counters)
+
+    def rate_allowed(self, waiting_s_max: float, probability: float) -> float | None:
+        if self.snapshot is None:
+            return None
+        return self._estimator.rate_allowed(waiting_s_max, probability)
 
     def gauges(self) -> list[Gauge]:
         """Name, meaning and samples, for the broker's metrics."""
@@ -62,8 +74,9 @@ class CapacityMonitor:
             (
                 "parameter_seconds",
                 "Estimated parameters of the processing-time model.",
-                [({"parameter": name}, value) for name, value in one.fitted.parameters.items()],
+                [({"parameter": name}, value) for name, value in _parameters(one).items()],
             ),
+            ("capacity_model", "The model that predicts this broker best.", [({"model": one.model}, 1.0)]),
         ]
         if one.waiting_mean is not None and one.waiting_quantiles is not None:
             found.append(("waiting_mean_seconds", "Predicted mean waiting time.", [({}, one.waiting_mean)]))
@@ -71,3 +84,9 @@ class CapacityMonitor:
             quantiles[2].extend(({"quantile": f"{p:g}"}, value) for p, value in one.waiting_quantiles)
             found.append(quantiles)
         return found
+
+
+def _parameters(one: Snapshot) -> dict[str, float]:
+    if one.costs is None:
+        return one.fitted.parameters
+    return {name: value for name, value in asdict(one.costs).items() if name in FITTED}

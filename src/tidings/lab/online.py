@@ -6,10 +6,11 @@ intervals under different loads make it a regression. It is kept as normal equat
 in which the past fades with a time constant (recursive least squares with exponential forgetting). The non-negative
 solution is found when somebody asks. Memory does not grow with time.
 
-Forgetting has a known trap: while the load does not change, old intervals fade and new ones determine only one
-combination of the parameters, so the others would drift on noise. The equations therefore carry a weak pull to the
-last estimate (or to the stored model given as `prior`): what is not seen keeps its value. An interval counts in
-proportion to its messages, since the variance of a sum does.
+What is not seen keeps its value, at first that of the stored model given as `prior` (recursive.py). An interval counts
+in proportion to its messages, since the variance of a sum does.
+
+A broker that counts its reads, writes and sleeps is also seen as one that serves batches (online_batches.py). Each
+interval is predicted by both models before it is learnt; the one that predicts better is believed.
 
 >>> estimator = Estimator("base", memory_s=60.0)
 >>> for second, (n, r) in enumerate([(10, 1), (200, 1), (10, 8), (200, 8)] * 10):
@@ -21,18 +22,21 @@ proportion to its messages, since the variance of a sum does.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import nnls
 
 from tidings.errors import UsageError
 from tidings.lab.arrays import Array, check_finite, refuse
+from tidings.lab.batch_costs import FITTED, BatchCosts, Work
+from tidings.lab.online_batches import BatchServer, costs_of, server_seen, work_row
+from tidings.lab.planner import utilisation_allowed
 from tidings.lab.processing import Fitted, Load, model_named
+from tidings.lab.recursive import FadingFit
 from tidings.lab.service import Moments, Poisson, service_moments
 from tidings.lab.waiting import GammaWaiting
 
-PULL = 1e-6  # weight of the last estimate against everything seen, per parameter
+BATCHES = "batches"  # the name of the model that is none of tidings.lab.processing
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,9 @@ class Interval:
     sent_cubes: float | None = None
     different: float | None = None
     components: float = 1.0
+    reads: int | None = None
+    writes: int = 0
+    sleeps: int = 0
 
     def __post_init__(self) -> None:
         check_finite("elapsed_s", self.elapsed_s, 0, open_low=True)
@@ -61,7 +68,9 @@ class Snapshot:
     """What the broker knows about itself. Waiting times are None while it is saturated or idle."""
 
     now: float
+    model: str  # the one that predicted best: that of `fitted`, or BATCHES
     fitted: Fitted
+    costs: BatchCosts | None  # of batches, if they are counted
     rate: float  # received messages per second
     replication: float
     utilisation: float  # measured: busy over elapsed
@@ -82,10 +91,10 @@ class Estimator:
         self._model = model_named(model)
         self._memory_s = memory_s
         size = len(self._model.terms)
-        self._values: Array = np.array(prior.values if prior else [0.0] * size)
+        self._fit = FadingFit(np.array(prior.values if prior else [0.0] * size))
         self._known = prior is not None
-        self._matrix: Array = np.zeros((size, size))
-        self._vector: Array = np.zeros(size)
+        self._batches = FadingFit(np.zeros(len(FITTED)))
+        self._work: Work | None = None  # of the last interval with messages
         # Faded sums: elapsed, busy, received, and of replication grades the first three powers.
         self._sums: Array = np.zeros(6)
         self._now: float | None = None
@@ -97,42 +106,42 @@ class Estimator:
             raise refuse(f"time {now} lies before {self._now}")
         fade = 1.0 if self._now is None else math.exp((self._now - now) / self._memory_s)
         self._now = now
-        self._matrix *= fade
-        self._vector *= fade
+        self._fit.fade(fade)
+        self._batches.fade(fade)
         self._sums *= fade
         messages = interval.received
         self._sums += [interval.elapsed_s, interval.busy_s, messages, *_grade_sums(interval)]
         if messages:
             grade = interval.sent / messages
             self._load = Load(interval.filters, grade, interval.different, interval.components)
-            row = np.array(self._model.row(self._load))
-            self._matrix += messages * np.outer(row, row)
-            self._vector += row * interval.busy_s
-            self._values, self._known = self._solve(), True
+            self._fit.learn(np.array(self._model.row(self._load)), interval.busy_s, messages)
+            self._known = True
+            if interval.reads:
+                self._work = _work(interval)
+                self._batches.learn(work_row(self._work), interval.busy_s, messages)
 
     def fitted(self) -> Fitted:
         """The parameters as they are believed now."""
         if not self._known:
             raise refuse("no message was observed yet", "E_LAB_NOTHING_SEEN")
-        return Fitted(self._model.name, tuple(self._values.tolist()))
+        return Fitted(self._model.name, tuple(self._fit.values.tolist()))
 
     def snapshot(self, probabilities: Sequence[float] = (0.99, 0.9999), utilisation_max: float = 0.9) -> Snapshot:
         """Utilisation, capacity and waiting times at the present load."""
         fitted = self.fitted()
-        if self._now is None or self._load is None:
-            raise refuse("no message was observed yet", "E_LAB_NOTHING_SEEN")
-        elapsed, busy, received, *grades = self._sums.tolist()
-        seen = received >= 1.0  # else the last messages have faded, and the last load has to do
-        powers = Moments(*(total / received for total in grades)) if seen else Poisson(self._load.replication).moments()
-        load = Load(self._load.filters, float(powers.first), self._load.different, self._load.components)
+        load, powers = self._now_asked()
         service = service_moments(fitted.fixed(load), fitted.t_tx, powers)
-        rate = received / elapsed
+        elapsed, busy, received = self._sums[:3].tolist()
+        rate, seen = received / elapsed, received >= 1.0
         waiting = _waiting(rate, service) if seen else None
-        return Snapshot(
+        assert self._now is not None
+        single = Snapshot(
             now=self._now,
+            model=fitted.name,
             fitted=fitted,
+            costs=None,
             rate=rate,
-            replication=float(powers.first),
+            replication=load.replication,
             utilisation=busy / elapsed,
             service_mean=float(service.first),
             capacity=fitted.capacity(load, utilisation_max),
@@ -142,18 +151,39 @@ class Estimator:
             if waiting is None
             else tuple((p, float(waiting.quantile(p))) for p in probabilities),
         )
+        server = self.batch_server()
+        return single if server is None else _by_batches(single, server, probabilities, seen=seen)
 
-    def _solve(self) -> Array:
-        """min xᵀAx − 2bᵀx over x ≥ 0, as NNLS on the Cholesky factor of A, with columns scaled and the pull added."""
-        scale = np.sqrt(np.diag(self._matrix))
-        scale[scale == 0] = 1.0
-        matrix = self._matrix / np.outer(scale, scale) + PULL * np.eye(len(scale))
-        vector = self._vector / scale + PULL * self._values * scale
-        factor = np.linalg.cholesky(matrix)
-        target = np.linalg.solve(factor, vector)
-        unit = float(np.linalg.norm(target)) or 1.0
-        solution, _ = nnls(factor.T, target / unit)
-        return np.asarray(solution * unit / scale, dtype=np.float64)
+    def batch_server(self) -> BatchServer | None:
+        """The broker as one that serves batches; None: the other model predicts better, or batches are not counted."""
+        if self._work is None or self._batches.error >= self._fit.error:
+            return None
+        return server_seen(costs_of(self._batches.values), self._work)
+
+    def rate_allowed(self, waiting_max: float, probability: float) -> float:
+        """The largest rate at which the waiting time stays within the bound with this probability, as the load is.
+
+        Of batches at most twice the present rate: more is not needed now, and takes longer to find out.
+        """
+        server = self.batch_server()
+        if server is not None and self._work is not None:
+            present = self._work.received / self._work.seconds
+            return server.rate_allowed(waiting_max, probability, max(2 * present, 0.1 / float(server.alone.first)))
+        fitted = self.fitted()
+        load, powers = self._now_asked()
+        service = service_moments(fitted.fixed(load), fitted.t_tx, powers)
+        return utilisation_allowed(service, waiting_max, probability) / float(service.first)
+
+    def _now_asked(self) -> tuple[Load, Moments]:
+        """The present load, and the moments of its replication grade."""
+        if self._load is None:
+            raise refuse("no message was observed yet", "E_LAB_NOTHING_SEEN")
+        received, *grades = self._sums[2:].tolist()
+        if received >= 1.0:
+            powers = Moments(*(total / received for total in grades))
+        else:  # the last messages have faded, and the last load has to do
+            powers = Poisson(self._load.replication).moments()
+        return replace(self._load, replication=float(powers.first)), powers
 
 
 def _grade_sums(interval: Interval) -> tuple[float, float, float]:
@@ -171,3 +201,35 @@ def _waiting(rate: float, service: Moments) -> GammaWaiting | None:
         return GammaWaiting.of(rate, service)
     except UsageError:
         return None
+
+
+def _work(interval: Interval) -> Work:
+    return Work(
+        interval.elapsed_s,
+        interval.busy_s,
+        interval.reads or 0,
+        interval.writes,
+        interval.received,
+        interval.sent,
+        interval.filters,
+        interval.sleeps,
+    )
+
+
+def _by_batches(single: Snapshot, server: BatchServer, probabilities: Sequence[float], *, seen: bool) -> Snapshot:
+    """The same moment, by the other model."""
+    outlook = None
+    if seen:
+        try:
+            outlook = server.outlook(single.rate, probabilities)
+        except UsageError:  # saturated
+            outlook = None
+    return replace(
+        single,
+        model=BATCHES,
+        costs=server.scenario.costs,
+        service_mean=float(server.alone.first),
+        capacity=server.capacity(single.utilisation_max),
+        waiting_mean=None if outlook is None else outlook.waiting_mean,
+        waiting_quantiles=None if outlook is None else outlook.waiting_quantiles,
+    )

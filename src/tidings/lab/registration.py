@@ -10,12 +10,10 @@ import select
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 from tidings.lab.connections import BLOCK, WINDOW, Setup, Wanted, ask, connected
 from tidings.lab.generator import Sender, saturate
+from tidings.lab.samples import Found
 from tidings.lab.saturation import blocks_of
 from tidings.lab.servers import LOAD_CORE, Server, on_core
 from tidings.lab.setups import Given, Parameters
@@ -27,21 +25,7 @@ SILENCE_S_MAX = 60.0
 WARM_S, PAUSE_S = 0.5, 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Durations:
-    """Metric and seconds, in the order they were taken."""
-
-    found: list[tuple[str, float]]
-
-    def rows(self, run: str, start_ms: int) -> list[dict[str, Any]]:
-        """Rows of the table `samples`."""
-        return [
-            {"run": run, "source": "generator", "ms": start_ms, "metric": metric, "value": value, "labels": "{}"}
-            for metric, value in self.found
-        ]
-
-
-def register(server: Server, parameters: Parameters, topic: str) -> Durations:
+def register(server: Server, parameters: Parameters, topic: str) -> Found:
     given = Given("registration", parameters)
     count, form = given.number("subscriptions", 1024, 1, 1 << 17), given.word("form", ("simple", "or", "in"))
     active = given.flag("active", False)
@@ -62,7 +46,7 @@ def register(server: Server, parameters: Parameters, topic: str) -> Durations:
         begin = time.perf_counter()
         sent = _until_confirmed({one.fileno(): one for one in sockets}, output, wire.replies, count, active and sender)
         seconds = time.perf_counter() - begin
-    return Durations([("registration_s", seconds), ("published_messages", float(sent))])
+    return Found([("registration_s", seconds), ("published_messages", float(sent))])
 
 
 def _selector(form: str, number: int) -> str:
@@ -112,7 +96,7 @@ def _read(one: socket.socket) -> bytes:
     return data
 
 
-def first_message(server: Server, parameters: Parameters, topic: str) -> Durations:
+def first_message(server: Server, parameters: Parameters, topic: str) -> Found:
     given = Given("first-message", parameters)
     newcomers, groups = given.number("subscribers", 40, 1, 10_000), given.number("groups", 20, 1, 1000)
     given.end()
@@ -128,7 +112,7 @@ def first_message(server: Server, parameters: Parameters, topic: str) -> Duratio
             saturate(bench, [sender], WINDOW, done, arrivals.over)
         finally:
             arrivals.close()
-    return Durations(arrivals.found)
+    return Found(arrivals.found)
 
 
 class _Arrivals:
@@ -180,8 +164,3 @@ class _Arrivals:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-SPECIALS: Mapping[str, Callable[[Server, Parameters, str], Durations]] = MappingProxyType(
-    {"registration": register, "first-message": first_message}
-)

@@ -118,6 +118,20 @@ def to_rows(run: str, source: str, samples: Iterable[Sample], start_ms: int) -> 
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run found that is not read from those counters: metrics and values, in the order they were taken."""
+
+    found: list[tuple[str, float]]
+
+    def rows(self, run: str, start_ms: int) -> list[dict[str, Any]]:
+        """Rows of the table `samples`."""
+        return [
+            {"run": run, "source": "generator", "ms": start_ms, "metric": metric, "value": value, "labels": "{}"}
+            for metric, value in self.found
+        ]
+
+
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Sample]:
     """Back from rows of one run; what is not one of the counters is left out."""
     found: dict[int, dict[str, float]] = {}

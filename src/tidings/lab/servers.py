@@ -3,9 +3,11 @@
 Each runs on one core, in a directory of its own that goes when it stops, on loopback only.
 """
 
+import ctypes
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -16,12 +18,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.lab import activemq
 from tidings.lab.ports import free_ports
 from tidings.lab.wires import Native, Stomp, Wire
 
 SERVER_CORE, LOAD_CORE = 0, 1
-ACTIVEMQ_JAR = Path("/usr/share/activemq/bin/activemq.jar")
+_LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
+READS_FILE = "reads.npy"  # in the server's directory
 HEAP = "1g"
 START_SECONDS_MAX = 60.0
 
@@ -35,6 +43,12 @@ def on_core(core: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def _in_child() -> None:
+    """On its core, and gone when we are, also if we are killed: nobody else would end it."""
+    os.sched_setaffinity(0, {SERVER_CORE})
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Server(ABC):
@@ -58,10 +72,10 @@ class Server(ABC):
 
     def cpu_seconds(self) -> float:
         """CPU time of all its threads so far, those that have ended included (the CPU clock of another process)."""
-        return time.clock_gettime((~self._pid << 3) | 2)
+        return time.clock_gettime((~self.pid << 3) | 2)
 
     def memory_bytes(self) -> int:
-        status = Path(f"/proc/{self._pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
 
@@ -81,7 +95,7 @@ class Server(ABC):
         self.end()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -89,7 +103,7 @@ class Server(ABC):
         self.stop()
 
     @property
-    def _pid(self) -> int:
+    def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
@@ -102,7 +116,7 @@ class Server(ABC):
                 stderr=log,
                 text=True,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                preexec_fn=lambda: os.sched_setaffinity(0, {SERVER_CORE}),
+                preexec_fn=_in_child,
             )
         return self._process
 
@@ -137,6 +151,26 @@ class TidingsServer(Server):
             raise self._failure("did not start")
         self.port = int(line)
 
+    def counters(self) -> dict[str, int]:
+        """What its forwarding plane has counted since it started."""
+        counts: dict[str, int] = json.loads(self._asked(signal.SIGUSR1))
+        return counts
+
+    def reads(self) -> NDArray[np.int64]:
+        """Since the last call: when each read began (perf_counter_ns), and the messages received before it.
+
+        The first call finds nothing: from then on the times are noted.
+        """
+        self._asked(signal.SIGUSR2)
+        found: NDArray[np.int64] = np.load(self.directory / READS_FILE)
+        return found
+
+    def _asked(self, number: signal.Signals) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.send_signal(number)
+        return self._process.stdout.readline()
+
 
 class TidingsStompServer(TidingsServer):
     """The same broker, spoken to as ActiveMQ is."""
@@ -158,17 +192,12 @@ class ActiveMqServer(Server):
         return done.stdout or "unknown"
 
     def start(self) -> None:
-        if not ACTIVEMQ_JAR.exists():
+        if not activemq.JAR.exists():
             raise RuntimeError("ActiveMQ is not installed: run with --install (as root), or with --only tidings")
         self.port = free_ports(1)[0]
-        configuration = self.directory / "activemq.xml"
-        configuration.write_text(_CONFIGURATION.format(data=self.directory, stomp=self.port, openwire=free_ports(1)[0]))
-        (self.directory / "log4j.properties").write_text(_LOGGING)
-        here = self.directory
-        options = [f"-Dactivemq.{name}={here}" for name in ("base", "conf", "data")]
-        options += [f"-Xms{HEAP}", f"-Xmx{HEAP}", "-Dorg.apache.activemq.UseDedicatedTaskRunner=true"]
-        options += ["-Dactivemq.home=/usr/share/activemq", f"-Dlog4j.configuration=file:{here}/log4j.properties"]
-        self._spawn(["java", *options, "-jar", str(ACTIVEMQ_JAR), "start", f"xbean:file:{configuration}"])
+        here, ports = self.directory, {"stomp": self.port, "openwire": free_ports(1)[0]}
+        setup = activemq.Setup("localhost", ports, HEAP, memory_mb=700, store=str(here / "kahadb"), own_tasks=True)
+        self._spawn(activemq.command(here, setup))
         self._wait_for_port()
 
     def _wait_for_port(self) -> None:
@@ -189,34 +218,8 @@ SERVERS: dict[str, Callable[[], Server]] = {
 
 
 def install_activemq() -> None:
-    if not ACTIVEMQ_JAR.exists():
+    if not activemq.JAR.exists():
         subprocess.run(["apt-get", "update", "-qq"], check=False)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "activemq"]
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-
-
-# As Debian ships it, plus STOMP; without JMX, advisories and the scheduler, which only cost time.
-_CONFIGURATION = """\
-<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
-  xsi:schemaLocation="http://www.springframework.org/schema/beans
-    http://www.springframework.org/schema/beans/spring-beans.xsd
-    http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
-  <broker xmlns="http://activemq.apache.org/schema/core" useJmx="false" brokerName="localhost"
-      dataDirectory="{data}/data" advisorySupport="false" schedulerSupport="false">
-    <persistenceAdapter><kahaDB directory="{data}/kahadb"/></persistenceAdapter>
-    <systemUsage><systemUsage><memoryUsage><memoryUsage limit="700 mb"/></memoryUsage></systemUsage></systemUsage>
-    <transportConnectors>
-      <transportConnector name="openwire" uri="tcp://127.0.0.1:{openwire}"/>
-      <transportConnector name="stomp" uri="stomp://127.0.0.1:{stomp}"/>
-    </transportConnectors>
-  </broker>
-</beans>
-"""
-
-_LOGGING = """\
-log4j.rootLogger=WARN, console
-log4j.appender.console=org.apache.log4j.ConsoleAppender
-log4j.appender.console.layout=org.apache.log4j.PatternLayout
-log4j.appender.console.layout.ConversionPattern=%p %m%n
-"""

@@ -13,6 +13,7 @@ in turn and are all of one size, so that the generator can count what comes back
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from types import MappingProxyType
 
 from tidings.lab.arrays import refuse
@@ -25,6 +26,7 @@ Parameters = Mapping[str, Parameter]
 
 OR_SUBSCRIBERS, AND_SUBSCRIBERS, AND_PROPERTIES = 5, 10, 25  # sections 3.3.1 and 3.3.2
 AGGREGATED = 4096  # subscriptions, section 3.4.1
+MIX_TYPES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Design:
     setup: Setup
     copies: float  # of one message, on average
     load: Load
+    grades: tuple[int, ...] = ()  # receivers of each of the messages sent in turn, if they differ
 
 
 class Given:
@@ -129,6 +132,24 @@ def _aggregation(given: Given, topic: str) -> Design:
     return Design(Setup(_with_ids(topic, ids), wanted, publishers=publishers), 1.0, Load(AGGREGATED, 1))
 
 
+def _mix(given: Given, topic: str) -> Design:
+    """Messages of many types; every subscriber takes its own share of them, a probe all of them, others none.
+
+    So the number of receivers varies from message to message, and who watches the probe knows what has come.
+    """
+    subscribers, percent = given.number("subscribers", 10, 0, 4096), given.number("match_percent", 100, 0, 100)
+    others, body = given.number("others", 0), b"x" * given.number("body", 0, 0, 1 << 20)
+    publishers = given.number("publishers", 1, 1, 1000)
+    types = [f"{number:02d}" for number in range(MIX_TYPES)]
+    taken = [Random(f"mix {one}").sample(types, MIX_TYPES * percent // 100) for one in range(subscribers)]
+    wanted = tuple((Wanted(topic, _any_of(sorted(some), "in")),) for some in taken if some)
+    grades = [1 + sum(one in some for some in taken) for one in types]
+    plans = tuple(Plan(topic, body, properties=((PROPERTY, "0"), ("id", one))) for one in types)
+    setup = Setup(plans, (*wanted, (Wanted(topic),)), idle_filters(topic, others), publishers)
+    mean = sum(grades) / len(grades)
+    return Design(setup, mean, Load(others + len(wanted) + 1, mean), tuple(grades))
+
+
 def _any_of(ids: Sequence[str], form: str) -> str:
     quoted = [f"'{one}'" for one in ids]
     return f"id IN ({', '.join(quoted)})" if form == "in" else " OR ".join(f"id = {one}" for one in quoted)
@@ -157,6 +178,7 @@ SETUPS: Mapping[str, Callable[[Parameters, str], Design]] = MappingProxyType(
             "and": _and,
             "presence": _presence,
             "aggregation": _aggregation,
+            "mix": _mix,
         }.items()
     }
 )

@@ -1,6 +1,6 @@
 """Damaged stores: cut off at every byte of the last records, and with flipped bits.
 
-    python -m tidings.testing.store_damage 1000 [SEED]       # so many flipped bits; cuts at all bytes of the last batch
+    python -m tidings.testing.store_damage 1000 [SEED]       # so many flipped bits; cuts at all bytes of the last page
 
 A store that was cut off holds the batches before the cut, whole. After a flipped bit the store says that something is
 damaged, or nothing is; what it still has is right to the byte; and a bit in a record costs that record only.
@@ -19,6 +19,7 @@ from tidings.testing.store import check_same
 from tidings.testing.store_writer import LIMITS, batch
 
 BATCHES = 25
+EVERY_BYTES, COARSE_BYTES = 4200, 977  # cut at each of the last so many (a page of the log), before at some
 STORE, LOG = "store.db", "store.db-wal"
 
 
@@ -102,7 +103,9 @@ def damage(flips: int, seed: int, *, cut_step: int = 1) -> tuple[int, int]:
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         stores = Damaged(Path(folder), seed)
-        sizes = range(stores.log_sizes[-2], stores.log_sizes[-1] + 1, cut_step)
+        first, end = stores.log_sizes[-2:]
+        late = max(first, end - EVERY_BYTES)
+        sizes = [*range(first, late, COARSE_BYTES), *range(late, end + 1, cut_step)]
         for size in sizes:
             stores.cut(size)
         noticed = 0
