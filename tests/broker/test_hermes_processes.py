@@ -7,5 +7,5 @@ from tidings.testing.hermes_processes import EVENTS, run
 
 
 def test_when_the_rendezvous_node_is_killed_no_persistent_event_is_lost_and_delivery_resumes(tmp_path: Path) -> None:
-    _, got = run(tmp_path, 4, seed=1)
+    _, got = run(tmp_path, 3, seed=1)
     assert got == [Counter(range(EVENTS))] * 4
