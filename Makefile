@@ -5,9 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize crash sim flaps pan hermes docs stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize crash sim load flaps pan hermes docs proton stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -22,7 +23,7 @@ $(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/protocol
 	scripts/node-packages
 	touch $@
 
-demo: setup  ## a short tour: selectors, the matching kernel, a plot
+demo: setup  ## two minutes with a network of brokers: market data, a trace, a failure, a prediction, Spark, a report
 	$(BIN)/tidings demo
 
 test: setup check  ## everything a change must pass: checks, then all tests
@@ -45,8 +46,8 @@ fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSaniti
 	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1)
 	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets
 
-sim: setup  ## networks of brokers under random faults in the simulator, judged against the truth (SEEDS=1000)
-	$(BIN)/python -m tidings.testing.network 1 $(or $(SEEDS),1000)
+sim: setup  ## random networks, workloads and faults in the simulator, judged against the truth (SEEDS=1000)
+	$(BIN)/python -m tidings.testing.simulate 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/simulation.json
 
 flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
 	$(BIN)/python -m tidings.testing.flaps $(or $(SECONDS),120)
@@ -65,17 +66,34 @@ sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in th
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/kernel/test_fuzz.py
 
-docs: setup  ## check that the documentation is true: its code runs, its links lead somewhere
-	$(BIN)/python -m pytest tests/test_docs.py
+docs: setup  ## build the documentation into build/docs, without warnings
+	$(BIN)/python -m docs.pages docs/generated
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo "build/docs/index.html"
 
-crash: setup  ## kill -9 a broker under load, again and again (KILLS=500)
-	$(BIN)/python -c 'from tidings.testing.crash import main; main()' $(or $(KILLS),500)
+crash: setup  ## end brokers under load again and again, fail the power, cut and flip bytes of stores (KILLS=500)
+	$(BIN)/python -c 'import sys; from tidings.testing.crash import main; main(sys.argv[1:])' \
+	  $(or $(KILLS),500) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -c 'import sys; from tidings.testing.crash_network import main; main(sys.argv[1:])' \
+	  $$(( $(or $(KILLS),500) / 5 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -m tidings.testing.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -m tidings.testing.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+
+proton: setup  ## Qpid Proton's own examples against a broker on port 5672 (EXAMPLES=.../qpid-proton/python/examples)
+	scripts/proton-examples $(EXAMPLES)
 
 trace-kills: setup  ## kill -9 a broker that records, again and again, then trace every message (KILLS=50)
 	$(BIN)/python -m tidings.testing.traced_kills $(or $(KILLS),50)
 
 spark-kills: setup  ## kill -9 drivers of Spark jobs and streams, and run them again (KILLS=20)
 	$(BIN)/python -m tidings.testing.spark_kills $(or $(KILLS),20)
+
+load: setup  ## half frames, changing subscriptions, a soak: what a broker must bear (MINUTES=30)
+	$(BIN)/python -m tidings.testing.load half 5000 $(HARDENING)/load.json
+	$(BIN)/python -m tidings.testing.load churn 100000 1000 60 $(HARDENING)/load.json
+	$(BIN)/python -m tidings.testing.load soak $(or $(MINUTES),30) $(HARDENING)/load.json
+	$(BIN)/python -m bench.idle_connections 10000
+	$(BIN)/python -m bench.slow_consumer
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi

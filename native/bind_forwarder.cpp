@@ -203,6 +203,13 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
 void bind_output(nb::class_<PyForwarder>& type) {
     type.def("send", [](PyForwarder& self, uint32_t connection, nb::bytes bytes) { self.forwarder.outlets().send(connection, view_of(bytes)); },
              nb::arg("connection"), nb::arg("data"))
+        .def("confirm",
+             [](PyForwarder& self, uint32_t connection, const std::vector<uint32_t>& receipts) {
+                 Connection& confirmed = self.forwarder.outlets().at(connection);
+                 confirmed.receipts = receipts;
+                 self.forwarder.outlets().answer_receipts(confirmed);
+             },
+             nb::arg("connection"), nb::arg("receipts"), "These publications are accepted.")
         .def("room", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().room(connection); }, nb::arg("connection"))
         .def("take_dirty", [](PyForwarder& self) { return self.forwarder.outlets().take_dirty(); })
         .def("take", &PyForwarder::take, nb::arg("connection"), nb::arg("bytes_max"), nb::arg("now_ms"),

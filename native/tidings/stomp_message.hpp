@@ -18,6 +18,7 @@ public:
     void clear() { size_ = 0; }
     size_t size() const { return size_; }
     const char* data() const { return block_.get(); }
+    char* data() { return block_.get(); }
     operator std::string_view() const { return {block_.get(), size_}; }
 
     char* grow(size_t bytes) {
@@ -195,7 +196,8 @@ inline void write_stomp_tail(std::string_view message, StompVersion version, Scr
     out.put(flags & MessageView::Queue ? "\ndestination:/queue/" : "\ndestination:/topic/");
     text.escaped(reader.bytes(destination_bytes), false);
     Reader inner = reader.part(attribute_bytes);
-    text.number("\ncontent-length", reader.left());
+    if (reader.left()) text.number("\ncontent-length", reader.left());
+    else out.put('\n');
     if (priority != 4) text.number("priority", unsigned{priority});
     if (flags & MessageView::Persistent) out.put("persistent:true\n");
     for (size_t i = 0; i < count; ++i) {
@@ -220,6 +222,41 @@ inline void write_stomp_tail(std::string_view message, StompVersion version, Scr
     out.put('\0');
 }
 
+// The tail of the last message of one version. Many messages say the same as the one before but for id and body: then only these
+// are written anew.
+class StompTail {
+public:
+    operator std::string_view() const { return text_; }
+
+    void make(std::string_view message, StompVersion version) {
+        Reader reader(message);
+        reader.bytes(id_at + 16 + 2);
+        const size_t destination_bytes = reader.u16(), attribute_bytes = reader.u32();
+        const size_t head = message_header_bytes + destination_bytes + attribute_bytes, body = message.size() - head;
+        if (body == body_bytes_ && says_the_same(message, head)) {
+            write_stomp_id(message.data() + id_at, version, text_.data());
+            if (body) std::memcpy(text_.data() + text_.size() - 1 - body, message.data() + head, body);
+            return;
+        }
+        write_stomp_tail(message, version, text_);
+        said_.assign(head <= said_bytes_max ? message.substr(0, head) : std::string_view());
+        body_bytes_ = body;
+    }
+
+private:
+    static constexpr size_t id_at = 4, said_bytes_max = 4096;
+
+    bool says_the_same(std::string_view message, size_t head) const {
+        static constexpr size_t behind = id_at + 16;
+        return said_.size() == head && std::memcmp(said_.data(), message.data(), id_at) == 0 &&
+               std::memcmp(said_.data() + behind, message.data() + behind, head - behind) == 0;
+    }
+
+    Scratch text_;
+    std::string said_;  // what stood before the body
+    size_t body_bytes_ = 0;
+};
+
 // The MESSAGE frame at hand, and what of it others need as well. What is one delivery's own comes first: the line that names
 // the subscription, and what acknowledges it, which names subscription and tag, so that nothing has to be remembered: in 1.2 the
 // header `ack`, before that the end of `message-id`.
@@ -229,7 +266,7 @@ public:
     size_t prepare(const StompState& state, std::string_view label, uint32_t subscription, uint32_t attempt, uint64_t tag,
                    std::string_view message, uint8_t& rendered) {
         const auto version = static_cast<size_t>(state.version);
-        if (!(rendered >> version & 1)) write_stomp_tail(message, state.version, tails_[version]);
+        if (!(rendered >> version & 1)) tails_[version].make(message, state.version);
         rendered |= static_cast<uint8_t>(1 << version);
         tail_ = tails_[version];
         head_ = label;
@@ -279,7 +316,7 @@ private:
     }
 
     Scratch made_;
-    std::array<Scratch, 3> tails_;  // by version
+    std::array<StompTail, 3> tails_;  // by version
     std::string_view head_, tail_;
 };
 

@@ -53,7 +53,15 @@ class MessageBatch:
     def from_messages(data: object, message_bytes_max: int = 1048576, derived: int = 31) -> MessageBatch:
         """Messages, each after its length as u32."""
 
+    @staticmethod
+    def from_column(data: object, ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], message_bytes_max: int = 1048576, derived: int = 31) -> MessageBatch:
+        """Messages one after the other, the i-th ends at ends[i]."""
+
     def __len__(self) -> int: ...
+
+    @property
+    def broken(self) -> int:
+        """How many entries are broken."""
 
     @property
     def consumed(self) -> int: ...
@@ -182,6 +190,9 @@ class Forwarder:
         """Delivered, dropped, bytes waiting, stalled."""
 
     def send(self, connection: int, data: bytes) -> None: ...
+
+    def confirm(self, connection: int, receipts: Sequence[int]) -> None:
+        """These publications are accepted."""
 
     def room(self, connection: int) -> int: ...
 
@@ -370,6 +381,26 @@ def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), ord
 
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
+
+class Tally:
+    """Counts of a replay."""
+
+    def __init__(self, router_of: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], marks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def add(self, offsets: numpy.typing.NDArray[numpy.uint32], found: numpy.typing.NDArray[numpy.uint32]) -> tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint64]]:
+        """Of each message the number of brokers, and the xor of their marks."""
+
+    @property
+    def matched(self) -> numpy.typing.NDArray[numpy.int64]: ...
+
+    @property
+    def alone(self) -> numpy.typing.NDArray[numpy.int64]: ...
+
+    @property
+    def router_messages(self) -> numpy.typing.NDArray[numpy.int64]: ...
+
+    @property
+    def router_matches(self) -> numpy.typing.NDArray[numpy.int64]: ...
 
 class Tracker:
     """Histories of what passes, filled by the forwarder."""

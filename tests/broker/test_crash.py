@@ -3,7 +3,6 @@
 More of it: TIDINGS_CRASHES=500 python -m pytest tests/broker/test_crash.py
 """
 
-import importlib.util
 import os
 import random
 import subprocess
@@ -14,14 +13,9 @@ from pathlib import Path
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.delivery.store import MemoryStore
 from tidings.testing.store import check_same
+from tidings.testing.store_writer import LIMITS, batch
 
 CRASHES = int(os.environ.get("TIDINGS_CRASHES", "30"))
-CHILD = Path(__file__).with_name("crash_child.py")
-SPEC = importlib.util.spec_from_file_location("crash_child", CHILD)
-assert SPEC is not None
-assert SPEC.loader is not None
-child = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(child)
 
 
 def run_and_kill(path: Path, seed: int, done: int, written: bool, delay_s: float) -> int:
@@ -29,7 +23,7 @@ def run_and_kill(path: Path, seed: int, done: int, written: bool, delay_s: float
 
     Returns the last batch it acknowledged.
     """
-    arguments = [sys.executable, str(CHILD), str(path), str(seed), str(done)]
+    arguments = [sys.executable, "-m", "tidings.testing.store_writer", str(path), str(seed), str(done)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -47,11 +41,11 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     path, model, done = tmp_path / "store.db", MemoryStore(), 0
     for turn in range(CRASHES):
         acknowledged = run_and_kill(path, seed, done, turn % 2 == 0, rng.choice((0.005, 0.03, 0.15)) * rng.random())
-        store = SqliteStore(path, child.LIMITS)
+        store = SqliteStore(path, LIMITS)
         found = int(store.recover().notes.get("batch", b"0"))
         assert acknowledged <= found <= acknowledged + 1, f"seed {seed}"
         for number in range(done + 1, found + 1):
-            model.append(child.batch(seed, number))
+            model.append(batch(seed, number))
         check_same(store, model)
         store.close()
         done = found

@@ -53,23 +53,23 @@ def test_mixed_subscriptions_with_inheritance_get_every_event_once(tmp_path: Pat
     async def check() -> None:
         async with PanBrokers(tmp_path, "hermes") as network:
             await network.start(1, by=None)
-            for router in range(2, 8):
+            for router in range(2, 6):
                 await network.start(router, by=router - 1)
             clients = {router: await connect(network.url(router)) for router in network.brokers}
             await eventually(network.known, WAIT_S)
             await add_types(clients[3])
-            assert [one.name for one in await clients[6].get_type("Auction")] == ["Trade", "Sale", "Auction"]
+            assert [one.name for one in await clients[5].get_type("Auction")] == ["Trade", "Sale", "Auction"]
             with pytest.raises(TidingsError, match="E_TYPE_UNKNOWN"):
                 await clients[5].subscribe(type="Nothing")
             listeners = Listeners()
-            for router in (1, 4, 7):
+            for router in (1, 4):
                 await listeners.add(clients[router], [1, 2, 3, 4], "Trade")
                 await listeners.add(clients[router], [2, 3], "Sale")
                 await listeners.add(clients[router], [3, 4], "Trade", "price > 25")
                 await listeners.add(clients[router], [3], "Auction", "buyer = 'me' AND price > 10")
             await listeners.add(clients[5], [3], "Auction")
             await listeners.add(clients[5], [4], "Trade", "price = 40")
-            publishers = {"Trade": clients[2], "Sale": clients[4], "Auction": clients[6]}
+            publishers = {"Trade": clients[2], "Sale": clients[4], "Auction": clients[3]}
             for name, client in publishers.items():
                 await client.advertise_type(name)
             await eventually(network.settled, WAIT_S)
@@ -80,7 +80,7 @@ def test_mixed_subscriptions_with_inheritance_get_every_event_once(tmp_path: Pat
             await listeners.check()
             with pytest.raises(TidingsError, match="E_TYPE_IN_USE: event type 'Auction' is subscribed to or adv"):
                 await clients[3].remove_type("Auction")
-            await clients[7].remove_type("Weather")
+            await clients[5].remove_type("Weather")
             for client in clients.values():
                 await client.close()
 

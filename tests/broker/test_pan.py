@@ -53,6 +53,7 @@ def test_joining_needs_an_address_and_proof_beyond_loopback(tmp_path: Path) -> N
     configuration = configuration.__class__(broker=broker)
     joined = joining(configuration, "127.0.0.1:7301", bare=True)
     assert (joined.network.overlay, joined.network.join, joined.network.insecure) == ("pan", "127.0.0.1:7301", True)
+    assert (joined.network.port, joined.metrics.port) == (0, 0)  # so that several run on one machine
     assert joined.broker.id == joining(configuration, "", bare=True).broker.id != configuration.broker.id
     with pytest.raises(ConfigError, match="nothing proves who a peer is"):
         joining(configuration, "10.0.0.5:7301", bare=True)

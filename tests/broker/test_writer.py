@@ -49,6 +49,7 @@ class Bench:
             await asyncio.sleep(0.001)
         record: Record = Stored(ticket, b"12345", (1,)) if ticket > 1 else MailboxAdded(1, "queue:a", "queue")
         self.writer.write(ticket, [record], quiet=quiet)
+        self.writer.answer()
         await self._answered.wait()
         return self.store.threads[-1] == threading.get_ident()
 

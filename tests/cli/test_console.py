@@ -2,11 +2,14 @@
 
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
 from tidings.cli import console
 from tidings.errors import UsageError
+from tidings.lab.local_network import LocalNetwork, LocalOptions
+from tidings.overlay.generate import line
 from tidings.testing.local_broker import BrokerThread
 
 
@@ -31,3 +34,8 @@ def test_beside_a_broker_it_takes_the_next_port(monkeypatch: pytest.MonkeyPatch)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr(console, "FIRST_PORT", taken.getsockname()[1])
         assert console._port("127.0.0.1") > taken.getsockname()[1]
+
+
+def test_a_network_on_this_machine_is_watched_by_its_folder(tmp_path: Path) -> None:
+    LocalNetwork.create(tmp_path / "net", line(3), LocalOptions(port=7400))
+    assert console._urls(tmp_path / "net") == [f"tidings://127.0.0.1:{port}" for port in (7400, 7401, 7402)]

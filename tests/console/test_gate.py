@@ -80,7 +80,8 @@ def test_with_users_nothing_is_shown_without_a_log_in() -> None:
             assert status(turned_away) == 303
             assert (b"location", b"/login?next=/queues") in turned_away[0]["headers"]
             assert status(await ask(gate, "/login")) == 200
-            assert status(await ask(gate, "/_nicegui_ws/socket.io/")) == 401
+            for path in ("/_nicegui_ws/socket.io/", "/_nicegui/3/static/nicegui.js"):
+                assert status(await ask(gate, path)) == 401
             assert status(await ask(gate, "/_nicegui_ws/", kind="websocket")) == 1008
             for user, password in (("boss", "wrong"), ("nobody", "a password"), ("", "")):
                 with pytest.raises(SecurityError):

@@ -120,7 +120,7 @@ def assert_same_verdict(data: bytes) -> None:
 
 
 def test_a_claimed_size_is_not_believed() -> None:
-    header = b"TBF1" + (4).to_bytes(4, "little") + (2**36).to_bytes(8, "little") + bytes(8)
+    header = b"TBF2" + (4).to_bytes(4, "little") + (2**36).to_bytes(8, "little") + bytes(8)
     with pytest.raises(CodecError, match="E_BLOOM_SHORT at 34"):
         BloomFilter.from_bytes(header + bytes(10))
 

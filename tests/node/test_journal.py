@@ -1,6 +1,6 @@
 """What leaves for the disk together, and when."""
 
-from tidings.delivery.store import Acked, Detached, Stored
+from tidings.delivery.store import Acked, Detached, Note, Stored
 from tidings.errors import StoreError
 from tidings.node.journal import LATER_MAX, Journal
 
@@ -68,3 +68,40 @@ def test_what_failed_is_written_before_the_rest() -> None:
     journal.later(Acked(2, (1,)))
     (again,) = journal.flush(retry=True)
     assert again.records == (Detached(1), Acked(2, (1,)))
+
+
+def test_who_waits_for_nothing_of_its_own_waits_for_what_is_under_way() -> None:
+    journal, told = Journal(), []
+    journal.message(Stored(1, b"m", (1,)), 1)
+    (persist,) = journal.flush()
+    journal.then(lambda: told.append("done"))
+    assert journal.flush() == []
+    assert told == []
+    journal.finished(persist.ticket, None)
+    assert journal.flush() == []
+    assert told == ["done"]
+
+
+def test_and_for_changes_that_could_not_be_written() -> None:
+    journal, told = Journal(), []
+    journal.change(Detached(1))
+    (persist,) = journal.flush()
+    journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no room"))
+    journal.then(lambda: told.append("done"))
+    (again,) = journal.flush()
+    assert again.records == (Detached(1),)
+    assert told == []
+    journal.finished(again.ticket, None)
+    assert told == ["done"]
+
+
+def test_what_rests_on_the_batch_before_is_asked_for_when_its_fate_is_known() -> None:
+    journal, notes = Journal(), [Note("a", b"1")]
+    journal.message(Stored(1, b"m", (1,)), 1)
+    (persist,) = journal.flush()
+    journal.message(lambda: notes, 0)
+    assert journal.flush() == []
+    notes[:] = [Note("a", b"2")]
+    journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no room"))
+    (after,) = journal.flush()
+    assert after.records == (Note("a", b"2"),)

@@ -1,5 +1,7 @@
 """Store-and-forward of persistent messages, by itself: a plane that records, a journal that is flushed by hand."""
 
+from functools import partial
+
 import pytest
 
 from tidings.delivery.store import Acked, MemoryStore, Note, Record, Stored
@@ -216,3 +218,55 @@ def test_items_as_bytes() -> None:
     assert decode_item(encode_item(message(1), {70000, 2})) == (message(1), [2, 70000])
     with pytest.raises(CodecError, match="E_TRANSIT_VERSION"):
         decode_item(b"\x02\0\0\0\0")
+
+
+@pytest.mark.parametrize("error", [None, StoreError("E_STORE_FULL", "no room")])
+def test_a_copy_of_what_is_on_its_way_to_disk_shares_its_fate(error: StoreError | None) -> None:
+    bench = Bench()
+    told: list[str] = []
+    relay = partial(bench.transit.relayed, 0, 5, [1], 0, message(7))
+    relay(lambda: told.append("first"), lambda _: None)
+    (persist,) = bench.journal.flush()
+    relay(lambda: told.append("second"), lambda _: told.append("second refused"))
+    assert bench.journal.flush() == []
+    assert told == []  # whoever sent it must keep it
+    bench.journal.finished(persist.ticket, error)
+    bench.turn()
+    assert told == (["first", "second"] if error is None else ["second refused"])
+
+
+def test_what_was_refused_is_not_remembered_by_the_next_batch() -> None:
+    bench = Bench()
+    bench.transit.relayed(0, 5, [1], 0, message(7), lambda: pytest.fail("not stored"), lambda _: None)
+    (persist,) = bench.journal.flush()
+    bench.transit.relayed(0, 5, [1], 0, message(8), lambda: None, lambda _: pytest.fail("it was stored"))
+    bench.journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no room"))
+    bench.turn()
+    again, taken = Bench(bench.store), []
+    for counter in (7, 8):
+        again.transit.relayed(0, 5, [1], 0, message(counter), lambda: taken.append(1), lambda _: None)
+    again.turn()
+    assert again.transit.duplicates == 1  # of 8: 7 is taken now
+    assert len(taken) == 2
+
+
+def test_a_message_for_several_does_not_overtake_one_before_it() -> None:
+    bench = Bench()
+    bench.transit.routed({2: 5, 3: 5})
+    bench.transit.link_up(5)
+    bench.transit.accept(message(1), [3], 0)
+    bench.transit.accept(message(2), [2, 3], 0)
+    bench.transit.accept(message(3), [2], 0)
+    bench.turn()
+    assert [sent[4] for sent in bench.plane.sent] == [message(counter) for counter in (1, 2, 3)]
+
+
+def test_what_expired_by_one_link_is_not_looked_for_by_another() -> None:
+    bench = Bench()
+    bench.transit.accept(message(1, expiration_ms=10), [2, 3], 10)
+    bench.turn()
+    bench.transit.routed({2: 2, 3: 3})
+    for neighbour in (2, 3):
+        bench.transit.link_up(neighbour)
+    bench.turn(now_ms=20)
+    assert (bench.plane.sent, len(bench.transit), bench.transit.expired) == ([], 0, 1)

@@ -164,7 +164,7 @@ def test_a_stream_whose_driver_is_killed_inside_a_batch_publishes_all_once(
     running = Stream(spark, broker, name, tmp_path, patiently)
     for _ in range(9):  # until a batch was begun: on a busy machine Spark may give up before
         driver = streaming(broker.url, name, running.checkpoint)
-        if kill_stream(driver, running.checkpoint, inside=True, delay=0.2):
+        if kill_stream(driver, running.checkpoint, inside=True, delay=0.05):
             break
     begun, done = batches(running.checkpoint)
     assert 0 < begun <= 3

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 from proton import Delivery, Described, Link, Message, symbol
-from proton.reactor import AtLeastOnce, AtMostOnce, Container, DurableSubscription, Filter, LinkOption, Selector
+from proton.reactor import AtLeastOnce, AtMostOnce, Container, Copy, DurableSubscription, Filter, LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from tidings.testing.local_broker import BrokerThread
@@ -371,3 +371,60 @@ def test_no_local_leaves_out_ones_own(connect: Connect) -> None:
     own.create_sender(topic).send(Message(body="own"))
     other.create_sender(topic).send(Message(body="other's"))
     assert receiver.receive(timeout=SECONDS).body == "other's"
+
+
+# --- browsing ---------------------------------------------------------------------------------------------------------
+
+
+def filled(connect: Connect, count: int) -> str:
+    address = name()
+    sender = connect().create_sender(address)
+    for i in range(count):
+        sender.send(Message(body=f"m{i}", properties={"i": i}))
+    return address
+
+
+@pytest.mark.parametrize("mode", [AtLeastOnce, AtMostOnce])
+def test_a_queue_is_browsed_without_being_consumed(connect: Connect, mode: type[LinkOption]) -> None:
+    address = filled(connect, 300)  # more than a page
+    browser = connect().create_receiver(address, credit=1000, options=[Copy(), mode()])
+    shown = [browser.receive(timeout=SECONDS).body for _ in range(300)]
+    assert shown == [f"m{i}" for i in range(300)]
+    assert nothing_there(browser)
+    browser.close()
+    consumer = connect().create_receiver(address, credit=300)
+    assert [receive(consumer).body for _ in range(300)] == shown
+
+
+def test_what_is_said_of_a_copy_does_not_touch_the_message(connect: Connect) -> None:
+    address = filled(connect, 3)
+    browser = connect().create_receiver(address, credit=3, options=Copy())
+    for settle in (browser.accept, browser.reject, browser.release):
+        browser.receive(timeout=SECONDS)
+        settle()
+    said(browser)
+    consumer = connect().create_receiver(address, credit=3)
+    found = [receive(consumer) for _ in range(3)]
+    assert [(one.body, one.delivery_count) for one in found] == [("m0", 0), ("m1", 0), ("m2", 0)]
+
+
+def test_browsing_takes_selectors_and_credit(connect: Connect) -> None:
+    address = filled(connect, 20)
+    browser = connect().create_receiver(address, options=[Copy(), Selector("i >= 17")])
+    browser.link.flow(2)
+    browser.connection.wait(lambda: browser.link.credit == 0, timeout=SECONDS)
+    said(browser)
+    assert len(browser.fetcher.incoming) == 2, "there was credit for two"
+    browser.link.flow(5)
+    assert [browser.receive(timeout=SECONDS).body for _ in range(3)] == ["m17", "m18", "m19"]
+    with pytest.raises(LinkDetached):
+        connect().create_receiver(address, options=[Copy(), Selector("i >=")])
+
+
+def test_a_browser_sees_what_comes_later(connect: Connect) -> None:
+    address = name()
+    browser = connect().create_receiver(address, credit=10, options=Copy())
+    assert nothing_there(browser), "the queue is not even made"
+    browser.link.flow(10)
+    connect().create_sender(address).send(Message(body="late"))
+    assert browser.receive(timeout=SECONDS).body == "late"

@@ -1,5 +1,6 @@
 """SEND and MESSAGE in the kernel mean what the plain Python of tidings.testing.stomp says."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,10 @@ def test_send(version: Version, given: dict[str, str], body: bytes, destination:
 @given(versions, messages, st.integers(0, 3), st.integers(1, 2))
 @settings(max_examples=300)
 def test_message(version: Version, message: Message, tag: int, attempt: int) -> None:
+    check_message(version, message, tag, attempt)
+
+
+def check_message(version: Version, message: Message, tag: int, attempt: int) -> None:
     frame = PLANES[version].delivered(encode_message(message), tag, attempt)
     head, _, tail = frame.partition(b"\ndestination:")
     assert b"destination:" + tail == frame_of(message, version)
@@ -109,6 +114,23 @@ def test_message(version: Version, message: Message, tag: int, attempt: int) -> 
     wanted += ["redelivered:true"] if attempt > 1 else []
     wanted += [f"ack:3-{tag}"] if tag and version is Version.V12 else []
     assert lines == [*wanted, f"message-id:{id}{own}"]
+
+
+@given(
+    versions,
+    st.lists(messages, min_size=1, max_size=2),
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(1, 9), st.sampled_from([b"", b"a", b"b", b"cc"]), st.integers(0, 2))
+    ),
+)
+def test_messages_that_say_the_same(
+    version: Version, two: list[Message], sent: list[tuple[int, int, bytes, int]]
+) -> None:
+    """What was made of one message serves the next, but only as far as they are the same."""
+    for which, number, body, tag in sent:
+        message = replace(two[which % len(two)], id=MessageId(number, 1, NOW_MS, number), body=body)
+        check_message(version, message, tag, 1)
+        check_message(version, replace(message, priority=number), tag, 1)
 
 
 @given(versions, st.lists(st.tuples(st.sampled_from(["/topic/a", "/queue/b"]), bodies), max_size=6), st.data())

@@ -60,7 +60,7 @@ def test_a_filter_that_rots_where_only_its_checksum_tells_makes_the_archive_unsu
     write(tmp_path, made.archive.entries(), each=1000)
     (segment,) = segments(tmp_path, HISTORIES)
     data = bytearray(segment.path.read_bytes())
-    at = data.find(b"TBF1") + 30
+    at = data.find(b"TBF2") + 30
     data[at] ^= 1
     segment.path.write_bytes(data)
     archive = SegmentArchive(tmp_path)

@@ -1,15 +1,10 @@
-"""Networks of whole brokers under random faults, judged against the truth.
+"""Networks of whole brokers, one case at a time; random ones are in `test_simulate.py`."""
 
-SEEDS=1000 in the environment runs more of them than usual; so does `make sim`.
-"""
-
-import os
 from functools import partial
 from random import Random
 
 import pytest
 
-from tidings.delivery.store import MemoryStore
 from tidings.kernel.codec import encode_message
 from tidings.matching.encoding import Encoding
 from tidings.model.destination import Destination, DestinationPattern
@@ -20,76 +15,13 @@ from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Advertise, Request, Unadvertise
-from tidings.node.seen import Seen
-from tidings.node.transit import Transit
 from tidings.overlay.graph import Graph
 from tidings.routing.bdrp import BdrpOptions
-from tidings.routing.covering.machine import Covering
-from tidings.routing.covering.policies import POLICIES
 from tidings.routing.flood import FloodOptions
 from tidings.routing.interests import InterestEncoding
 from tidings.sim.brokers import Brokers
-from tidings.sim.faults import Crash, CutLink, HealLink, Restart, inflict
-from tidings.testing import network as harness
-
-SEEDS = int(os.environ.get("SEEDS", "160"))
-GROUP = 20
-
-
-@pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
-def test_everyone_gets_what_matches_once_whatever_happens(first: int) -> None:
-    for seed in range(first, min(first + GROUP, SEEDS)):
-        run = harness.run(seed)
-        assert len(run.brokers.publications) > 16
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_so_they_do_under_covering(policy: str) -> None:
-    copies = 0
-    for seed in range(SEEDS // 20):
-        run = harness.run(seed, policy=policy)
-        copies += sum(one.network.scheme.counts()["copies"] for one in run.brokers.running().values())
-    assert copies > 100
-
-
-def test_checkers_notice_brokers_that_join_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Covering, "join", lambda self, now, epoch, neighbours: [])
-    assert failing(range(3), "active")
-
-
-def failing(seeds: range, policy: str = "") -> list[str]:
-    notes: list[str] = []
-    for seed in seeds:
-        try:
-            harness.run(seed, policy=policy)
-        except AssertionError as error:
-            notes += error.__notes__
-    return notes
-
-
-def test_checkers_notice_what_arrives_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Seen, "__contains__", lambda self, id: False)
-    notes = failing(range(10))
-    assert notes
-    assert notes[0].startswith("Repeat with: python -m tidings.testing.network ")
-
-
-def test_checkers_notice_what_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Transit, "link_down", lambda self, neighbour: self._links.pop(neighbour, None))
-    assert failing(range(10))
-
-
-def test_checkers_notice_a_store_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryStore, "append", lambda self, batch: None)
-    assert failing(range(10))
-
-
-def test_that_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    harness.main(["3", "--trace"])
-    out = capsys.readouterr().out
-    assert "seed 3: right" in out
-    with pytest.raises(SystemExit, match="usage"):
-        harness.main(["three"])
+from tidings.sim.faults import Clog, Crash, CutLink, FullDisk, HealLink, Restart, SetClock, Unclog, inflict
+from tidings.testing.simulate.scenario import LINK
 
 
 def line(
@@ -102,7 +34,7 @@ def line(
         router: NetworkSettings(
             router,
             dials=((str(router + 1), router + 1),) if router < size else (),
-            link=harness.LINK,
+            link=LINK,
             costs={router - 1: 5, router + 1: 5},
             **(settings | ({"encoding": encodings[router]} if encodings and router in encodings else {})),  # type: ignore[arg-type]
         )
@@ -315,7 +247,7 @@ def test_flooding_costs_more_where_there_are_cycles() -> None:
                 router,
                 dials=tuple((str(b), b) for a, b in ring if a == router),
                 scheme=scheme,
-                link=harness.LINK,
+                link=LINK,
                 costs=dict.fromkeys(range(1, 5), 5),
             )
             for router in range(1, 5)
@@ -343,7 +275,7 @@ def test_a_link_that_flaps_for_a_minute_under_load_loses_nothing() -> None:
         router: NetworkSettings(
             router,
             dials=tuple((str(b), b) for a, b in edges if a == router),
-            link=harness.LINK,
+            link=LINK,
             costs=dict.fromkeys(range(1, 5), 2),
         )
         for router in range(1, 5)
@@ -372,3 +304,53 @@ def test_a_link_that_flaps_for_a_minute_under_load_loses_nothing() -> None:
     brokers.check_durable()
     durable = brokers.subscribers[0]
     assert sum(one.persistent and one.id in durable.got for one in brokers.publications) == 600
+
+
+def test_a_broker_whose_clock_was_set_back_is_heard_after_a_restart() -> None:
+    brokers = line()
+    brokers.calendar.run(until=3000)
+    inflict(brokers.driver, SetClock(3, -3_600_000), brokers.hosts)
+    inflict(brokers.driver, Crash(3))
+    inflict(brokers.driver, Restart(3))
+    brokers.subscribe(3, "x = 1")
+    brokers.calendar.run(until=8000)
+    brokers.check_tables()
+    published = brokers.publish(1, {"x": 1})
+    brokers.calendar.run(until=9000)
+    assert published
+    brokers.check_delivered([published])
+
+
+def test_what_is_clogged_comes_late_and_whole() -> None:
+    brokers = line()
+    brokers.subscribe(3, "x >= 0")
+    brokers.calendar.run(until=3000)
+    inflict(brokers.driver, Clog(2, 3))
+    published = [brokers.publish(1, {"x": number}) for number in range(5)]
+    brokers.calendar.run(until=3300)
+    subscriber = brokers.subscribers[0]
+    brokers.collect()
+    assert subscriber.order == []
+    inflict(brokers.driver, Unclog(2, 3))
+    brokers.calendar.run(until=3400)
+    brokers.collect()
+    assert subscriber.order == [one.id for one in published if one]
+
+
+def test_nothing_is_accepted_that_a_full_disk_cannot_keep() -> None:
+    brokers = line()
+    brokers.subscribe(3, "x >= 0", durable=True)
+    brokers.calendar.run(until=3000)
+    inflict(brokers.driver, FullDisk(1, True), brokers.hosts)
+    refused = brokers.publish(1, {"x": 1}, persistent=True)
+    brokers.calendar.run(until=3500)
+    inflict(brokers.driver, FullDisk(1, False), brokers.hosts)
+    accepted = brokers.publish(1, {"x": 2}, persistent=True)
+    brokers.calendar.run(until=8000)
+    assert refused
+    assert accepted
+    assert (refused.accepted, accepted.accepted) == (False, True)
+    brokers.read_durables()
+    brokers.calendar.run(until=8100)
+    brokers.collect()
+    assert brokers.subscribers[0].order == [accepted.id]

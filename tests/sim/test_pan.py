@@ -7,30 +7,39 @@ from statistics import mean
 
 import pytest
 
+from tidings.overlay.pan import PanOptions
 from tidings.overlay.space import plane, sphere
 from tidings.sim.pan import PanNetwork
 from tidings.testing.pan import churn
 
 
-def network_of(nodes: int, seed: int) -> PanNetwork:
+def network_of(nodes: int, seed: int, leaves: int) -> PanNetwork:
     rng = Random(seed)
-    network = PanNetwork((plane if seed % 2 else sphere)(nodes, rng).latency_ms, rng)
+    options = PanOptions(leaves=leaves)
+    network = PanNetwork((plane if seed % 2 else sphere)(nodes, rng).latency_ms, rng, options=options)
     network.grow(list(range(nodes)))
     return network
 
 
-# With few nodes and four leaves log16 N is a little less than what any such table can do: +13 % at 50, +15 % at 100.
-@pytest.mark.parametrize(("nodes", "over"), [(50, 0.25), (100, 0.2), (200, 0.13), (500, 0.1), (1000, 0.1)])
-def test_hops_are_near_the_logarithm_and_every_key_finds_the_closest(nodes: int, over: float) -> None:
-    network = network_of(nodes, seed=nodes + 1)
+# With few nodes chance matters: the mean of several networks. Four leaves, as in the paper, know too few of them
+# (docs/hermes.md): 13 % above at 50 nodes, 11 % at 100.
+@pytest.mark.parametrize(
+    ("nodes", "networks", "leaves", "over"),
+    [(50, 6, 8, 0.1), (100, 4, 8, 0.1), (200, 1, 8, 0.1), (500, 1, 8, 0.1), (1000, 1, 4, 0.1), (100, 4, 4, 0.15)],
+)
+def test_hops_are_near_the_logarithm_and_every_key_finds_the_closest(
+    nodes: int, networks: int, leaves: int, over: float
+) -> None:
     rng = Random(nodes)
     hops = []
-    for number in range(2000):
-        key = rng.randrange(network.space.size)
-        path = network.path(rng.randrange(nodes), key)
-        hops.append(len(path) - 1)
-        if number < 100:
-            assert path[-1] == network.closest(key)
+    for seed in range(1, networks + 1):
+        network = network_of(nodes, seed, leaves)
+        for number in range(2000 // networks):
+            key = rng.randrange(network.space.size)
+            path = network.path(rng.randrange(nodes), key)
+            hops.append(len(path) - 1)
+            if number < 100:
+                assert path[-1] == network.closest(key)
     assert 0.9 < mean(hops) / math.log(nodes, 16) < 1 + over
 
 

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from tidings.broker.limits import Limits
+from tidings.broker.quick_ack import QuickAck
 from tidings.broker.session import Session
 from tidings.kernel.forwarder import Flag
 from tidings.tracking.skew import SkewWatch
@@ -13,7 +14,7 @@ from tidings.tracking.skew import SkewWatch
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
 
-QUICK_ACK = getattr(socket, "TCP_QUICKACK", None)
+TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 OUTPUT = int(Flag.OUTPUT)
 
 
@@ -54,6 +55,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._paused = False
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
+        self._quick_ack = QuickAck()
         self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
         self._feed = broker.forwarder.feed
         self._output_bytes = broker.forwarder.output_bytes
@@ -74,12 +76,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         broker = self.broker
         broker.naps.reads += 1
-        now_ms = self.heard_ms = broker.now_ms()
+        now_ms = broker.now_ms()
+        pause_ms, self.heard_ms = now_ms - self.heard_ms, now_ms
         flags = self._feed(self.number, size, now_ms)
-        # A client with a small send buffer would wait for our delayed acknowledgement before it sends on. It is a
-        # packet of its own, a quarter of what a lone message costs, unless there is an answer to carry it.
-        if QUICK_ACK is not None and self._socket is not None and not self._output_bytes(self.number):
-            self._socket.setsockopt(socket.IPPROTO_TCP, QUICK_ACK, 1)
+        if self._quick_ack.wanted(pause_ms):
+            self._acknowledge()
         if flags == OUTPUT:  # plain messages, the usual case
             if size < SMALL_READ_BYTES:  # there is time: no need to wait for others to share the write with
                 broker.flush()
@@ -88,6 +89,11 @@ class ClientConnection(asyncio.BufferedProtocol):
                 broker.flush_soon()
         elif flags:
             broker.react(self, flags, flush=size < SMALL_READ_BYTES)
+
+    def _acknowledge(self) -> None:
+        """At once, unless there is an answer to carry it."""
+        if TCP_QUICKACK is not None and self._socket is not None and not self._output_bytes(self.number):
+            self._socket.setsockopt(socket.IPPROTO_TCP, TCP_QUICKACK, 1)
 
     def eof_received(self) -> bool:
         return False

@@ -20,8 +20,9 @@ def joining(configuration: Configuration, address: str, *, bare: bool, routing: 
     )
     if routing:
         network = replace(network, routing=routing)
-    if bare:
-        network = replace(network, port=network.port if not address else 0)
+    if bare and address:  # another broker is likely to be on this machine
+        network = replace(network, port=0)
+        configuration = replace(configuration, metrics=replace(configuration.metrics, port=0))
     if not (network.secret_file or network.certificate or network.insecure):
         if not (_loopback(network.host) and (not address or _loopback(address.rpartition(":")[0]))):
             remedy = "write a [network] table with secret_file, or certificate and ca, into a configuration file"

@@ -29,6 +29,7 @@ from tidings.broker.config_network import peers_of
 from tidings.broker.config_rules import exposed, is_loopback
 from tidings.broker.config_tables import Configuration, type_rules
 from tidings.broker.console_child import ConsoleChild, command
+from tidings.broker.garbage import search_seldom
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.http_endpoint import HttpEndpoint
 from tidings.broker.joining import joining
@@ -170,11 +171,13 @@ class Process:
         try:
             metrics_port = 0
             if configuration.metrics.enabled:
-                wanted = 0 if self._shares_port() else configuration.metrics.port
-                metrics_port = await endpoint.start(configuration.metrics.host, wanted)
-                note(log, logging.INFO, "metrics", host=configuration.metrics.host, port=metrics_port)
+                table = configuration.metrics
+                host, wanted = ("127.0.0.1", 0) if self._shares_port() else (table.host, table.port)
+                metrics_port = await endpoint.start(host, wanted)
+                note(log, logging.INFO, "metrics", host=host, port=metrics_port)
             self._watch_signals()
             await self._broker.start(self._listeners())
+            search_seldom()
             self._note_network()
             if observer is not None:
                 self._spawn(watch(self._broker, observer))
@@ -203,7 +206,7 @@ class Process:
             configuration.console.host,
             configuration.console.port,
             configuration.console.names,
-            metrics=f"{configuration.metrics.host}:{metrics_port}" if self._shares_port() and metrics_port else "",
+            metrics=f"127.0.0.1:{metrics_port}" if self._shares_port() and metrics_port else "",
             anonymous=self._prepared.users is not None or configuration.users.allow_anonymous,
         )
 

@@ -17,6 +17,7 @@ from typing import assert_never
 from tidings.broker.admission import Admission
 from tidings.broker.admitted_connection import make_connection
 from tidings.broker.connection import ClientConnection
+from tidings.broker.flushing import Flushing
 from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.inspection import inspect
@@ -36,7 +37,7 @@ from tidings.errors import LimitError, RemoteProtocolError, SecurityError, Tidin
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node import requests
 from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
-from tidings.node.requests import Ack, Credit, Failed, Refused
+from tidings.node.requests import Accepted, Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
 from tidings.tracking.record import Answer
 
@@ -46,8 +47,6 @@ log = logging.getLogger("tidings.broker")
 
 EVENTS, OUTPUT, BLOCKED = int(Flag.EVENTS), int(Flag.OUTPUT), int(Flag.BLOCKED)
 CONTROL, MESSAGE = int(Kind.CONTROL), int(Kind.MESSAGE)
-FLUSH_BYTES = 1 << 20  # this much output does not wait for the end of the loop iteration
-WRITE_BYTES = 1 << 20  # of one write to one socket
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 
@@ -93,9 +92,10 @@ class Broker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._per_address: dict[str, int] = {}
         self.per_user: Counter[str] = Counter()
+        flushing = Flushing(self)
+        self.flush, self.flush_soon = flushing.now, flushing.soon
         self.beating: set[ClientConnection] = set()  # clients that want to hear from us every now and then
         self.reception = Reception(self)
-        self._flushing = False
         self._stopping = False
 
     @staticmethod
@@ -106,12 +106,12 @@ class Broker:
 
     async def start(self, listeners: Iterable[Listener]) -> None:
         """Recover what the store holds, then listen."""
-        self._loop = asyncio.get_running_loop()
-        recovered = await self._loop.run_in_executor(None, self._store.recover)
+        self.loop = asyncio.get_running_loop()
+        recovered = await self.loop.run_in_executor(None, self._store.recover)
         for damage in recovered.damaged:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
         self.node.recover(recovered, self.links.now())
-        self.writer = StoreWriter(self._store, self._loop, on_written=self._written, on_read=self._read)
+        self.writer = StoreWriter(self._store, self.loop, on_written=self._written, on_read=self._read)
         past, stored_ms = await self.tracking.start(self.node.tracking.recorder, self._resolved)
         self.node.start_tracking(self.now_ms(), past, stored_ms)
         for listener in listeners:
@@ -132,7 +132,7 @@ class Broker:
     async def stop(self) -> None:
         """Take nothing more, write and confirm what is under way, say good-bye, close."""
         self._stopping, self.ready = True, False
-        self._loop = asyncio.get_running_loop()  # it may never have been started
+        self.loop = asyncio.get_running_loop()  # it may never have been started
         for listening in self.listening:
             listening.close()
         for connection in self.connections.values():
@@ -151,25 +151,25 @@ class Broker:
             self._carry_out(self.node.stop_tracking(self.now_ms()))
             await self.tracking.close()
             await self.writer.close()
-        await self._loop.run_in_executor(None, self._store.close)
+        await self.loop.run_in_executor(None, self._store.close)
 
     async def _settled(self) -> None:
         """Receipts for what is on its way to disk go out before the good-byes, and what nobody waits for is written."""
-        deadline = self._loop.time() + SETTLE_SECONDS
-        while self.writer is not None and not self.node.idle and self._loop.time() < deadline:
+        deadline = self.loop.time() + SETTLE_SECONDS
+        while self.writer is not None and not self.node.idle and self.loop.time() < deadline:
             self._carry_out(self.node.tick(self.now_ms()))
             await asyncio.sleep(0.01)
 
     async def _drained(self, seconds: float) -> None:
-        deadline = self._loop.time() + seconds
-        while self.connections and self._loop.time() < deadline:
+        deadline = self.loop.time() + seconds
+        while self.connections and self.loop.time() < deadline:
             await asyncio.sleep(0.01)
         for connection in list(self.connections.values()):
             connection.abort()
         await asyncio.sleep(0)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = self._loop.create_task(work)
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
 
@@ -253,7 +253,7 @@ class Broker:
                 if not flags & BLOCKED:
                     resumed.resume_reading()
                 if flags & EVENTS:
-                    self._loop.call_soon(self._handle_events_later)
+                    self.loop.call_soon(self.handle_events_later)
         if not self.forwarder.has_output():
             return
         if flush:
@@ -261,40 +261,9 @@ class Broker:
         else:
             self.flush_soon()
 
-    def _handle_events_later(self) -> None:
+    def handle_events_later(self) -> None:
         self._handle_events()
         self.after()
-
-    def flush_soon(self) -> None:
-        if self.forwarder.fresh_bytes() > FLUSH_BYTES:
-            self.flush()
-        elif not self._flushing:
-            self._flushing = True
-            self._loop.call_soon(self.flush)
-
-    def flush(self) -> None:
-        """One write for each connection with output."""
-        self._flushing = False
-        forwarder, connections = self.forwarder, self.connections
-        for number, data, left in forwarder.take_all(WRITE_BYTES, self.now_ms()):
-            connection = connections.get(number)
-            if connection is None:
-                self.links.write(number, data, left)
-                continue
-            if data:
-                connection.write(data)
-            if not left:
-                if connection.closing:
-                    connection.close()
-            elif connection.writable:  # there was more than one write takes: go on in the next round
-                forwarder.set_writable(number, True)
-                if not self._flushing:
-                    self._flushing = True
-                    self._loop.call_soon(self.flush)
-        if forwarder.has_events():
-            self._loop.call_soon(self._handle_events_later)
-        elif forwarder.has_resumable():  # what was written made room for publishers that wait
-            self._loop.call_soon(self.after)
 
     def _close(self, connection: ClientConnection, *, linger: bool = False) -> None:
         """Close after what is in its output.
@@ -419,7 +388,8 @@ class Broker:
             self.forwarder.allow(number, destination)
         else:
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
-            self.forwarder.skip(number)
+            if not connection.closing:  # STOMP's answer is the last thing said
+                self.forwarder.skip(number)
         self._go_on(connection)
 
     def fail(self, connection: ClientConnection, error: TidingsError, receipt: int = 0) -> None:
@@ -434,7 +404,9 @@ class Broker:
     def _answer(self, connection: ClientConnection, answer: requests.Answer) -> None:
         if connection.closing and connection.session.ended:
             return
-        if data := connection.session.answer(answer):
+        if isinstance(answer, Accepted):
+            self.forwarder.confirm(connection.number, answer.receipts)
+        elif data := connection.session.answer(answer):
             self.forwarder.send(connection.number, data)
         if connection.session.ended:
             self._close(connection, linger=True)
@@ -462,12 +434,16 @@ class Broker:
                 case _:
                     assert_never(effect)
         self.links.carry_out()
+        self.writer.answer()
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
         if error is not None:
             note(log, logging.ERROR, "the store refused a batch", error=error)
         for ticket in tickets:
-            self._carry_out(self.node.persisted(self.now_ms(), ticket, error))
+            self._carry_out(self.node.persisted(ticket, error))
+        if self.forwarder.has_output():
+            self.flush()  # receipts first: publishers may go on while we see to the deliveries
+        self._carry_out(self.node.turn(self.now_ms()))
         self.after(flush=True)
 
     def _resolved(self, number: int, answer: Answer) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from tidings.errors import TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.values import Value
-from tidings.node.requests import Answer, Request
+from tidings.node.requests import Outcome, Request
 from tidings.tracking.skew import Correction
 
 
@@ -133,7 +133,7 @@ class Session(Protocol):
 
     def welcome(self, fields: dict[str, Value]) -> bytes: ...
 
-    def answer(self, answer: Answer) -> bytes: ...
+    def answer(self, answer: Outcome) -> bytes: ...
 
     def error(self, error: TidingsError, receipt: int = 0) -> bytes: ...
 

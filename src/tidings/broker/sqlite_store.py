@@ -76,6 +76,7 @@ class SqliteStore:
         self._path = Path(path)
         self._limits = limits or Limits()
         self._mutex = Lock()
+        self._use = _Use(self)
         self._index = Index()
         self._state = State()
         self._damaged: list[Damage] = []
@@ -119,14 +120,14 @@ class SqliteStore:
     # --- the interface ---
 
     def append(self, batch: Sequence[Record]) -> None:
-        with self._use():
+        with self._use:
             records, changes, last_seq = self._state.prepare(batch, self._last_seq)
             oldest = self._index.dead_until()
             blob = self._write(records, changes, last_seq, oldest)
             self._unsettled = (blob, records, changes, oldest)
 
     def recover(self) -> Recovered:
-        with self._use():
+        with self._use:
             waiting = self._index.all_waiting(self._state.mailboxes)
             boxes = tuple(self._state.mailboxes[number] for number in sorted(self._state.mailboxes))
             attached, counted, notes = self._state.attached, self._state.counted, self._state.notes
@@ -134,7 +135,7 @@ class SqliteStore:
             return Recovered(boxes, waiting, frozenset(attached), dict(counted), dict(notes), self._last_seq, damaged)
 
     def read(self, seqs: Sequence[int]) -> list[bytes]:
-        with self._use():
+        with self._use:
             places = self._index.places(np.array(seqs, np.int64))
             if isinstance(places, int):
                 if seqs[places] in self._unsound:
@@ -149,7 +150,7 @@ class SqliteStore:
             return messages
 
     def maintain(self) -> bool:
-        with self._use():
+        with self._use:
             if self._surplus() > 0.5:
                 self._move(self._limits.move_bytes)
             elif self._log_bytes > self._limits.checkpoint_bytes:
@@ -169,7 +170,7 @@ class SqliteStore:
 
     def disk_bytes(self) -> int:
         """What the batches take; the file may be larger, its free pages are used again."""
-        with self._use():
+        with self._use:
             return self._index.disk_bytes
 
     # --- writing ---
@@ -315,13 +316,34 @@ class SqliteStore:
             if self._index.waits(one.mailbox, one.seq):
                 self._state.counted[one.mailbox, one.seq] = one.deliveries
 
-    @contextmanager
-    def _use(self) -> Iterator[None]:
-        with self._mutex, _translated():
-            if self._lock < 0:
-                raise StoreError("E_STORE_CLOSED", "the store was closed")
-            self._settle()
-            yield
+    def _begin(self) -> None:
+        """Of each use."""
+        if self._lock < 0:
+            raise StoreError("E_STORE_CLOSED", "the store was closed")
+        self._settle()
+
+
+class _Use:
+    """One use of the store: alone, up to date, and with errors that are ours. Not a generator: those cost more."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> None:
+        self._store._mutex.acquire()
+        try:
+            self._store._begin()
+        except BaseException as error:
+            self._store._mutex.release()
+            _translate(error)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._store._mutex.release()
+        if error is not None:
+            _translate(error)
 
 
 def _gaps(numbers: list[int], oldest: int) -> list[Damage]:
@@ -347,13 +369,19 @@ def _lock(path: Path) -> int:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """SQLite's and the system's errors as ours."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
+        _translate(error)
+        raise
+
+
+def _translate(error: BaseException) -> None:
+    """Raise SQLite's and the system's errors as ours."""
+    if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         raise StoreError(_CODES.get(code, "E_STORE_IO"), str(error)) from error
-    except OSError as error:
+    if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise StoreError("E_STORE_FULL" if full else "E_STORE_IO", str(error)) from error
 

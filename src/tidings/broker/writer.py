@@ -23,8 +23,8 @@ from tidings.errors import StoreError, TidingsError
 
 BATCH_RECORDS_MAX = 20_000
 HERE_RECORDS_MAX = 8  # of a batch written on the loop's thread
-QUICK_SECONDS = 0.5e-3
-TRUST = 32
+QUICK_SECONDS = 1e-3
+TRUST = 8
 TIDY_BATCHES = 64  # written here, before the thread is asked to look whether the store needs care
 LONE_MESSAGES_MIN = 16  # of the same publisher in a row
 LONE_READS_MAX = 4  # of all sockets from one batch to the next: the message, its acknowledgement, and little else
@@ -115,6 +115,8 @@ class StoreWriter:
         self._resting = False  # the thread has nothing to do, and nobody but the loop can give it something
         self._trusted = 0  # batches in a row that were quick
         self._untidy = 0
+        self._written_here: list[tuple[int, TidingsError | None]] = []  # and not answered
+        self._answering = False
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
@@ -126,13 +128,25 @@ class StoreWriter:
         """`quiet`: there is hardly anything else for the loop to do."""
         self._under_way += 1
         if quiet and self._resting and self._trusted >= TRUST and len(records) <= HERE_RECORDS_MAX:
-            self._loop.call_soon(self._written, [ticket], self._append(records))
+            self._written_here.append((ticket, self._append(records)))
             self._untidy += 1
             if self._untidy >= TIDY_BATCHES:
                 self._untidy = 0
                 self._give(_Tidy())
         else:
             self._give(_Write(ticket, records))
+
+    def answer(self) -> None:
+        """To be called after `write`, once its caller can take the answer to what was written here."""
+        if not self._written_here or self._answering:
+            return
+        self._answering = True
+        try:
+            while self._written_here:
+                ticket, error = self._written_here.pop(0)
+                self._written([ticket], error)
+        finally:
+            self._answering = False
 
     def read(self, seqs: Sequence[int]) -> None:
         self._give(_Read(seqs))

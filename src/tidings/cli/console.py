@@ -1,6 +1,7 @@
 """`tidings console`: watch brokers in a browser."""
 
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +20,9 @@ def register(app: typer.Typer) -> None:
 
 def console(
     urls: Annotated[list[str] | None, typer.Argument(help="The brokers to watch.", metavar="URL")] = None,
+    net: Annotated[
+        Path | None, typer.Option(help="All brokers of a network that `tidings net` runs, by its folder: out/net.")
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int | None,
@@ -53,8 +57,9 @@ def console(
             raise
         reason = f"the console needs {error.name}: pip install 'tidings[console]'"
         raise UsageError("E_CONSOLE_MISSING", reason) from None
+    named = [*(urls or []), *(() if net is None else _urls(net))] or [DEFAULT_URL]
     if host not in LOOPBACK and not allow_anonymous:
-        _check_exposure(urls or [DEFAULT_URL], host, user)
+        _check_exposure(named, host, user)
     password = connecting.first_line(password_file) if password_file is not None else ""
     if user and not password and tls_certificate is None:
         password = connecting.ask("Password: ")
@@ -66,7 +71,7 @@ def console(
         typer.echo(f"console on http://{shown}:{found}/")
 
     options = Options(
-        tuple(urls or [DEFAULT_URL]),
+        tuple(named),
         host,
         _port(host) if port is None else port,
         tuple(name or ()),
@@ -75,6 +80,12 @@ def console(
         with_parent,
     )
     serve(options, ready)
+
+
+def _urls(folder: Path) -> list[str]:
+    from tidings.lab.local_network import LocalNetwork  # not needed otherwise
+
+    return [member.url() for member in LocalNetwork.load(folder).members.values()]
 
 
 def _check_exposure(urls: list[str], host: str, user: str) -> None:

@@ -1,33 +1,28 @@
-"""`tidings demo`: a short tour on this machine, without questions: selectors, the matching kernel, a broker."""
+"""`tidings demo`: a network of brokers on this machine, from its start to a report, without questions.
 
-import asyncio
+Each step is one function in a module of its own; this one only runs them, and makes sure that nothing is left running.
+"""
+
+import signal
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-import uvloop
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
-from tidings.broker.server import Broker, Listener
-from tidings.broker.sqlite_store import SqliteStore
-from tidings.client import connect
-from tidings.errors import SelectorError
-from tidings.kernel.codec import MessageBatch
-from tidings.matching.indexed import IndexedMatcher, LinearMatcher
-from tidings.matching.workload import Workload
-from tidings.model.selector import Selector
-from tidings.node.settings import Settings
-from tidings.protocols.native import NativeSession
+from tidings.errors import TidingsError, UsageError
 
-SIZES = (1_000, 10_000, 100_000)
-MESSAGES = 2_000
-TICKS = 20_000
+if TYPE_CHECKING:
+    from tidings.cli.demo_steps.stage import Stage, Step
+
+INTERRUPTED = 130
+LOG_LINES = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -35,158 +30,94 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    output: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("out/demo"),
+    output: Annotated[Path, typer.Option(help="Where the report and its pictures go.")] = Path("out/demo"),
+    stay: Annotated[bool, typer.Option("--stay", help="Keep everything up, with the console, until Ctrl-C.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything, and no Spark: twenty seconds.")] = False,
 ) -> None:
-    """A short tour: selectors, the matching kernel, a broker on loopback.
+    """Two minutes with a network of brokers: market data, a trace, a failure, a prediction, Spark, a report.
 
-    Example: tidings demo --output /tmp/tour
+    Example: tidings demo --stay
     """
-    console = Console()
-    show_selectors(console)
-    show_matching(console, output)
-    uvloop.run(show_broker(console))
-    console.print("\nNext: [bold]README.md[/bold] shows how to run a broker and use it from Python.")
+    missing = [name for name in ("matplotlib", "scipy", "pyspark") if find_spec(name) is None]
+    if missing:
+        raise UsageError("E_DEMO_INSTALL", f"{', '.join(missing)} missing: pip install 'tidings[pipeline]'")
+    from tidings.cli.demo_steps.stage import QUICK, Scale, Stage
 
-
-def show_selectors(console: Console) -> None:
-    console.rule("Selectors")
-    table = Table("selector", "message", "answer")
-    samples: list[tuple[str, dict[str, object]]] = [
-        ("stock = 'XYZ' AND price > 20", {"stock": "XYZ", "price": 50}),
-        ("stock = 'XYZ' AND price > 20", {"stock": "XYZ", "price": "fifty"}),
-        ("stock = 'XYZ' AND price > 20", {"stock": "XYZ"}),
-        ("name LIKE 'T_d%' AND size NOT BETWEEN 1 AND 5", {"name": "Tidings", "size": 9.5}),
-    ]
-    for text, properties in samples:
-        answer = Selector(text).matches(properties)  # type: ignore[arg-type]
-        table.add_row(text, str(properties), "unknown" if answer is None else str(answer).lower())
-    console.print(table)
-    broken = "price > 20 AND stock ="
-    try:
-        Selector(broken)
-    except SelectorError as error:
-        console.print(f"  {broken}\n  {' ' * (error.position or 0)}^ {error.reason}", highlight=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    conjunctions: int
-    indexed_us: float
-    linear_us: float
-    matches: float
-
-
-def show_matching(console: Console, output: Path) -> None:
-    console.rule("The matching kernel")
-    workload = Workload(seed=1, conjunctions=2)
-    batch = MessageBatch.from_messages(workload.encoded_messages(0, MESSAGES))
-    points = []
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("matching a generated stream", total=len(SIZES))
-        for size in SIZES:
-            points.append(measure(workload, batch, size))
-            progress.advance(task)
-    table = Table("conjunctions", "µs a message", "messages/s", "scanning them all", "faster by", "matches a message")
-    for point in points:
-        table.add_row(
-            f"{point.conjunctions:,}",
-            f"{point.indexed_us:.2f}",
-            f"{1e6 / point.indexed_us:,.0f}",
-            f"{point.linear_us:.1f} µs",
-            f"{point.linear_us / point.indexed_us:.0f} ×",
-            f"{point.matches:.0f}",
-        )
-    console.print(table)
-    picture = draw(points, output)
-    console.print(f"The curve is in [bold]{picture}[/bold]" if picture else "(no picture: matplotlib is not installed)")
-
-
-def measure(workload: Workload, batch: MessageBatch, conjunctions: int) -> Point:
-    subscribers = conjunctions // 2
-    blobs, ends = workload.encoded_predicates(0, subscribers)
-    ids = np.arange(subscribers, dtype=np.uint32)
-    indexed, linear = IndexedMatcher(), LinearMatcher()
-    indexed.add_many(ids, blobs, ends)
-    linear.add_many(ids, blobs, ends)
-    offsets, _ = indexed.match(batch)  # also warms up
-    few = MessageBatch.from_messages(workload.encoded_messages(0, max(20, MESSAGES * 1_000 // conjunctions)))
-    return Point(conjunctions, cpu_us(indexed, batch), cpu_us(linear, few), float(offsets[-1]) / len(batch))
-
-
-def cpu_us(matcher: IndexedMatcher, batch: MessageBatch) -> float:
-    """CPU time a message, the best of three."""
-    best = float("inf")
-    for _ in range(3):
-        start = time.thread_time()
-        matcher.match(batch)
-        best = min(best, time.thread_time() - start)
-    return best / len(batch) * 1e6
-
-
-def draw(points: list[Point], output: Path) -> Path | None:
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        return None
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-    sizes = [point.conjunctions for point in points]
-    axes.loglog(sizes, [point.linear_us for point in points], "o--", label="scan")
-    axes.loglog(sizes, [point.indexed_us for point in points], "o-", label="index")
-    axes.set_xlabel("conjunctions")
-    axes.set_ylabel("µs a message")
-    axes.set_title("Matching one message against all subscriptions")
-    axes.grid(True, which="both", alpha=0.3)
-    axes.legend()
     output.mkdir(parents=True, exist_ok=True)
-    picture = output / "matching.png"
-    figure.savefig(picture, dpi=120)
-    pyplot.close(figure)
-    return picture
-
-
-async def show_broker(console: Console) -> None:
-    console.rule("A broker on loopback")
-    with tempfile.TemporaryDirectory() as folder:
-        broker = Broker(Settings(), SqliteStore(Path(folder) / "store.db"))
-        await broker.start([])
-        port = await broker.listen(Listener(NativeSession, port=0))
+    with terminated(), tempfile.TemporaryDirectory(prefix="tidings-demo-") as folder:
+        stage = Stage(Console(), output, Path(folder), QUICK if quick else Scale())
         try:
-            await trade(console, f"tidings://127.0.0.1:{port}")
+            perform(stage, stay=stay)
+        except KeyboardInterrupt:
+            stage.tell("stopped")
+            raise typer.Exit(INTERRUPTED) from None
         finally:
-            await broker.stop()
+            if stage.running is not None:
+                stage.running.stop(kill=True)
 
 
-async def trade(console: Console, url: str) -> None:
-    """Publish ticks; some subscribers want some of them."""
-    async with connect(url, client_id="demo") as client:
-        wanted = {
-            "everything": "",
-            "XYZ above 50": "stock = 'XYZ' AND price > 50",
-            "A or B": "stock IN ('A', 'B')",
-        }
-        subscriptions = {
-            name: await client.subscribe("ticks.>", selector=text, window=10 * TICKS) for name, text in wanted.items()
-        }
-        audit = await client.subscribe("ticks.>", selector="price = 99", durable="audit", ack="client")
-        start = time.perf_counter()
-        stocks = ("XYZ", "A", "B", "C")
-        for number in range(TICKS):
-            stock = stocks[number % len(stocks)]
-            await client.publish(f"ticks.{stock.lower()}", {"stock": stock, "price": number % 100}, b"...")
-        receipt = await client.publish("ticks.xyz", {"stock": "XYZ", "price": 99}, persistent=True)
-        seconds = time.perf_counter() - start
-        kept = await audit.receive(timeout=5)
-        await asyncio.sleep(0.2)
-        table = Table("subscription", "selector", "received")
-        for name, subscription in subscriptions.items():
-            count = 0
-            while subscription.receive_nowait() is not None:
-                count += 1
-            table.add_row(name, wanted[name] or "(none)", f"{count:,}")
-        console.print(table)
-        console.print(f"{TICKS:,} messages published from one Python client in {seconds:.1f} s")
-        found = kept is not None
-        console.print(f"The durable subscription {'kept' if found else 'did not keep'} message {receipt.message_id}")
+def perform(stage: "Stage", *, stay: bool) -> None:
+    from tidings.cli.demo_steps.page import summarise
+    from tidings.cli.demo_steps.staying import stay as go_on
+
+    began = time.monotonic()
+    for number, step in enumerate(steps(), 1):
+        stage.console.rule(f"{number}. {step.title}")
+        try:
+            step.work(stage)
+        except (TidingsError, OSError, RuntimeError) as error:
+            explain(stage, step, error)
+            raise typer.Exit(1) from error
+    stage.find("all of it", f"{time.monotonic() - began:.0f} s")
+    summarise(stage)
+    if stay:
+        go_on(stage)
+
+
+def steps() -> "list[Step]":
+    from tidings.cli.demo_steps.capacity import fit_and_predict
+    from tidings.cli.demo_steps.market import trade
+    from tidings.cli.demo_steps.recovery import kill_and_recover
+    from tidings.cli.demo_steps.sites import start_network
+    from tidings.cli.demo_steps.spark import analyse
+    from tidings.cli.demo_steps.stage import Step
+    from tidings.cli.demo_steps.tour import show_matching
+    from tidings.cli.demo_steps.tracing import trace_message
+
+    return [
+        Step("Selectors and the matching kernel", show_matching),
+        Step("A network of four brokers", start_network),
+        Step("Market data", trade),
+        Step("Where did this message go?", trace_message),
+        Step("A broker is killed", kill_and_recover),
+        Step("How much does a broker carry?", fit_and_predict),
+        Step("Spark looks at what was recorded", analyse),
+    ]
+
+
+def explain(stage: "Stage", step: "Step", error: Exception) -> None:
+    """What went wrong, where, and what the brokers said last."""
+    stage.console.print(f"[red]The step “{step.title}” failed:[/red] {error}", highlight=False)
+    if stage.running is None:
+        return
+    for name, alive in stage.running.alive().items():
+        log = stage.running.folder / f"{name}.log"
+        lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:] if log.exists() else []
+        stage.tell(f"{name} ({'running' if alive else 'not running'}):")
+        for line in lines:
+            stage.console.print(f"  {line}", markup=False, highlight=False)
+    stage.tell("If the machine is very busy or has less than 2 GB of free memory, try `tidings demo --quick`.")
+
+
+@contextmanager
+def terminated() -> Iterator[None]:
+    """SIGTERM ends the demo as Ctrl-C does, with everything it has started."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -94,14 +94,15 @@ def write(sweep: Sweep, results: list[tuple[Run, AnyResult]], output: Path) -> P
     for one, found in results:
         name = "-".join(filter(None, ("pruning", sweep.value, one.setting.replace(" ", "_"), one.options.policy)))
         run = f"{name}-{one.options.seed}-{now_ms}"
+        ended_ms = found.ended_ms or now_ms
         rows += pruning_rows.rows(run, scenario, one.setting, found)
         runs.append(
             {
                 "run": run,
                 "experiment": scenario,
                 "seed": one.options.seed,
-                "started_ms": now_ms - round(found.wall_s * 1000),
-                "ended_ms": now_ms,
+                "started_ms": ended_ms - round(found.wall_s * 1000),
+                "ended_ms": ended_ms,
                 "parameters": json.dumps(asdict(one.options)),
                 "outcome": "done",
                 "environment": described,
@@ -145,13 +146,12 @@ def show_mobile(console: Console, cases: dict[str, dict[str, MobileResult]]) -> 
         for name, one in results.items():
             queue = [length for _, length in one.queues]
             entries = [mean for _, mean in one.tables]
-            vain = sum(one.in_vain.values()) / sum(one.publications.values())
             table.add_row(
                 f"{name}, {case}",
                 f"{sum(queue) / len(queue):,.0f}",
                 f"{queue[-1]:,}",
                 f"{sum(entries) / len(entries):,.0f}",
-                f"{vain:.2%}",
+                f"{pruning_shapes.vain_share(one):.2%}",
                 f"{one.events / one.cpu_s:,.0f} ({one.cpu_s:.0f} s)",
             )
     console.print(table)

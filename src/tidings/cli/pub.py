@@ -38,6 +38,7 @@ def pub(
     persistent: Annotated[bool, typer.Option("--persistent", help="On the broker's disk when this returns.")] = False,
     count: Annotated[int, typer.Option(min=1, help="So many times.")] = 1,
     rate: Annotated[float, typer.Option(min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
+    ids: Annotated[bool, typer.Option("--ids", help="Print the id of each message, for tidings trace.")] = False,
     advertise: Annotated[
         float, typer.Option(min=0, help="Advertise first, and wait so many seconds for interest (covering).")
     ] = 0,
@@ -54,6 +55,8 @@ def pub(
     Example: tidings pub ticks.xyz --prop stock=XYZ --prop price=50 --body hello
 
     Example: tidings pub --type Sale --prop price=50.0 --prop buyer=me
+
+    Example: tidings trace $(tidings pub ticks.xyz --prop price=50 --ids)
     """
     if type and destination:
         raise UsageError("E_OPTIONS", "a destination or an event type, not both")
@@ -74,7 +77,7 @@ def pub(
         raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
     rates = Rates(stats, "published")
     offered = (str(where), advertise) if advertise else None
-    connecting.run(_publish(client, _addressed(lines, where, count, type), persistent, rate, rates, offered, type))
+    connecting.run(_publish(client, _addressed(lines, where, count, type), persistent, rate, rates, offered, type, ids))
     rates.finish()
 
 
@@ -86,9 +89,16 @@ async def _publish(
     rates: Rates,
     offered: tuple[str, float] | None,
     type: str,
+    ids: bool,
 ) -> None:
     """Every message is confirmed; up to `WINDOW` of them are under way at a time."""
     under_way: deque[asyncio.Task[Receipt]] = deque()
+
+    async def confirmed() -> None:
+        receipt = await under_way.popleft()
+        if ids:
+            typer.echo(str(receipt.message_id))
+
     async with client:
         if offered is not None and (await client.advertise(offered[0])).used:
             await asyncio.sleep(offered[1])
@@ -101,10 +111,10 @@ async def _publish(
                     await asyncio.sleep(max(0.0, began + rates.count / rate - time.monotonic()))
                 under_way.append(asyncio.create_task(_send(client, line, persistent, type)))
                 while len(under_way) >= WINDOW or (under_way and under_way[0].done()):
-                    await under_way.popleft()
+                    await confirmed()
                 rates.add(len(line.body))
             while under_way:
-                await under_way.popleft()
+                await confirmed()
         finally:
             for task in under_way:
                 task.cancel()

@@ -8,7 +8,7 @@ from tidings.errors import RemoteError, SecurityError, TidingsError
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
-PASSING_CODES = frozenset({"E_DURABLE_BUSY", "E_STORE_FULL", "E_STORE_IO"})
+PASSING_CODES = frozenset({"E_DURABLE_BUSY", "E_STORE_FULL", "E_STORE_IO", "E_TYPE_UNREACHABLE"})
 SECURITY_CODES = frozenset({"E_LOGIN", "E_FORBIDDEN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT"})
 
 

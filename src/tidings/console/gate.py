@@ -15,7 +15,7 @@ from tidings.console.sessions import Sessions
 COOKIE = "tidings_console"
 SESSION = "tidings.session"  # where a request's scope has its session
 LOGIN_PATH = "/login"
-_OPEN = (LOGIN_PATH, "/favicon.ico", "/_nicegui/", "/style/")  # needs no session: nothing of a broker is in it
+_OPEN = (LOGIN_PATH, "/favicon.ico", "/style/")  # needs no session: nothing of a broker is in it
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; frame-ancestors 'none'; base-uri 'self'; form-action 'self'"

@@ -1,7 +1,7 @@
 // The network map: an SVG that Vue keeps up to date. Every broker is a button that keyboard and screen reader reach.
 export default {
   template: `
-    <div class="tidings-map">
+    <div :class="['tidings-map', nodes.length > 40 ? 'many' : '']">
       <svg :viewBox="view" role="group" aria-label="Map of the broker network" preserveAspectRatio="xMidYMid meet">
         <g v-for="link in drawn" :key="link.key" :class="['link', 'load-' + link.level, link.state, link.lit ? 'lit' : '']"
            tabindex="0" role="button" :aria-label="link.title"

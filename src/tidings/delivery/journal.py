@@ -65,8 +65,7 @@ FEW = 16  # records or messages; up to here plain Python is faster than arrays
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     number: int  # batches are numbered without gaps
     oldest: int = 0  # batches before this one were deleted when this one was written
     last_seq: int = 0

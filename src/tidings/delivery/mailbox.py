@@ -35,6 +35,9 @@ class MailboxKind(Enum):
     TEMPORARY = "temporary"  # a queue in memory: lives as long as the connection that made it
 
 
+DURABLE = {MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE, MailboxKind.RETAINED}
+
+
 class SlowPolicy(Enum):
     """What happens when consumers cannot keep up."""
 
@@ -76,6 +79,7 @@ class Mailbox:
         self.number = number
         self.name = name
         self.kind = kind
+        self.durable = kind in DURABLE
         self.deliveries_max = deliveries_max
         self.consumers: list[Consumer] = []
         self.backlog = Backlog()
@@ -92,10 +96,6 @@ class Mailbox:
         self._deliveries: dict[int, int] = {}  # only of messages given out at least once before
         self._next_tag = 1
         self._turn = 0
-
-    @property
-    def durable(self) -> bool:
-        return self.kind in (MailboxKind.QUEUE, MailboxKind.DURABLE, MailboxKind.SHARED_DURABLE, MailboxKind.RETAINED)
 
     @property
     def unacknowledged(self) -> int:

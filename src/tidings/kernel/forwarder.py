@@ -87,6 +87,7 @@ class Forwarder:
         self.handled = plane.handled
         self.resume = plane.resume
         self.send = plane.send
+        self.confirm = plane.confirm  # receipts of publications, as the connection's protocol says it
         self.room = plane.room
         self.take = plane.take
         self.take_all = plane.take_all

@@ -17,11 +17,12 @@ def positions(one: bytes, bits: int, hashes: int) -> list[int]:
     """Where an id's k bits are.
 
     >>> positions(bytes(range(16)), 64, 4)
-    [56, 54, 53, 52]
+    [56, 54, 19, 15]
     """
     h1 = hash64(one, 0)
-    h2 = mix64(h1) | 1
-    return [((h1 + i * h2 & MASK) * bits) >> 64 for i in range(hashes)]
+    h2 = mix64(h1)
+    h3 = mix64(h2)
+    return [((h1 + i * h2 + i * (i - 1) // 2 * h3 & MASK) * bits) >> 64 for i in range(hashes)]
 
 
 class ReferenceBloomFilter:
@@ -34,7 +35,7 @@ class ReferenceBloomFilter:
     def from_bytes(cls, data: bytes) -> Self:
         if len(data) < HEADER_BYTES:
             raise CodecError("E_BLOOM_SHORT", "a Bloom filter has a header of 24 bytes", position=len(data))
-        if data[:4] != b"TBF1":
+        if data[:4] != b"TBF2":
             raise CodecError("E_BLOOM_MAGIC", "not a Bloom filter", position=0)
         hashes, bits, count = (int.from_bytes(data[a:b], "little") for a, b in ((4, 8), (8, 16), (16, 24)))
         if not 0 < hashes <= HASHES_MAX:
@@ -85,4 +86,4 @@ class ReferenceBloomFilter:
 
     def to_bytes(self) -> bytes:
         header = self.hashes.to_bytes(4, "little") + self.bits.to_bytes(8, "little") + self.count.to_bytes(8, "little")
-        return b"TBF1" + header + self._set.to_bytes(self.bits // 8, "little")
+        return b"TBF2" + header + self._set.to_bytes(self.bits // 8, "little")

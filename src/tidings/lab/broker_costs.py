@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
 
 from tidings.errors import UsageError
 from tidings.sim.broker import SimBroker
@@ -42,6 +41,8 @@ def fit(work: Iterable[Mapping[str, float]]) -> Costs:
         raise UsageError("E_COSTS", f"{len(rows)} brokers say too little for {len(COUNTED)} unknowns")
     counts = np.array([[row[name] for name in COUNTED] for row in rows], dtype=float)
     seconds = np.array([row["cpu_seconds"] for row in rows], dtype=float)
+    from scipy.optimize import nnls  # it takes a second to load, and every `tidings net` would
+
     found, _ = nnls(counts, seconds)
     return Costs(*(float(one) * 1e6 for one in found))
 

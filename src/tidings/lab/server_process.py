@@ -17,6 +17,7 @@ import numpy as np
 import uvloop
 
 from tidings.broker.config_tracking import TrackingTable
+from tidings.broker.garbage import search_seldom
 from tidings.broker.naps import Naps
 from tidings.broker.server import Broker, Listener
 from tidings.broker.session import Session
@@ -58,6 +59,7 @@ SESSIONS: dict[str, Callable[[], Session]] = {"native": NativeSession, "stomp": 
 async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> None:
     broker = Broker(Settings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
+    search_seldom()
     port = await broker.listen(Listener(SESSIONS[protocol], port=0))
     end, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, lambda: _say(json.dumps(broker.forwarder.stats())))

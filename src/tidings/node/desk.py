@@ -62,14 +62,16 @@ class Desk:
 
     def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:
+            case Ack():  # the most frequent ones first
+                self._ack(now_ms, client, request)
+            case Credit():
+                self._credit(now_ms, client, request)
             case Subscribe():
                 self._subscribe(now_ms, client, request)
             case Unsubscribe():
                 self._unsubscribe(client, request)
             case Forget():
                 self._forget(client, request)
-            case Credit():
-                self._credit(now_ms, client, request)
             case Drain():
                 self._drain(client, request)
             case Identify():
@@ -78,8 +80,6 @@ class Desk:
                 self._make_temporary(client, request)
             case RemoveTemporary():
                 self._remove_temporary(client, request)
-            case Ack():
-                self._ack(now_ms, client, request)
             case Begin():
                 self._begin(client, request)
             case Commit():
@@ -224,7 +224,12 @@ class Desk:
                 self._plane.credit(sink, request.more, now_ms)
             case MailboxSubscription(mailbox, consumer):
                 consumer.credit = min(consumer.credit + request.more, self._settings.credit_max)
-                self._office.touch(mailbox)
+                self._maybe_touch(mailbox, consumer)
+
+    def _maybe_touch(self, mailbox: Mailbox, consumer: Consumer) -> None:
+        """It can take more, if there is any, or be told that there is none."""
+        if mailbox.backlog or consumer.draining:
+            self._office.touch(mailbox)
 
     def _drain(self, client: Connection, request: Drain) -> None:
         match client.subscription(request.subscription):
@@ -293,7 +298,7 @@ class Desk:
                 self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
         if consumer.window:
             consumer.credit += held - len(consumer.unacknowledged)
-        self._office.touch(mailbox)
+        self._maybe_touch(mailbox, consumer)
         if request.receipt:
             self._done_when_written(client, request.receipt)
 

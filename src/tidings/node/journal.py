@@ -10,20 +10,22 @@ the line until it is written. Some changes nobody waits for (acknowledgements: l
 marked): they are not worth an fsync of their own and go with the next batch, within about a second.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tidings.delivery.store import Record
 from tidings.errors import TidingsError
 from tidings.node.effects import Persist
 
+Late: TypeAlias = Callable[[], Sequence[Record]]  # asked for its records when the batch leaves
 LATER_MAX = 1000  # changes that nobody waits for, before they are written all the same
 
 
 @dataclass(slots=True)
 class _Batch:
     changes: list[Record] = field(default_factory=list)
-    messages: list[Record] = field(default_factory=list)
+    messages: list[Record | Late] = field(default_factory=list)
     on_done: list[Callable[[], None]] = field(default_factory=list)
     on_failed: list[Callable[[TidingsError], None]] = field(default_factory=list)
     bytes: int = 0
@@ -54,8 +56,9 @@ class Journal:
         if len(self._gathering.changes) >= LATER_MAX:
             self._gathering.urgent = True
 
-    def message(self, record: Record, size: int) -> None:
-        """Something that counts only once it is written."""
+    def message(self, record: Record | Late, size: int) -> None:
+        """Something that counts only once it is written. What rests on the fate of the batch before is asked for late,
+        when that is known."""
         self._gathering.messages.append(record)
         self._gathering.bytes += size
         self.pending_bytes += size
@@ -69,20 +72,22 @@ class Journal:
     def flush(self, *, retry: bool = False) -> list[Persist]:
         """What was gathered, as one effect; with `retry` also if there is only what failed or nobody waits for."""
         batch = self._gathering
-        if batch.on_done and not (batch.changes or batch.messages):  # nothing to write: it is done
-            self._gathering = _Batch()
-            for done in batch.on_done:
-                done()
-            return []
-        if not (batch.urgent or batch.messages or batch.on_done or (retry and (batch.changes or self._unwritten))):
-            return []
-        if self._under_way is not None:
+        wanted = batch.urgent or batch.messages or batch.on_done or (retry and (batch.changes or self._unwritten))
+        if not wanted or self._under_way is not None:
             return []
         batch.changes[:0] = self._unwritten
         self._unwritten = []
-        self._gathering, self._under_way = _Batch(), batch
+        self._gathering = _Batch()
+        if not (batch.changes or batch.messages):  # nothing to write, and all before it is: it is done
+            for done in batch.on_done:
+                done()
+            return []
+        self._under_way = batch
         self._ticket += 1
-        return [Persist(self._ticket, (*batch.changes, *batch.messages))]
+        records = [*batch.changes]
+        for one in batch.messages:
+            records += one() if callable(one) else (one,)
+        return [Persist(self._ticket, tuple(records))]
 
     def finished(self, ticket: int, error: TidingsError | None) -> None:
         batch = self._under_way

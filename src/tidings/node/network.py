@@ -60,7 +60,7 @@ from tidings.routing.unicast import COST_MAX, Unicast
 from tidings.routing.unicast import TIMER as UNICAST_TIMER
 
 CONTROL_FRAME = 0x40
-INTEREST_NOTE, TYPE_NOTE = "interest", "type"
+INTEREST_NOTE, TYPE_NOTE, INCARNATION_NOTE = "interest", "type", "incarnation"
 FLOOD_TIMER = "flood"
 
 
@@ -77,7 +77,24 @@ class Network:
         self.settings, self.transit, self.event_post = settings, transit, event_post
         self.out: list[LinkEffect] = []
         plane.join(settings.shape())
-        self._plane = plane
+        self._plane, self._rng = plane, rng
+        self._arrange(incarnation)
+        self._numbers: dict[str, int] = {}  # connection -> the plane's number for it
+        self._names: dict[int, str] = {}
+        self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
+        self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
+        self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
+        self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+        self._handed: list[bytes] = []  # messages that a carrier brought for subscribers here
+        self.passed: list[tuple[bytes, Router | None]] = []  # ids of carried messages: came, or went to a neighbour
+        self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
+        self._now = self._started = 0.0
+        self.address = ""  # where links come in, as others see it; the driver knows it when it listens
+
+    def _arrange(self, incarnation: int) -> None:
+        """The machines of this life."""
+        settings, rng = self.settings, self._rng
+        self.incarnation = incarnation
         self.links = Links(settings.greeting(incarnation), settings.link, rng, authenticate=settings.authenticate)
         self.unicast, self.flood = self._make_unicast(incarnation)
         self.scheme = settings.kind.make(self._place())
@@ -85,16 +102,6 @@ class Network:
         self.carrier = self.events or (cast("Carrier", self.scheme) if settings.kind.carries else None)
         self._questions: dict[int, int] = {}  # Pan's token of a request -> the scheme's
         self._noted_types: set[str] = set()
-        self._numbers: dict[str, int] = {}  # connection -> the plane's number for it
-        self._names: dict[int, str] = {}
-        self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
-        self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
-        self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
-        self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
-        self.passed: list[tuple[bytes, Router | None]] = []  # ids of carried messages: came, or went to a neighbour
-        self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
-        self._now = self._started = 0.0
-        self.address = ""  # where links come in, as others see it; the driver knows it when it listens
         self.pan: PanLinks | None = None
         if settings.pan is not None:
             self.pan = PanLinks(settings.router, settings.pan, self.links, rng, self._say)
@@ -133,7 +140,11 @@ class Network:
     # --- doors ----------------------------------------------------------------------------------------------------
 
     def recover(self, now: float, recovered: Recovered) -> None:
-        """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it."""
+        """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it.
+        Its life before may have had a clock that was ahead: this one is later all the same."""
+        before = int.from_bytes(recovered.notes.get(INCARNATION_NOTE, b""), "little")
+        if self.incarnation <= before:
+            self._arrange(before + 1)
         self.transit.recover(recovered)
         self.event_post.recover(recovered)
         self.at(now)
@@ -145,6 +156,9 @@ class Network:
             if name == INTEREST_NOTE and payload:
                 for known in (payload, None):  # known, and not heard of for now
                     self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, int(router), True, known)))
+
+    def incarnation_note(self) -> Note:
+        return Note(INCARNATION_NOTE, self.incarnation.to_bytes(8, "little"))
 
     def start(self, now: float) -> None:
         self._now = self._started = now
@@ -245,6 +259,9 @@ class Network:
         for number, tags in acks.items():
             if number in self._names:
                 self._plane.send(number, control_frame(Taken(tuple(tags))))
+        handed, self._handed = self._handed, []
+        for message in handed:  # by the clock on the wall, which only a turn knows
+            self.transit.deliver(now_ms, message)
         self.transit.pump(now_ms)
         if self.events is not None:
             for message in self.event_post.take(now_ms):
@@ -411,7 +428,7 @@ class Network:
                 case HandOver(message=message, tag=tag, type=name) if tag:
                     self._hand_over(message, tag, name)
                 case HandOver(message=message):
-                    self.transit.deliver(int(self._now), message)
+                    self._handed.append(message)
                 case AskKey(token=token, key=key, payload=payload):
                     assert self.pan is not None
                     number, said = self.pan.request(self._now, key, payload)

@@ -26,9 +26,11 @@ from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import ID, PERSISTENT, QUEUE, PostOffice, expires_ms_of
 from tidings.node.requests import (
+    Ack,
     AddType,
     Advertise,
     AdvertiseType,
+    Credit,
     Failed,
     ReadRetained,
     Release,
@@ -121,6 +123,7 @@ class Node:
         self._desk.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
+            self._journal.change(self.network.incarnation_note())
 
     def start_tracking(
         self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
@@ -167,19 +170,22 @@ class Node:
     def asked(self, now_ms: int, connection: int, request: Request) -> None:
         """One of several requests. Call `turn` after the last one."""
         try:
-            if isinstance(request, Trace):
-                self.tracking.tracing.start(now_ms, self.connections[connection], request)
-            elif isinstance(request, Retain | ReadRetained | Release):
-                self.retaining.carry_out(self.connections[connection], request)
-            elif isinstance(request, AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType):
-                self._types.carry_out(self.connections[connection], request)
-            elif isinstance(request, Subscribe) and request.type:
-                client = self.connections[connection]
-                self._types.subscribe(client, request, lambda found: self._desk.carry_out(now_ms, client, found))
-            elif isinstance(request, Advertise | Unadvertise):
-                self._advertising.carry_out(self.connections[connection], request)
-            else:
-                self._desk.carry_out(now_ms, self.connections[connection], request)
+            client = self.connections[connection]
+            match request:
+                case Ack() | Credit():  # the most frequent ones
+                    self._desk.carry_out(now_ms, client, request)
+                case Trace():
+                    self.tracking.tracing.start(now_ms, client, request)
+                case Retain() | ReadRetained() | Release():
+                    self.retaining.carry_out(client, request)
+                case AddType() | RemoveType() | ShowTypes() | AdvertiseType() | UnadvertiseType():
+                    self._types.carry_out(client, request)
+                case Subscribe() if request.type:
+                    self._types.subscribe(client, request, lambda found: self._desk.carry_out(now_ms, client, found))
+                case Advertise() | Unadvertise():
+                    self._advertising.carry_out(client, request)
+                case _:
+                    self._desk.carry_out(now_ms, client, request)
         except TidingsError as error:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
 
@@ -310,9 +316,10 @@ class Node:
                 self.post_office.touch(subscription.mailbox)
         return self.turn(now_ms)
 
-    def persisted(self, now_ms: int, ticket: int, error: TidingsError | None) -> list[Effect]:
+    def persisted(self, ticket: int, error: TidingsError | None) -> list[Effect]:
+        """A batch is on disk, or refused: receipts, which need not wait for what else follows. Call `turn` then."""
         self._journal.finished(ticket, error)
-        return self.turn(now_ms)
+        return self._outbox.take()
 
     def loaded(
         self, now_ms: int, asked: Collection[int], messages: dict[int, bytes], damaged: Iterable[int] = ()
@@ -355,16 +362,21 @@ class Node:
     def turn(self, now_ms: int) -> list[Effect]:
         """The end of each door: write, give out, answer, hold or release publishers."""
         writes = self._journal.flush()
-        changes = self._watched.take_changes()
-        self._own_types.changed(changes)
-        if self.network is not None:
-            self.network.settle(now_ms, changes)
-        self.tracking.settle(now_ms, self.connections, self._watched.take_direct(), self.post_office.take_changes())
+        if self.network is not None or self._watched.changes or self.post_office.changes:
+            self._note_changes(now_ms)
         self._dispatch(now_ms)
         writes += self._journal.flush()
         self._relieve(now_ms)
         self.post_office.depot.shrink()
         return [*writes, *self._outbox.take()]
+
+    def _note_changes(self, now_ms: int) -> None:
+        """Who came and who left, as other brokers and tracking want to know."""
+        changes = self._watched.take_changes()
+        self._own_types.changed(changes)
+        if self.network is not None:
+            self.network.settle(now_ms, changes)
+        self.tracking.settle(now_ms, self.connections, self._watched.take_direct(), self.post_office.take_changes())
 
     def _dispatch(self, now_ms: int) -> None:
         wanted = [*self.post_office.unread(), *self._desk.queues.wanted()]

@@ -25,13 +25,13 @@ from tidings.model.message import Message
 from tidings.node.brakes import Brakes
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
+from tidings.node.recent import Recent
 from tidings.node.settings import Settings
 from tidings.node.subscribing import is_temporary, queue_predicate
 from tidings.node.sweep import Sweep
 
 PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags of a message, docs/wire.md
 ID = slice(4, 20)  # where its id stands
-RECENT_MAX = 100_000
 EXPIRED = "expired"
 ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
 
@@ -52,7 +52,7 @@ class PostOffice:
         self._journal = journal
         self._brakes = brakes
         self._settings = settings
-        self._recent: dict[bytes, None] = {}
+        self._recent = Recent()
         self._next_seq = 1
         self._next_mailbox = 1
         self._open_sinks: dict[Mailbox, tuple[int, bytes]] = {}
@@ -241,7 +241,7 @@ class PostOffice:
     ) -> tuple[bool, Callable[[], None]]:
         """Put the message into the journal if it must be there; returns whether, and what then offers it."""
         seq = self.take_seq()
-        durable = tuple(mailbox.number for mailbox in mailboxes if mailbox.durable)
+        durable = tuple([mailbox.number for mailbox in mailboxes if mailbox.durable])
         crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
         kept = [mailbox for mailbox in mailboxes if mailbox.number in self.retained] if self.retained else []
         stored = bool(durable) and bool(message[1] & PERSISTENT or crowded or kept)
@@ -255,8 +255,8 @@ class PostOffice:
             there = [mailbox for mailbox in mailboxes if mailbox in self._open_sinks]  # not removed meanwhile
             if there:
                 # The store forgets a message when the durable mailboxes are done with it; the others need it longer.
-                can_leave = stored and all(mailbox.durable for mailbox in there)
-                holders = len(there) - sum(mailbox in there for mailbox in kept)  # those read from the store
+                can_leave = stored and (len(durable) == len(mailboxes) or all(mailbox.durable for mailbox in there))
+                holders = len(there) - (sum(mailbox in there for mailbox in kept) if kept else 0)  # not from the store
                 if holders:
                     self.depot.add(seq, message, holders=holders, stored=can_leave, expires_ms=expires_ms)
             place = Place(seq, message[2])
@@ -270,7 +270,7 @@ class PostOffice:
                     mailbox.dropped += 1
                     self.depot.release(seq)
             if stored:
-                self._remember(message[ID])
+                self._recent.add(message[ID])
 
         return stored, offer
 
@@ -321,12 +321,6 @@ class PostOffice:
     def known(self, message_id: bytes) -> bool:
         """Whether it was stored here lately."""
         return message_id in self._recent
-
-    def _remember(self, message_id: bytes) -> None:
-        """So that a message sent again after a broken connection is known."""
-        self._recent[message_id] = None
-        if len(self._recent) > RECENT_MAX:
-            del self._recent[next(iter(self._recent))]
 
     def mailboxes_for(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
         """Where the message goes: the mailboxes it matched, or the queue it is the first to name."""

@@ -126,7 +126,7 @@ class Queues:
     # --- bytes from the store -------------------------------------------------------------------------------------
 
     def wanted(self) -> list[int]:
-        return [seq for job in self._jobs for seq in job.missing]
+        return [seq for job in self._jobs for seq in job.missing] if self._jobs else []
 
     def loaded(self, now_ms: int, messages: Mapping[int, bytes]) -> None:
         for job in self._jobs:

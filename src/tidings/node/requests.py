@@ -114,6 +114,8 @@ class Ack:
     @classmethod
     def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
         """As a frame says it: bit 0 means cumulative, bit 4 elsewhere, the others are the verdict's value."""
+        if flags <= 1:  # the usual case
+            return cls(subscription, tuple(tags), flags == 1, Verdict.DONE, session)
         said = (one for one in (Verdict.DEAD, Verdict.RETRY, Verdict.RELEASE) if flags & one.value)
         verdict = next(said, Verdict.DONE)
         return cls(subscription, tuple(tags), bool(flags & 1), verdict, session, elsewhere=bool(flags & 16))
@@ -332,4 +334,5 @@ class Refused:
     error: TidingsError
 
 
-Answer: TypeAlias = Done | Failed | Accepted | Refused
+Outcome: TypeAlias = Done | Failed | Refused  # of one request or publication
+Answer: TypeAlias = Outcome | Accepted

@@ -64,7 +64,7 @@ class Retaining:
 
     def wanted(self) -> list[int]:
         """What reads still need from the store."""
-        return [seq for read in self._reads for seq in read.seqs if seq in read.missing]
+        return [seq for read in self._reads for seq in read.seqs if seq in read.missing] if self._reads else []
 
     def loaded(self, asked: Collection[int], messages: Mapping[int, bytes]) -> None:
         """The store has brought some. What it was asked for and has not, was released meanwhile or is damaged."""

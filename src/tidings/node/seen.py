@@ -2,10 +2,14 @@
 
 A broker that lost a link before an acknowledgement came sends again, perhaps by another way; so the same message can
 arrive twice, long apart. The ids of the last ones are kept, in the store as well, in slots that are written over in
-turn: each batch rewrites one slot.
+turn: each batch rewrites one slot. What a batch writes is asked for when it leaves (`notes`): by then it is known
+which ids of the batch before were refused, and have to be taken again.
 
 >>> seen = Seen(slots=2, slot_ids=2)
->>> records = [seen.add(bytes([n]) * 16) for n in range(5)]
+>>> records = []
+>>> for n in range(5):
+...     seen.add(bytes([n]) * 16)
+...     records += seen.notes()
 >>> [record.key for record in records]
 ['seen:0', 'seen:0', 'seen:1', 'seen:1', 'seen:0']
 >>> bytes([0]) * 16 in seen, bytes([3]) * 16 in seen
@@ -29,13 +33,15 @@ class Seen:
         self._slot_ids = slot_ids
         self._ids: dict[bytes, int] = {}  # id -> slot
         self._current = 0
+        self._turns = [0] * slots
+        self._changed: set[int] = set()  # slots, since `notes` was last asked
         self._turn = 0  # how often a slot was begun: tells after a restart which one is the latest
 
     def __contains__(self, message_id: bytes) -> bool:
         return message_id in self._ids
 
-    def add(self, message_id: bytes) -> Note:
-        """It is taken; the record makes that last."""
+    def add(self, message_id: bytes) -> None:
+        """It is taken; that lasts once what `notes` says is written."""
         slot = self._slots[self._current]
         if len(slot) >= self._slot_ids:
             self._turn += 1
@@ -46,7 +52,16 @@ class Seen:
             slot.clear()
         slot[message_id] = None
         self._ids[message_id] = self._current
-        return Note(f"seen:{self._current}", self._turn.to_bytes(8, "little") + b"".join(slot))
+        self._turns[self._current] = self._turn
+        self._changed.add(self._current)
+
+    def notes(self) -> list[Note]:
+        """The slots that changed."""
+        changed, self._changed = sorted(self._changed), set()
+        return [
+            Note(f"seen:{slot}", self._turns[slot].to_bytes(8, "little") + b"".join(self._slots[slot]))
+            for slot in changed
+        ]
 
     def discard(self, message_id: bytes) -> None:
         """It could not be stored, so it was not taken after all."""
@@ -62,5 +77,6 @@ class Seen:
             ids = [value[at : at + ID_BYTES] for at in range(8, len(value), ID_BYTES)]
             self._slots[int(number)] = dict.fromkeys(ids)
             self._ids.update(dict.fromkeys(ids, int(number)))
-            self._turn = max(self._turn, int.from_bytes(value[:8], "little"))
+            self._turns[int(number)] = int.from_bytes(value[:8], "little")
+        self._turn = max(self._turns)
         self._current = self._turn % len(self._slots)

@@ -49,7 +49,7 @@ class Sweep:
 
     def wanted(self) -> list[int]:
         """What the store is to bring."""
-        return [seq for one in self._passes.values() for seq in one.asked]
+        return [seq for one in self._passes.values() for seq in one.asked] if self._passes else []
 
     def tick(self, now_ms: int) -> list[tuple[Mailbox, list[Place]]]:
         """What is too late, by mailbox: it has left the backlog."""

@@ -12,9 +12,10 @@ meant for knows it again by its message's id (`Seen`, which outlives a restart):
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
-from tidings.errors import CodecError, TidingsError
+from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.node.journal import Journal
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import ID, PostOffice, expires_ms_of
@@ -113,21 +114,36 @@ class Transit:
         """A copy from a neighbour; `done` when it is safe here."""
         rest = set(routers) - {self.router}
         if self.router in routers:
-            self._deliver(now_ms, message, expires_ms)
+            if (message_id := message[ID]) in self._seen:
+                self.duplicates += 1
+                done = self._if_seen(message_id, done, failed)
+            else:
+                self._deliver(now_ms, message, expires_ms)
         if rest:
             self.no_hops += hops == 0
             self.accept(message, rest, expires_ms, max(hops - 1, 0))
         self._journal.then(done, failed)
 
+    def _if_seen(
+        self, message_id: bytes, done: Callable[[], None], failed: Callable[[TidingsError], None]
+    ) -> Callable[[], None]:
+        """A copy of what is known is safe if that one is: it may be on its way to disk still, and be refused."""
+
+        def decide() -> None:
+            if message_id in self._seen:
+                done()
+            else:
+                failed(StoreError("E_STORE_IO", "the copy before it could not be written"))
+
+        return decide
+
     def _deliver(self, now_ms: int, message: bytes, expires_ms: int) -> None:
         message_id = message[ID]
-        if message_id in self._seen:
-            self.duplicates += 1
-            return
         if 0 < expires_ms <= now_ms:
             self.expired += 1
             return
-        self._journal.message(self._seen.add(message_id), 0)
+        self._seen.add(message_id)
+        self._journal.message(self._seen.notes, 0)
         mailboxes = self._office.mailboxes_for(message, self._plane.match(message))
         _, offer = self._office.prepare(message, mailboxes, expires_ms)
 
@@ -152,7 +168,8 @@ class Transit:
         if message_id in self._seen:
             self.duplicates += 1
             return False
-        self._journal.message(self._seen.add(message_id), 0)
+        self._seen.add(message_id)
+        self._journal.message(self._seen.notes, 0)
         self._journal.then(lambda: None, lambda _: self._seen.discard(message_id))
         return True
 
@@ -210,16 +227,30 @@ class Transit:
     # --- messages out ---------------------------------------------------------------------------------------------
 
     def pump(self, now_ms: int) -> None:
-        """Send what there are routes, and room, for."""
+        """Send what there are routes, and room, for; by each link in the order in which it was stored."""
         self._unpark(now_ms)
-        for router in list(self._todo):
+        by_hop: dict[Router, list[Router]] = {}
+        for router in self._todo:
             hop = self._next_hops.get(router)
-            link = None if hop is None else self._links.get(hop)
-            if hop is None or link is None:
-                continue
-            while (waiting := self._todo.get(router)) and link.bytes < self._window_bytes:
-                if not self._send(now_ms, hop, link, self._items[next(iter(waiting))]):
-                    break
+            if hop is not None and hop in self._links:
+                by_hop.setdefault(hop, []).append(router)
+        for hop, routers in by_hop.items():
+            self._send_in_order(now_ms, hop, self._links[hop], routers)
+
+    def _send_in_order(self, now_ms: int, hop: Router, link: _Link, routers: list[Router]) -> None:
+        """What waits for any of these routers, which all lie behind this link."""
+        waiting = [router for router in routers if router in self._todo]  # an item that expired or is parked left all
+        heads = [(next(iter(self._todo[router])), router) for router in waiting]
+        heapify(heads)
+        while heads and link.bytes < self._window_bytes:
+            seq, router = heads[0]
+            first = next(iter(self._todo.get(router, ())), None)
+            if first is None:
+                heappop(heads)
+            elif first != seq:  # that one went with a copy for others
+                heapreplace(heads, (first, router))
+            elif not self._send(now_ms, hop, link, self._items[seq]):
+                break
 
     def _send(self, now_ms: int, hop: Router, link: _Link, item: _Item) -> bool:
         if 0 < item.expires_ms <= now_ms:

@@ -7,6 +7,7 @@ events. Each request is checked against the rights of the connection's user, by 
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from tidings.errors import SecurityError, TidingsError, UsageError
@@ -54,9 +55,9 @@ class TypeDesk:
             case ShowTypes(receipt, name):
                 self._known(client, receipt, name, lambda chain: self._show(client, receipt, chain))
             case AdvertiseType(receipt, name):
-                waiting = ("advertising", client.number, receipt)  # events that follow must not overtake it
+                waiting = ("advertising", client.number, name)  # events that follow must not overtake it
                 self._brakes.hold(client.number, waiting)
-                done = lambda: self._brakes.release(waiting)  # noqa: E731
+                done = partial(self._brakes.release, waiting)
                 self._known(client, receipt, name, lambda chain: self._advertise(client, receipt, chain, done), done)
             case UnadvertiseType(receipt, name):
                 if client.advertised.pop(name, None) is None:
@@ -150,6 +151,7 @@ class TypeDesk:
 
         def found(error: TidingsError | None) -> None:
             if client.gone:
+                failed()
                 return
             try:
                 if error is not None:

@@ -9,7 +9,7 @@ the broker's own, and AMQP is a translation.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from proton import (
     Collector,
@@ -20,6 +20,7 @@ from proton import (
     Event,
     Link,
     ProtonException,
+    Sender,
     Session,
     Transport,
     symbol,
@@ -30,6 +31,7 @@ from tidings.broker.session import Caller
 from tidings.errors import CodecError, RemoteProtocolError, TidingsError
 from tidings.model.message_id import MessageIdSource
 from tidings.node.subscribing import NAME_MAX
+from tidings.protocols.amqp_browser import BrowserLink, browsed
 from tidings.protocols.amqp_conditions import condition_name, condition_of
 from tidings.protocols.amqp_consumer import ConsumerLink
 from tidings.protocols.amqp_context import Context, refuse
@@ -46,6 +48,9 @@ FRAME_BYTES_MAX = 64 << 10
 SESSION_BYTES = 512 * FRAME_BYTES_MAX  # the window for incoming transfers, which are read as they come
 WAITING_INPUT_MAX = 64 << 10  # from a client whose log-in is being checked
 CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
+
+
+OurLink: TypeAlias = ConsumerLink | BrowserLink | ProducerLink
 
 
 class AmqpSession:
@@ -166,8 +171,8 @@ class Engine:
         transport.channel_max = CHANNELS_MAX
         transport.idle_timeout = 2 * heartbeat_ms / 1000  # Proton tells the client half of it
         transport.bind(self._connection)
-        self._links: dict[Link, ConsumerLink | ProducerLink] = {}
-        self._consumers: dict[int, ConsumerLink] = {}
+        self._links: dict[Link, OurLink] = {}
+        self._consumers: dict[int, ConsumerLink | BrowserLink] = {}  # by the numbers of their subscriptions
         self._sessions: dict[Session, None] = {}
         self._ending: list[ConsumerLink] = []  # detached, and waiting for the broker's word
         self._header = bytearray()
@@ -211,6 +216,9 @@ class Engine:
     def tick(self, now_ms: int) -> None:
         self.context.now_ms = now_ms
         self._transport.tick(now_ms / 1000)
+        for one in self._consumers.values():
+            if isinstance(one, BrowserLink):
+                one.tick()
         self.settle()
 
     @property
@@ -300,9 +308,9 @@ class Engine:
         for link in [link for link in self._links if which(link.session)]:
             self._forget(link).abandon()
 
-    def _forget(self, link: Link) -> ConsumerLink | ProducerLink:
+    def _forget(self, link: Link) -> OurLink:
         ours = self._links.pop(link)
-        if isinstance(ours, ConsumerLink):
+        if not isinstance(ours, ProducerLink):
             self._consumers.pop(ours.number, None)
         return ours
 
@@ -311,9 +319,9 @@ class Engine:
         if len(self._links) >= LINKS_MAX:
             self._end(RemoteProtocolError("E_SUBSCRIPTIONS", f"a connection has at most {LINKS_MAX} links"))
             return
-        ours: ConsumerLink | ProducerLink
+        ours: OurLink
         if link.is_sender:
-            ours = ConsumerLink(self.context, link, self._transactions)
+            ours = self._consumer(link)
             self._consumers[ours.number] = ours
         else:
             ours = ProducerLink(self.context, link, self._transactions)
@@ -325,6 +333,15 @@ class Engine:
         except TidingsError as error:
             ours.refuse()
             refuse(link, error)
+
+    def _consumer(self, link: Sender) -> ConsumerLink | BrowserLink:
+        try:
+            source = browsed(link, self.context)
+        except TidingsError:
+            source = None  # the consumer's link will say what is wrong with it
+        if source is not None:
+            return BrowserLink(self.context, link, source)
+        return ConsumerLink(self.context, link, self._transactions)
 
     def _link_closed(self, event: Any) -> None:
         if event.link in self._links:
@@ -342,7 +359,7 @@ class Engine:
 
     def _link_flow(self, event: Any) -> None:
         ours = self._links.get(event.link)
-        if isinstance(ours, ConsumerLink):
+        if isinstance(ours, ConsumerLink | BrowserLink):
             ours.flow()
 
     def _delivery(self, event: Any) -> None:

@@ -180,13 +180,8 @@ class ConsumerLink:
         assert self._source is not None
         self._granted = max(self._granted - 1, 0)
         tag, link, peer = delivered.tag, self._link, self._context.peer
-        try:
-            message = decode_message(delivered.message)
-            content = write_message(message, delivered.attempt, self._context.now_ms, say_destination=self._source.wild)
-        except TidingsError:  # what it keeps for AMQP is not what we put there
-            content = b""
-        limit = link.remote_max_message_size
-        if not content or 0 < limit < len(content):
+        content = content_of(delivered, link, self._context, say_destination=self._source.wild)
+        if not content:
             if tag:
                 peer.ack(self.number, tag, ACK_DEAD)
             return
@@ -226,6 +221,16 @@ class ConsumerLink:
         if not delivery.settled and state != TRANSACTIONAL:
             delivery.update(state)
         delivery.settle()
+
+
+def content_of(delivered: Delivered, link: Sender, context: Context, *, say_destination: bool) -> bytes:
+    """The message as this link can send it; empty: it cannot."""
+    try:
+        message = decode_message(delivered.message)
+        content = write_message(message, delivered.attempt, context.now_ms, say_destination=say_destination)
+    except TidingsError:  # what it keeps for AMQP is not what we put there
+        return b""
+    return b"" if 0 < link.remote_max_message_size < len(content) else content
 
 
 def _ignore(_: object) -> None:

@@ -39,8 +39,6 @@ class Source:
 def read_source(link: Link, context: Context) -> Source:
     terminus = link.remote_source
     capabilities = capabilities_of(terminus)
-    if terminus.distribution_mode == Terminus.DIST_MODE_COPY and "queue" in capabilities:
-        raise RemoteProtocolError("E_AMQP_NOT_IMPLEMENTED", "queues cannot be browsed", fatal=False)
     temporary = terminus.dynamic and "temporary-topic" not in capabilities
     if terminus.dynamic:
         destination = f"{'queue' if temporary else 'topic'}:{context.next_temporary()}"

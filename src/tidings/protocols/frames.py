@@ -157,11 +157,6 @@ def decode_tags(value: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(value) // 8}Q", value)
 
 
-def encode_receipts(receipts: tuple[int, ...]) -> bytes:
-    payload = struct.pack(f"<{len(receipts) + 1}I", len(receipts), *receipts)
-    return encode_frame(FrameType.RECEIPTS, payload)
-
-
 def decode_receipts(payload: bytes) -> tuple[int, ...]:
     count = len(payload) // 4 - 1
     if len(payload) % 4 or count < 0 or int.from_bytes(payload[:4], "little") != count:

@@ -19,13 +19,11 @@ from tidings.model.message_id import MessageId
 from tidings.model.type_json import types_from_json
 from tidings.model.values import Value
 from tidings.node.requests import (
-    Accepted,
     Ack,
     AckMode,
     AddType,
     Advertise,
     AdvertiseType,
-    Answer,
     Begin,
     Browse,
     Commit,
@@ -37,6 +35,7 @@ from tidings.node.requests import (
     Identify,
     MakeTemporary,
     Move,
+    Outcome,
     Purge,
     ReadRetained,
     Refused,
@@ -62,7 +61,6 @@ from tidings.protocols.frames import (
     decode_credit,
     decode_fields,
     decode_tags,
-    encode_receipts,
     encode_retained,
     field,
     unsigned,
@@ -162,15 +160,13 @@ class NativeSession:
         self.state = State.READY
         return control(FrameType.WELCOME, {"version": VERSION, **fields})
 
-    def answer(self, answer: Answer) -> bytes:
+    def answer(self, answer: Outcome) -> bytes:
         match answer:
             case Done(receipt, fields, retained):
                 messages = b"".join(encode_retained(receipt, offset, message) for offset, message in retained)
                 return messages + control(FrameType.OK, {"receipt": receipt, **fields})
             case Failed(receipt, error):
                 return self.error(error, receipt)
-            case Accepted(receipts):
-                return encode_receipts(receipts)
             case Refused(receipt, error):
                 return control(FrameType.REFUSED, {"receipt": receipt, "code": error.code, "reason": error.reason})
             case _:

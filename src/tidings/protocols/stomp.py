@@ -15,7 +15,7 @@ from tidings.broker.session import Bye, Hello, Received
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.values import Value
-from tidings.node.requests import Accepted, Ack, Answer, Begin, Commit, Done, Failed, Refused, Rollback, Sync, Verdict
+from tidings.node.requests import Ack, Begin, Commit, Done, Failed, Outcome, Refused, Rollback, Sync, Verdict
 from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.stomp_frames import Frame, Version, decode, encode, escape
 from tidings.protocols.stomp_subscribing import Subscribed, Subscriptions, needed
@@ -219,22 +219,17 @@ class StompSession:
         # CONNECTED knows no escapes, as CONNECT does not: its values have none to need.
         return encode("CONNECTED", headers, Version.V10)
 
-    def answer(self, answer: Answer) -> bytes:
+    def answer(self, answer: Outcome) -> bytes:
         match answer:
             case Done(receipt, _):
                 if receipt and receipt == self._last_receipt:
                     self.state = State.CLOSED
                 text = self._receipts.pop(receipt, None)
-                return b"" if text is None else self._receipt_frame(text)
+                return b"" if text is None else encode("RECEIPT", {"receipt-id": text}, self.version)
             case Failed(receipt, error) | Refused(receipt, error):
                 return self.error(error, receipt)
-            case Accepted(receipts):
-                return b"".join(self._receipt_frame(text) for one in receipts if (text := self._text(one)) is not None)
             case _:
                 assert_never(answer)
-
-    def _receipt_frame(self, text: str) -> bytes:
-        return encode("RECEIPT", {"receipt-id": text}, self.version)
 
     def _text(self, receipt: int) -> str | None:
         """What the client calls a receipt, which is answered now."""

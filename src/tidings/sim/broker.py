@@ -8,27 +8,32 @@ calls: `subscribe`, `publish`, `connect`; what they are sent is parsed from thei
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
-from tidings.delivery.store import Store
-from tidings.errors import RemoteProtocolError
+from tidings.errors import RemoteProtocolError, StoreError
 from tidings.kernel.forwarder import FRAME_HEADER_BYTES, EventTuple, Forwarder, Kind
 from tidings.model.codec import encode_frame
 from tidings.node import effects as nfx
 from tidings.node.network_settings import NetworkSettings
-from tidings.node.node import Node
+from tidings.node.node import PERHAPS_SENT, Node
 from tidings.node.requests import Accepted, Done, Failed, Request
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
-from tidings.tracking.archive import MemoryArchive
-from tidings.tracking.attachments import Attachment
+from tidings.sim.host import Host
 from tidings.tracking.path import Path
 from tidings.tracking.path_json import from_json
-from tidings.tracking.record import Settings as TrackingSettings
 
 PUBLISH, DELIVER = 0x10, 0x11
 TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
+DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
 ID = slice(4, 20)
+
+
+class Delivery(NamedTuple):
+    subscription: int
+    attempt: int
+    tag: int
+    message: bytes
 
 
 @dataclass(slots=True)
@@ -36,8 +41,9 @@ class SimClient:
     """A client of one broker; gone when the broker crashes."""
 
     number: int
-    deliveries: list[tuple[int, int, bytes]] = field(default_factory=list)  # subscription, attempt, message
+    deliveries: list[Delivery] = field(default_factory=list)
     receipts: set[int] = field(default_factory=set)  # of accepted publications
+    done: set[int] = field(default_factory=set)  # receipts of requests that were carried out
     failures: list[Failed] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)  # of messages that were traced
     tail: bytes = b""
@@ -52,20 +58,12 @@ class SimClient:
             payload = data[at + FRAME_HEADER_BYTES : end]
             if data[at + 4] == DELIVER:
                 subscription, attempt = (int.from_bytes(payload[i : i + 4], "little") for i in (0, 4))
-                self.deliveries.append((subscription, attempt, payload[16:]))
+                tag = int.from_bytes(payload[8:16], "little")
+                self.deliveries.append(Delivery(subscription, attempt, tag, payload[16:]))
             else:  # RECEIPTS
                 self.receipts |= {int.from_bytes(payload[i : i + 4], "little") for i in range(4, len(payload), 4)}
             at = end
         self.tail = data[at:]
-
-
-@dataclass(slots=True)
-class Records:
-    """What a broker has recorded of messages, on its disk: it outlives crashes."""
-
-    settings: TrackingSettings | None = None
-    changes: list[Attachment] = field(default_factory=list)
-    archive: MemoryArchive = field(default_factory=MemoryArchive)
 
 
 class Everyone:
@@ -81,46 +79,39 @@ class Everyone:
 
 
 class SimBroker:
-    def __init__(
-        self,
-        network: NetworkSettings,
-        store: Store,
-        incarnation: int,
-        rng: Random,
-        *,
-        write_ms: float = 2.0,
-        records: Records | None = None,
-    ) -> None:
+    def __init__(self, network: NetworkSettings, host: Host, incarnation: int, rng: Random) -> None:
         self.forwarder = Forwarder(read_bytes=4096)
-        settings = Settings(broker_id=network.router)
-        tracking = None if records is None else records.settings
+        settings = Settings(broker_id=network.router, deliveries_max=DELIVERIES_MAX)
+        tracking = host.records.settings
         self.node = Node(self.forwarder, settings, network, tracking=tracking, incarnation=incarnation, rng=rng)
-        self._records = records or Records()
         assert self.node.network is not None
         self.network = self.node.network
         self.clients: dict[int, SimClient] = {}
-        self._store = store
-        self._write_ms = write_ms
+        self._host, self._records = host, host.records
         self._links: dict[str, int] = {}  # connection -> the forwarder's number
         self._unwritten: list[nfx.Persist] = []
-        self._written: list[int] = []
+        self._written: list[tuple[int, StoreError | None]] = []
 
     # --- the machine ----------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Any]:
-        self.node.recover(self._store.recover(), now)
+        self.node.recover(self._host.store.recover(), now)
         stored_ms = self._records.archive.stored_ms(self.network.settings.router)
-        self.node.start_tracking(int(now), self._records.changes, stored_ms)
+        self.node.start_tracking(self._wall(now), self._records.changes, stored_ms)
         self.network.address = str(self.network.settings.router)  # as the driver knows it
         self.network.start(now)
         return [*self._finish(now), fx.SetTimer("tick", now + TICK_MS)]
+
+    def _wall(self, now: float) -> int:
+        """The clock on the wall, in whole milliseconds."""
+        return int(now + self._host.ahead_ms)
 
     def step(self, now: float, told: fx.Input) -> list[Any]:
         match told:
             case fx.Received(connection=connection, message=data):
                 assert isinstance(data, bytes)
                 if connection in self._links:
-                    self.forwarder.feed_bytes(self._links[connection], data, int(now))
+                    self.forwarder.feed_bytes(self._links[connection], data, self._wall(now))
             case fx.Accepted(connection=connection) | fx.Connected(connection=connection):
                 self._links[connection] = self.forwarder.open()
                 self.network.opened(connection, self._links[connection])
@@ -129,7 +120,7 @@ class SimBroker:
                 self.network.step(now, told)
                 self._close(connection)
             case fx.Timer(name="tick"):
-                effects = [*self.node.tick(int(now)), *self.node.track(int(now))]
+                effects = [*self.node.tick(self._wall(now)), *self.node.track(self._wall(now))]
                 return [*self._finish(now, effects), fx.SetTimer("tick", now + TICK_MS)]
             case fx.Timer(name="write"):
                 return self._write(now)
@@ -149,18 +140,20 @@ class SimBroker:
         return client
 
     def disconnect(self, now: float, client: SimClient) -> list[Any]:
-        effects = self.node.lost(int(now), client.number)
+        effects = self.node.lost(self._wall(now), client.number)
         del self.clients[client.number]
         out = self._finish(now, effects)
         self.forwarder.close(client.number)
         return out
 
     def request(self, now: float, client: SimClient, request: Request) -> list[Any]:
-        return self._finish(now, self.node.request(int(now), client.number, request))
+        return self._finish(now, self.node.request(self._wall(now), client.number, request))
 
-    def publish(self, now: float, client: SimClient, message: bytes, receipt: int = 0) -> list[Any]:
-        payload = receipt.to_bytes(4, "little") + message
-        self.forwarder.feed_bytes(client.number, encode_frame(PUBLISH, payload), int(now))
+    def publish(
+        self, now: float, client: SimClient, message: bytes, receipt: int = 0, *, flags: int = 0, session: int = 0
+    ) -> list[Any]:
+        frame = encode_frame(PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
+        self.forwarder.feed_bytes(client.number, frame, self._wall(now))
         return self._finish(now)
 
     # --- what a driver does ---------------------------------------------------------------------------------------
@@ -173,7 +166,7 @@ class SimBroker:
             while events := self.forwarder.events():
                 for event in events:
                     self._event(now, event)
-            effects = self.node.turn(int(now))
+            effects = self.node.turn(self._wall(now))
             out += self._carry_out(now, effects)
             for number in self.forwarder.take_resumable():
                 self.forwarder.resume(number, int(now))
@@ -193,12 +186,15 @@ class SimBroker:
                 _, _, type, _, _, payload = event
                 self.network.control(now, number, type, payload)
                 if number in self._links.values():
-                    self.forwarder.handled(number, int(now))
+                    self.forwarder.handled(number, self._wall(now))
             case Kind.MESSAGE:
-                _, _, _, receipt, expires_ms, message, sinks = event
-                self.node.message(number, receipt, message, sinks, expires_ms=expires_ms)
+                _, _, flags, receipt, expires_ms, message, sinks = event
+                again = bool(flags & PERHAPS_SENT)
+                self.node.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
+            case Kind.TRANSACTED:
+                self.node.transacted(self._wall(now), number, *event[2:])
             case Kind.ARRIVED | Kind.RELAY | Kind.ENTRY:
-                self.node.from_network(int(now), event)
+                self.node.from_network(self._wall(now), event)
             case Kind.ERROR:
                 _, _, code, reason, position = event
                 self.network.broken(now, number, RemoteProtocolError(code, reason, position=position))
@@ -209,23 +205,25 @@ class SimBroker:
             match effect:
                 case nfx.Reply(connection=number, answer=Accepted(receipts=receipts)):
                     self.clients[number].receipts.update(receipts)
-                case nfx.Reply(connection=number, answer=Done(fields=fields)) if "path" in fields:
-                    self.clients[number].paths.append(from_json(str(fields["path"])))
+                case nfx.Reply(connection=number, answer=Done(receipt=receipt, fields=fields)):
+                    self.clients[number].done.add(receipt)
+                    if "path" in fields:
+                        self.clients[number].paths.append(from_json(str(fields["path"])))
                 case nfx.Track(changes=changes, entries=entries):
                     self._records.changes += changes
                     self._records.archive.store(self.network.settings.router, entries)
                 case nfx.Inquire(number=number, inquiry=inquiry):
                     answer = self.node.tracking.recorder.resolve(inquiry, self._records.archive)
-                    out += self._carry_out(now, self.node.resolved(int(now), number, answer))
+                    out += self._carry_out(now, self.node.resolved(self._wall(now), number, answer))
                 case nfx.Reply(connection=number, answer=Failed() as failure):
                     self.clients[number].failures.append(failure)
                 case nfx.Persist():
                     if not self._unwritten:
-                        out.append(fx.SetTimer("write", now + self._write_ms / 2))
+                        out.append(fx.SetTimer("write", now + self._host.write_ms / 2))
                     self._unwritten.append(effect)
                 case nfx.Load(seqs=seqs):
-                    loaded = dict(zip(seqs, self._store.read(seqs), strict=True))
-                    out += self._carry_out(now, self.node.loaded(int(now), seqs, loaded))
+                    loaded = dict(zip(seqs, self._host.store.read(seqs), strict=True))
+                    out += self._carry_out(now, self.node.loaded(self._wall(now), seqs, loaded))
                 case _:
                     pass
         return out
@@ -233,21 +231,20 @@ class SimBroker:
     def _write(self, now: float) -> list[Any]:
         """The disk has it; the broker does not know yet."""
         writes, self._unwritten = self._unwritten, []
-        for write in writes:
-            self._store.append(write.records)
-        self._written += [write.ticket for write in writes]
-        return [fx.SetTimer("written", now + self._write_ms / 2)]
+        self._written += [(write.ticket, self._host.append(write.records)) for write in writes]
+        return [fx.SetTimer("written", now + self._host.write_ms / 2)]
 
     def _tell_written(self, now: float) -> list[nfx.Effect]:
-        tickets, self._written = self._written, []
-        return [effect for ticket in tickets for effect in self.node.persisted(int(now), ticket, None)]
+        written, self._written = self._written, []
+        effects = [effect for ticket, error in written for effect in self.node.persisted(ticket, error)]
+        return [*effects, *self.node.turn(self._wall(now))]
 
     def _output(self, now: float) -> list[Any]:
         names = {number: connection for connection, number in self._links.items()}
         out: list[Any] = []
         while dirty := self.forwarder.take_dirty():
             for number in dirty:
-                data = self.forwarder.take(number, TAKE_BYTES, int(now))
+                data = self.forwarder.take(number, TAKE_BYTES, self._wall(now))
                 if number in names:
                     out.append(fx.Transmit(names[number], data))  # type: ignore[arg-type]  # bytes, not messages
                 elif number in self.clients:

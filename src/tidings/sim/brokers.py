@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tidings.delivery.store import MemoryStore
 from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
@@ -22,17 +21,20 @@ from tidings.model.message_id import MessageId
 from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.network_settings import NetworkSettings
+from tidings.node.node import PERHAPS_SENT
 from tidings.node.requests import Subscribe
 from tidings.node.requests import Trace as TraceRequest
 from tidings.overlay.graph import Graph, distances
-from tidings.sim.broker import ID, Records, SimBroker, SimClient
+from tidings.sim.broker import ID, SimBroker, SimClient
 from tidings.sim.calendar import Calendar
 from tidings.sim.driver import Driver, Trace
+from tidings.sim.host import Host, Records
 from tidings.sim.network import Network
 from tidings.sim.paths import direct
 from tidings.tracking.record import Settings as TrackingSettings
 
 TOPIC = "ticks"
+EPOCH_MS = 10**9  # what clocks show when a simulation begins, less their skews
 
 
 @dataclass(eq=False)
@@ -45,6 +47,7 @@ class Subscriber:
     durable: bool = False
     client: SimClient | None = None
     got: Counter[bytes] = field(default_factory=Counter)
+    order: list[bytes] = field(default_factory=list)  # of what it got
     taken: int = 0  # deliveries of the client that were counted already
 
     @property
@@ -67,12 +70,16 @@ class Publication:
     attributes: dict[str, Value]
     persistent: bool
     receipt: int
-    client: SimClient
+    clients: list[SimClient]  # who sent it, and sent it again
     at: float
+    queue: str = ""  # empty: to the topic
+    committed: Callable[[], bool] | None = None  # of a transaction
 
     @property
     def accepted(self) -> bool:
-        return self.receipt in self.client.receipts
+        if self.committed is not None:
+            return self.committed()
+        return any(self.receipt in client.receipts for client in self.clients)
 
 
 class Brokers:
@@ -90,19 +97,22 @@ class Brokers:
         self.calendar = Calendar()
         network = Network.of_graph(self.calendar, graph, direct)
         self.driver = Driver(network, trace=trace, encode=lambda data: data, decode=lambda data: data, service=service)
-        self.stores = {router: MemoryStore() for router in settings}
-        self.records = {router: Records(tracking) for router in settings}
+        self.hosts = {router: Host(records=Records(tracking)) for router in settings}
         self.subscribers: list[Subscriber] = []
         self.gone: list[Subscriber] = []  # who were there before
         self.publications: list[Publication] = []
-        self._numbers = 0
+        self._numbers = self._messages = 0
         for router, one in settings.items():
+            skew_ms = (skews_ms or {}).get(router, 0.0)
 
-            def make(incarnation: int, router: int = router, one: NetworkSettings = one) -> SimBroker:
-                rng = Random(f"{seed} {router} {incarnation}")
-                return SimBroker(one, self.stores[router], incarnation, rng, records=self.records[router])
+            def make(
+                life: int, router: int = router, one: NetworkSettings = one, skew_ms: float = skew_ms
+            ) -> SimBroker:
+                host = self.hosts[router]
+                wall_ms = EPOCH_MS + self.calendar.now + skew_ms + host.ahead_ms  # as a real process takes it
+                return SimBroker(one, host, int(wall_ms) + life, Random(f"{seed} {router} {life}"))
 
-            self.driver.add(str(router), router, make, (skews_ms or {}).get(router, 0.0))
+            self.driver.add(str(router), router, make, skew_ms)
         for router in settings:
             self.driver.start(str(router))
 
@@ -111,7 +121,7 @@ class Brokers:
         return machine if isinstance(machine, SimBroker) else None
 
     def running(self) -> dict[int, SimBroker]:
-        found = {router: self.broker(router) for router in self.stores}
+        found = {router: self.broker(router) for router in self.hosts}
         return {router: broker for router, broker in found.items() if broker is not None}
 
     # --- clients --------------------------------------------------------------------------------------------------
@@ -163,38 +173,58 @@ class Brokers:
                 self._attach(broker, subscriber)
 
     def publish(
-        self, router: int, attributes: dict[str, Value], *, persistent: bool = False, stray_ms: float = 0.0
+        self,
+        router: int,
+        attributes: dict[str, Value],
+        *,
+        persistent: bool = False,
+        stray_ms: float = 0.0,
+        queue: str = "",
+        writer: SimClient | None = None,
     ) -> Publication | None:
-        """A new message; by the publisher's clock it is `stray_ms` later than by the calendar."""
+        """A new message; by the publisher's clock it is `stray_ms` later than by the calendar. None: nobody took it.
+        `writer`: a client of that broker; otherwise one comes for this message alone."""
+        message = self.message(router, attributes, persistent=persistent, stray_ms=stray_ms, queue=queue)
         number = len(self.publications) + 1
-        id = MessageId(1, router, int(self.calendar.now + stray_ms), number % 65536)
-        message = encode_message(Message(Destination(TOPIC), attributes, id=id, persistent=persistent))
-        return self._publish(router, message, attributes, persistent, number)
+        client = self._send(router, message, number, writer=writer)
+        if client is None:
+            return None
+        one = Publication(router, message[ID], attributes, persistent, number, [client], self.calendar.now, queue)
+        self.publications.append(one)
+        return one
+
+    def message(
+        self, router: int, attributes: dict[str, Value], *, persistent: bool, stray_ms: float = 0.0, queue: str = ""
+    ) -> bytes:
+        """The next message that somebody publishes at a router."""
+        self._messages += 1
+        id = MessageId(1, router, int(self.calendar.now + stray_ms), self._messages % 65536)
+        destination = Destination(queue, queue=True) if queue else Destination(TOPIC)
+        return encode_message(Message(destination, attributes, id=id, persistent=persistent))
 
     def publish_again(self, one: Publication) -> None:
         """Its client does not know whether it arrived and sends it once more, over a new connection."""
-        message = Message(
-            Destination(TOPIC), one.attributes, id=MessageId.from_bytes(one.id), persistent=one.persistent
-        )
-        if self._publish(one.router, encode_message(message), one.attributes, one.persistent, one.receipt) is not None:
-            self.publications.pop()
+        destination = Destination(one.queue, queue=True) if one.queue else Destination(TOPIC)
+        message = Message(destination, one.attributes, id=MessageId.from_bytes(one.id), persistent=one.persistent)
+        client = self._send(one.router, encode_message(message), one.receipt, flags=PERHAPS_SENT)
+        if client is not None:
+            one.clients.append(client)
 
-    def _publish(
-        self, router: int, message: bytes, attributes: dict[str, Value], persistent: bool, number: int
-    ) -> Publication | None:
-        if self.broker(router) is None:
+    def _send(
+        self, router: int, message: bytes, number: int, *, flags: int = 0, writer: SimClient | None = None
+    ) -> SimClient | None:
+        broker = self.broker(router)
+        if broker is None or (writer is not None and broker.clients.get(writer.number) is not writer):
             return None
         found: list[SimClient] = []
 
         def act(machine: SimBroker, now: float) -> list[Any]:
-            client = machine.connect()
+            client = writer or machine.connect()
             found.append(client)
-            return machine.publish(now, client, message, number)
+            return machine.publish(now, client, message, number, flags=flags)
 
         self.driver.call(str(router), act)
-        one = Publication(router, message[ID], attributes, persistent, number, found[0], self.calendar.now)
-        self.publications.append(one)
-        return one
+        return found[0]
 
     def trace(self, router: int, id: bytes) -> SimClient:
         """Ask a running broker where a message went; the client has the answer some time later."""
@@ -214,7 +244,9 @@ class Brokers:
             if client is not None:
                 new = client.deliveries[subscriber.taken :]
                 subscriber.taken += len(new)
-                subscriber.got.update(message[ID] for _, _, message in new)
+                ids = [one.message[ID] for one in new]
+                subscriber.got.update(ids)
+                subscriber.order += ids
 
     # --- checkers -------------------------------------------------------------------------------------------------
 

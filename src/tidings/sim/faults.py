@@ -3,13 +3,14 @@
 Hosts and processes of a simulated overlay go by the same number: process "3" runs on host 3.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias, assert_never
 
 from tidings.overlay.graph import Graph
 from tidings.sim.driver import Driver
+from tidings.sim.host import WRITE_MS, Host
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,49 @@ class Partition:
     group: tuple[int, ...]  # cut off from the others; empty: the partition ends
 
 
-Fault: TypeAlias = CutLink | CutOneWay | HealLink | Slow | Crash | LoseHost | Restart | Partition
+@dataclass(frozen=True, slots=True)
+class Clog:
+    """What is sent from a to b gets stuck; nothing of it is lost."""
+
+    a: int
+    b: int
 
 
-def inflict(driver: Driver, fault: Fault) -> None:
+@dataclass(frozen=True, slots=True)
+class Unclog:
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetClock:
+    """The clock on a host's wall is set, ahead or back."""
+
+    node: int
+    by_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDisk:
+    node: int
+    write_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class FullDisk:
+    """Nothing can be written, until there is room again."""
+
+    node: int
+    full: bool
+
+
+HostFault: TypeAlias = SetClock | SlowDisk | FullDisk
+Fault: TypeAlias = (
+    CutLink | CutOneWay | HealLink | Slow | Crash | LoseHost | Restart | Partition | Clog | Unclog | HostFault
+)
+
+
+def inflict(driver: Driver, fault: Fault, hosts: Mapping[int, Host] | None = None) -> None:
     """Carry it out now. What is so already (a crash of what is down) stays as it is."""
     network = driver.network
     match fault:
@@ -89,19 +129,46 @@ def inflict(driver: Driver, fault: Fault) -> None:
                 driver.start(str(node))
         case Partition(group):
             network.partition(*([group] if group else []))
+        case Clog(a, b):
+            network.clog(a, b)
+        case Unclog(a, b):
+            network.release(a, b)
+        case SetClock() | SlowDisk() | FullDisk():
+            assert hosts is not None, "these hosts have neither disk nor clock"
+            _inflict_on_host(hosts[fault.node], fault)
         case _:
             assert_never(fault)
 
 
-def random_faults(graph: Graph, rng: Random, count: int, until_ms: float) -> list[tuple[float, Fault]]:
-    """Faults at random times, in order. What was broken is often, not always, mended later."""
+def _inflict_on_host(host: Host, fault: HostFault) -> None:
+    match fault:
+        case SetClock(_, by_ms):
+            host.ahead_ms += by_ms
+        case SlowDisk(_, write_ms):
+            host.write_ms = write_ms
+        case FullDisk(_, full):
+            host.full = full
+        case _:
+            assert_never(fault)
+
+
+def random_faults(
+    graph: Graph, rng: Random, count: int, until_ms: float, *, step_ms: float | None = None
+) -> list[tuple[float, Fault]]:
+    """Faults at random times, in order. What was broken is often, not always, mended later.
+
+    `step_ms`: clogged links, disks and clocks too; a clock is set by at most so much.
+    """
     links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
     nodes = [int(node) for node in graph]
     plan: list[tuple[float, Fault]] = []
     for _ in range(count):
         at, (a, b), node = rng.uniform(0, until_ms), rng.choice(links), rng.choice(nodes)
         again = rng.uniform(at, until_ms) if rng.random() < 0.7 else None
-        fault, cure = _random_fault(nodes, a, b, node, rng)
+        if step_ms is not None and rng.random() < 0.5:
+            fault, cure = _random_host_fault(a, b, node, rng, step_ms)
+        else:
+            fault, cure = _random_fault(nodes, a, b, node, rng)
         plan.append((at, fault))
         if again is not None and cure is not None:
             plan.append((again, cure))
@@ -120,3 +187,26 @@ def _random_fault(nodes: Sequence[int], a: int, b: int, node: int, rng: Random) 
         (Partition(group), Partition(())),
     ]
     return rng.choices(choices, (3, 2, 1, 3, 2, 1))[0]
+
+
+def _random_host_fault(a: int, b: int, node: int, rng: Random, step_ms: float) -> tuple[Fault, Fault | None]:
+    a, b = (a, b) if rng.random() < 0.5 else (b, a)
+    choices: list[tuple[Fault, Fault | None]] = [
+        (Clog(a, b), Unclog(a, b)),
+        (SetClock(node, round(rng.uniform(-step_ms, step_ms))), None),
+        (SlowDisk(node, round(rng.choice((20, 200, 1000)) * rng.random(), 1)), SlowDisk(node, WRITE_MS)),
+        (FullDisk(node, True), FullDisk(node, False)),
+    ]
+    return rng.choices(choices, (4, 1, 3, 2))[0]
+
+
+def healing(graph: Graph, nodes: Sequence[int]) -> list[Fault]:
+    """What mends everything."""
+    links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
+    links += [(b, a) for a, b in links]
+    faults: list[Fault] = [Partition(())]
+    for a, b in links:
+        faults += [HealLink(a, b), Slow(a, b, 0.0)]
+    for node in nodes:
+        faults += [SlowDisk(node, WRITE_MS), FullDisk(node, False), Restart(node)]
+    return faults

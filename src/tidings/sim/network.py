@@ -18,11 +18,23 @@ from tidings.sim.calendar import Calendar
 from tidings.sim.paths import Paths
 
 Action: TypeAlias = Callable[[], None]
+# A packet on its way: its route, how far it is, its size, and what follows.
+Parcel: TypeAlias = "tuple[tuple[Wire, ...], int, int, Action, Action | None]"
 LOCAL_MS = 0.01  # between two processes on one host
 
 
 class Wire:
-    __slots__ = ("bandwidth_bytes_ms", "bytes_sent", "cuts", "delay_ms", "epoch", "free_at", "last_at", "latency_ms")
+    __slots__ = (
+        "bandwidth_bytes_ms",
+        "bytes_sent",
+        "cuts",
+        "delay_ms",
+        "epoch",
+        "free_at",
+        "last_at",
+        "latency_ms",
+        "stuck",
+    )
 
     def __init__(self, latency_ms: float, bandwidth_bytes_s: float | None = None) -> None:
         self.latency_ms = latency_ms
@@ -33,6 +45,7 @@ class Wire:
         self.free_at = 0.0
         self.last_at = 0.0  # when the latest packet arrives: nothing overtakes it
         self.bytes_sent = 0
+        self.stuck: list[Parcel] | None = None  # a fault: what is sent stays here; None: the wire is not clogged
 
     def queued_ms(self, now: float) -> float:
         """How long a packet sent now would wait for the wire."""
@@ -98,6 +111,9 @@ class Network:
         if wire.cuts:
             self._lose(lost)
             return
+        if wire.stuck is not None:
+            wire.stuck.append((route, position, size, deliver, lost))
+            return
         leaves = self.calendar.now
         if wire.bandwidth_bytes_ms is not None:
             leaves = wire.free_at = max(leaves, wire.free_at) + size / wire.bandwidth_bytes_ms
@@ -136,6 +152,18 @@ class Network:
         for wire in (self.wire(a, b), self.wire(b, a)):
             wire.delay_ms = delay_ms
 
+    def clog(self, a: Node, b: Node) -> None:
+        """What is sent from a to b from now on gets no further until `release`: late, not lost."""
+        wire = self.wire(a, b)
+        if wire.stuck is None:
+            wire.stuck = []
+
+    def release(self, a: Node, b: Node) -> None:
+        wire = self.wire(a, b)
+        stuck, wire.stuck = wire.stuck, None
+        for parcel in stuck or ():
+            self._hop(*parcel)
+
     def lose_host(self, host: Node) -> None:
         """The host falls silent, and nothing passes through it."""
         self.down.add(host)
@@ -171,6 +199,10 @@ class Network:
         wire.cuts.add(reason)
         wire.epoch += 1
         wire.free_at = wire.last_at = self.calendar.now
+        if wire.stuck:
+            for *_, lost in wire.stuck:
+                self._lose(lost)
+            wire.stuck.clear()
 
     def _heal(self, wire: Wire, reason: str) -> None:
         wire.cuts.discard(reason)

@@ -1,6 +1,9 @@
-"""A broker process that is killed at random instants while clients publish and consume.
+"""Broker processes that are ended at random instants while clients publish and consume.
 
     make crash KILLS=500
+
+Most are killed (kill -9), some again while they recover, some are asked to end (SIGTERM). One broker by itself, or
+three in a line (`crash_network`), of which the inner one is hit as well.
 
 What must hold, however often it is killed: the store opens; no message that was confirmed is lost; what comes twice is
 marked as redelivered; a transaction is there as a whole or not at all. Publishers and consumers are ordinary clients:
@@ -10,36 +13,62 @@ they connect again by themselves and send again what was not confirmed.
 import asyncio
 import multiprocessing
 import random
+import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from tidings.broker.links import LinkSettings
+from tidings.broker.peers import Peers
 from tidings.broker.server import Broker, Listener
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.client import Client, Subscription, connect
 from tidings.errors import TidingsError
+from tidings.node.network_settings import NetworkSettings
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
+from tidings.testing.links import QUICK, SECRET
+from tidings.testing.record import note
 
 GROUP = 3  # messages of a transaction
 START_SECONDS = 30.0
 QUIET_SECONDS = 0.3
 MISSING_SECONDS = 20.0
-_context = multiprocessing.get_context("forkserver")
+context = multiprocessing.get_context("forkserver")
 
 
-def serve(path: str, port: int, ready: Connection) -> None:
-    """The body of the broker process; it ends by being killed."""
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A broker's place in a network."""
+
+    router: int
+    link_port: int
+    dials: tuple[tuple[str, int | None], ...] = ()
+
+    def peers(self) -> Peers:
+        return Peers(
+            NetworkSettings(self.router, "test", self.dials, link=QUICK),
+            LinkSettings(port=self.link_port, secret=SECRET),
+        )
+
+
+def serve(path: str, port: int, ready: Connection, member: Member | None) -> None:
+    """The body of the broker process; it ends by being killed, or by SIGTERM."""
 
     async def main() -> None:
-        broker = Broker(Settings(deliveries_max=1_000_000), SqliteStore(path))
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        settings = Settings(broker_id=member.router if member else 1, deliveries_max=1_000_000)
+        broker = Broker(settings, SqliteStore(path), peers=member.peers() if member else None)
         await broker.start([])
         ready.send(await broker.listen(Listener(NativeSession, port=port)))
-        await asyncio.Event().wait()
+        await ended.wait()
+        await broker.stop()
 
     asyncio.run(main())
 
@@ -48,19 +77,37 @@ def serve(path: str, port: int, ready: Connection) -> None:
 class BrokerProcess:
     path: Path
     port: int = 0
+    member: Member | None = None
 
-    def start(self) -> None:
-        mine, theirs = _context.Pipe(duplex=False)
-        self.process = _context.Process(target=serve, args=(str(self.path), self.port, theirs), daemon=True)
+    def start(self, *, wait: bool = True) -> None:
+        mine, theirs = context.Pipe(duplex=False)
+        arguments = (str(self.path), self.port, theirs, self.member)
+        self.process = context.Process(target=serve, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
-        assert mine.poll(START_SECONDS), "the broker does not start"
-        self.port = mine.recv()  # EOFError: it could not open its store
+        if wait:
+            assert mine.poll(START_SECONDS), "the broker does not start"
+            self.port = mine.recv()  # EOFError: it could not open its store
         mine.close()
 
     def kill(self) -> None:
         self.process.kill()
         self.process.join()
+
+    def end(self, rng: random.Random) -> None:
+        """Any of the ways in which a process ends, and start it again."""
+        way = rng.random()
+        if way < 0.15:
+            self.process.terminate()
+            self.process.join(START_SECONDS)
+            assert self.process.exitcode is not None, "SIGTERM did not end it"
+        else:
+            self.kill()
+        if way > 0.8:  # and once more, wherever it is in its recovery
+            self.start(wait=False)
+            time.sleep(rng.uniform(0, 0.4))
+            self.kill()
+        self.start()
 
     process: "multiprocessing.context.ForkServerProcess" = field(init=False)
 
@@ -153,12 +200,11 @@ async def hurt(directory: Path, kills: int, rng: random.Random) -> Ledger:
     publishers.append(asyncio.create_task(transact(work, ledger, stop)))
     for _ in range(kills):
         await asyncio.sleep(0.03 + rng.expovariate(10))
-        await asyncio.to_thread(broker.kill)
-        await asyncio.to_thread(broker.start)
+        await asyncio.to_thread(broker.end, rng)
     await asyncio.sleep(0.1)
     stop.set()
     await asyncio.gather(*publishers)
-    await _quiet(ledger)
+    await quiet(ledger)
     for client in clients:
         await client.close()
     for consumer in consumers:
@@ -168,7 +214,7 @@ async def hurt(directory: Path, kills: int, rng: random.Random) -> Ledger:
     return ledger
 
 
-async def _quiet(ledger: Ledger) -> None:
+async def quiet(ledger: Ledger) -> None:
     """Until nothing is missing (or too long has passed for it to come), and a little longer for what comes twice."""
     for _ in range(int(MISSING_SECONDS / QUIET_SECONDS)):
         if not ledger.missing():
@@ -179,7 +225,7 @@ async def _quiet(ledger: Ledger) -> None:
 
 def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> list[Ledger]:
     """Raises AssertionError with what was broken; returns the ledger of each store."""
-    _context.set_forkserver_preload(["tidings.testing.crash"])
+    context.set_forkserver_preload(["tidings.testing.crash"])
     rng = random.Random(seed)
     ledgers = []
     for done in range(0, kills, kills_per_store):
@@ -191,8 +237,10 @@ def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> list[Ledge
     return ledgers
 
 
-def main() -> None:
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 500
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 32)
+def main(arguments: list[str]) -> None:
+    kills = int(arguments[0]) if arguments else 500
+    seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
     confirmed = sum(len(ledger.confirmed) for ledger in crash(kills, seed=seed))
     sys.stdout.write(f"{kills} kills, seed {seed}: nothing lost of {confirmed:,} confirmed messages\n")
+    if arguments[2:]:
+        note(arguments[2], "kills of one broker", kills=kills, seed=seed, confirmed=confirmed)

@@ -114,7 +114,7 @@ class NodeDriver:
         error: TidingsError | None = self.failure
         if error is None:
             self.store.append(batch.records)
-        self.carry_out(self.node.persisted(self.now_ms, batch.ticket, error))
+        self.carry_out([*self.node.persisted(batch.ticket, error), *self.node.turn(self.now_ms)])
 
     def load(self, seqs: tuple[int, ...]) -> None:
         found: dict[int, bytes] = {}

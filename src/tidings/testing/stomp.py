@@ -87,8 +87,9 @@ def headers_of(message: Message) -> dict[str, str]:
     kind = {queue: prefix for prefix, queue in KINDS.items()}
     headers = {
         "destination": kind[message.destination.queue] + message.destination.name,
-        "content-length": str(len(message.body)),
     }
+    if message.body:
+        headers["content-length"] = str(len(message.body))
     if message.priority != PRIORITY_DEFAULT:
         headers["priority"] = str(message.priority)
     if message.persistent:

@@ -27,6 +27,7 @@ def to_svg(path: Path) -> str:
     width = max((place.x for place in [*places.values(), *leaves.values()]), default=0) + BOX + 2 * COLUMN // 3
     height = (rows + 2) * ROW
     title = f"message {path.message} of publisher {path.message.publisher} at broker {path.message.broker}"
+    width = max(width, 7 * len(title) + 24)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" style="{_STYLE}">',
         f'<text x="12" y="20">{escape(title)}</text>',

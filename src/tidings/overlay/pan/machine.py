@@ -159,7 +159,9 @@ class Pan:
                 if self._requests.pop(token, None) is not None:
                     self._out.append(Answered(token, payload))
             case Enter():
-                if self.joined:  # who is not in cannot let others in; they ask again
+                # Who is not in cannot let others in, and they ask again; but one that others count among them has come
+                # back before it was missed: two of these, each the closest to the other, must not wait for each other.
+                if self.joined or any(True for _ in self.leaves):
                     self._show_way(message)
             case Others():
                 self._others(now, sender, message)

@@ -60,6 +60,7 @@ class MobileResult:
     events: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    ended_ms: int = 0  # by the clock on the wall; 0: not noted
 
 
 def tiers() -> tuple[Graph, dict[int, int], dict[int, list[int]]]:

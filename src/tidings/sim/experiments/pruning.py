@@ -91,6 +91,7 @@ class Result:
     events: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    ended_ms: int = 0  # by the clock on the wall; 0: not noted
 
 
 class _Experiment:

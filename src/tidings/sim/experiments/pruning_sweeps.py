@@ -6,6 +6,7 @@ a file of its own, named after its options; the same run is not done twice in th
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -102,6 +103,7 @@ def perform(options: AnyOptions, folder: Path, again: bool = False) -> AnyResult
     if path.exists() and not again:
         return _read(options, json.loads(path.read_text()))
     found: AnyResult = run_mobile(options) if isinstance(options, MobileOptions) else run_pruning(options)
+    found.ended_ms = time.time_ns() // 1_000_000
     folder.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(asdict(found)))

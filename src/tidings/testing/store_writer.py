@@ -1,8 +1,10 @@
-"""A process that writes to a store until it is killed. Arguments: the file, the seed, batches done already.
+"""A process that writes to a store until it is killed. Arguments: the file, the seed, batches done already; then, if it
+is not to go on for ever, the last batch and a file in which it says after each that the store has it.
 
 What batch n holds depends only on the seed and n, so whoever watches knows what must be in the store.
 """
 
+import os
 import random
 import sys
 
@@ -31,14 +33,18 @@ def batch(seed: int, number: int) -> list[Record]:
     return [*records, Note("batch", str(number).encode())]
 
 
-def main() -> None:
-    path, seed, done = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def main(arguments: list[str]) -> None:
+    path, seed, done = arguments[0], int(arguments[1]), int(arguments[2])
+    last = int(arguments[3]) if arguments[3:] else None
+    told = os.open(arguments[4], os.O_WRONLY | os.O_CREAT) if arguments[4:] else -1
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     store = SqliteStore(path, LIMITS)
-    while True:
+    while done != last:
         done += 1
         store.append(batch(seed, done))
+        if told >= 0:
+            os.write(told, b".")
         sys.stdout.write(f"{done}\n")
         sys.stdout.flush()
         if done % 5 == 0:
@@ -46,4 +52,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

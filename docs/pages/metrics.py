@@ -1,0 +1,65 @@
+"""The table of metrics, from what a broker that is a member of a network exports."""
+
+import asyncio
+import re
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from tidings.client import connect
+from tidings.lab.local_network import LocalNetwork, LocalOptions
+from tidings.lab.member import Member
+from tidings.lab.ports import free_ports
+from tidings.overlay.generate import line
+
+SECONDS_MAX = 60.0
+CAPACITY = "tidings_capacity_messages_per_second"  # the last to appear: it is estimated from traffic
+
+
+def page() -> str:
+    text = exported()
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for name, meaning, kind in re.findall(r"^# HELP (\S+) (.*)\n# TYPE \1 (\S+)", text, re.MULTILINE):
+        labels = sorted(set(re.findall(rf"^{name}\w*\{{(\w+)=", text, re.MULTILINE)))
+        rows.append(f"| `{name}` | {kind} | {', '.join(labels)} | {meaning} |")
+    intro = (
+        "`/metrics` of a broker, for Prometheus (text format 0.0.4); [configuration](../configuration.md) says where it "
+        "listens. `/health` answers 200 or 503, `/network` says as JSON what a broker sees of its network."
+    )
+    return "\n\n".join(["# Metrics", intro, "\n".join(rows)]) + "\n"
+
+
+def exported() -> str:
+    """The metrics of one broker with some traffic."""
+    with tempfile.TemporaryDirectory() as folder:
+        network = LocalNetwork.create(Path(folder), line(2), LocalOptions(port=free_ports(6)[0]))
+        try:
+            network.start()
+            member = next(iter(network.members.values()))
+            deadline = time.monotonic() + SECONDS_MAX
+            while not network.settled() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            text = ""
+            while CAPACITY not in text and time.monotonic() < deadline:
+                asyncio.run(traffic(member.url()))
+                text = fetch(member)
+            return text
+        finally:
+            network.stop(kill=True)
+
+
+def fetch(member: Member) -> str:
+    with urllib.request.urlopen(f"http://{member.host}:{member.http_port}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+async def traffic(url: str) -> None:
+    async with connect(url, client_id="pages") as client:
+        subscriptions = [await client.subscribe("ticks.>", selector=f"n >= {least}") for least in (0, 100, 400)]
+        await client.subscribe("ticks.>", durable="kept")
+        for n in range(500):
+            await client.publish("ticks.a", {"n": n})
+        for subscription in subscriptions:
+            await subscription.close()
+        await asyncio.sleep(0.5)

@@ -1,0 +1,94 @@
+"""What was recorded, analysed by Spark: the brokers' histories, the archive of quotes, the lab's runs."""
+
+import shutil
+import time
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table
+
+from tidings.cli.demo_steps import quotes
+from tidings.cli.demo_steps.stage import Stage
+from tidings.errors import TidingsError, UsageError
+from tidings.model.codec import encode_message
+from tidings.model.tables import MESSAGES
+from tidings.pipeline import jobs
+from tidings.pipeline.config import load
+from tidings.segments.writer import SegmentWriter
+
+JOBS = ("ingest", "trace", "replay", "measure", "fit", "report")
+
+
+def analyse(stage: Stage) -> None:
+    if not stage.scale.spark:
+        stage.find("Spark pipeline", "left out of the quick demo")
+        return
+    gather(stage)
+    config = load(settings=[f"replay.subscriptions={stage.work / 'desks'}", "replay.name=market"])
+    config = replace(
+        config, input=str(stage.work / "segments"), output=str(stage.work / "warehouse"), master="local[2]"
+    )
+    began = time.monotonic()
+    try:
+        with stage.console.status("Spark") as status, jobs.opened(config, status.update, quick=True) as run:
+            outcomes = [one for job in JOBS if jobs.JOBS[job].ready(run) for one in jobs.work(run, job)]
+            matched = run.result("matches").read(run.spark).selectExpr("sum(matches)").collect()[0][0]
+            traced = run.result("traces").read(run.spark).count()
+            paths = run.result("paths").read(run.spark).collect()
+    except UsageError as error:
+        if error.code != "E_JAVA":
+            raise
+        stage.tell(f"left out: {error.reason}")
+        stage.find("Spark pipeline", f"left out: {error.reason}")
+        return
+    show(stage, outcomes)
+    delivered = sum(desk.received for desk in stage.desks)
+    if matched != delivered:
+        raise TidingsError("E_DEMO_REPLAY", f"the replay finds {matched} matches, the desks got {delivered} messages")
+    seconds = time.monotonic() - began
+    about = f"{traced:,} messages traced in {seconds:.0f} s: {len(paths)} different paths"
+    stage.find(
+        "Spark: trace of everything", f"{about}, {sum(one.confirmed for one in paths)} confirmed by their origin"
+    )
+    stage.find("Spark: replay of the archive", f"{matched:,} matches, as many as were delivered")
+    shutil.copytree(stage.work / "warehouse" / "report", stage.output / "pipeline", dirs_exist_ok=True)
+    pictures = [f"pipeline/{one.name}" for one in sorted((stage.output / "pipeline").glob("*.svg"))]
+    texts = [f"{about}. Matched again in Spark, the archived quotes give {matched:,} deliveries, as happened."]
+    stage.section("What Spark finds in the records", texts, *pictures)
+
+
+def gather(stage: Stage) -> None:
+    """Segments of all brokers and of the lab in one folder, beside them an archive of what was published."""
+    segments = stage.work / "segments"
+    for member in stage.network.members:
+        shutil.copytree(stage.network.folder / member / "tracking", segments, dirs_exist_ok=True, ignore=_no_tables)
+    if (stage.work / "lab").exists():
+        shutil.copytree(stage.work / "lab", segments, dirs_exist_ok=True, ignore=_no_tables)
+    rows = []
+    for message in stage.published:
+        assert message.id is not None
+        encoded = encode_message(message)
+        about = {"publisher": message.id.publisher, "broker": message.id.broker, "ms": message.id.ms}
+        rows.append({"id": bytes(message.id), **about, "source": "demo", "size": len(encoded), "message": encoded})
+    SegmentWriter(segments, MESSAGES, "demo").append(rows, round(time.time() * 1000))
+    wanted = {
+        "number": list(range(len(stage.desks))),
+        "router": [stage.network.members[desk.site].router for desk in stage.desks],
+        "predicate": [quotes.encoded_predicate(desk) for desk in stage.desks],
+    }
+    types = pa.schema([("number", pa.int64()), ("router", pa.int64()), ("predicate", pa.binary())])
+    (stage.work / "desks").mkdir(exist_ok=True)
+    pq.write_table(pa.table(wanted, types), stage.work / "desks" / "desks.parquet")
+
+
+def _no_tables(folder: str, names: list[str]) -> set[str]:
+    """What lies beside segments: catalogues, locks, what is being written."""
+    return {name for name in names if ("." in name and not name.endswith(".parquet")) or name in ("lock", "since")}
+
+
+def show(stage: Stage, outcomes: list[jobs.Outcome]) -> None:
+    table = Table("table", "rows", "segments left out")
+    for one in outcomes:
+        table.add_row(one.table, f"{one.rows:,}", str(len(one.skipped) or ""))
+    stage.console.print(table)

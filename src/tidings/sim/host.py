@@ -1,0 +1,41 @@
+"""What a simulated broker's process finds on its machine, and what outlives it: the disk and the clock on the wall.
+
+Only what was written counts after a crash; a disk may be slow, or full. The clock on the wall may be set; the time that
+links go by (the driver's `now`) does not jump with it, as on a real machine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tidings.delivery.store import MemoryStore, Record
+from tidings.errors import StoreError
+from tidings.tracking.archive import MemoryArchive
+from tidings.tracking.attachments import Attachment
+from tidings.tracking.record import Settings as TrackingSettings
+
+WRITE_MS = 2.0
+
+
+@dataclass(slots=True)
+class Records:
+    """What a broker has recorded of messages, on its disk: it outlives crashes."""
+
+    settings: TrackingSettings | None = None
+    changes: list[Attachment] = field(default_factory=list)
+    archive: MemoryArchive = field(default_factory=MemoryArchive)
+
+
+@dataclass(slots=True)
+class Host:
+    store: MemoryStore = field(default_factory=MemoryStore)
+    records: Records = field(default_factory=Records)
+    write_ms: float = WRITE_MS
+    full: bool = False
+    ahead_ms: float = 0.0  # how far the clock on the wall was set since the simulation began
+
+    def append(self, records: Sequence[Record]) -> StoreError | None:
+        """Write a batch as a whole, or say why not."""
+        if self.full:
+            return StoreError("E_STORE_FULL", "no space left on the simulated disk")
+        self.store.append(records)
+        return None

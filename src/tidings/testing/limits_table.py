@@ -1,0 +1,248 @@
+"""Every limit that somebody outside can reach, as a table, and a probe for each: the limit itself works, one more is
+refused with a code.
+
+    python -m tidings.testing.limits_table docs/limits.md        # writes the page anew
+
+Limits that an administrator sets are probed at a small value; the same lines of the program hold the large one.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.broker import passwords
+from tidings.broker.limits import Limits
+from tidings.errors import TidingsError
+from tidings.model.constraint import NAME_BYTES_MAX as ATTRIBUTE_BYTES_MAX
+from tidings.model.constraint import Constraint, Op
+from tidings.model.destination import NAME_BYTES_MAX, Destination
+from tidings.model.message import PROPERTIES_MAX, Message
+from tidings.model.selector import Selector, lexer, parser
+from tidings.node.once import KEY_MAX, Once
+from tidings.node.requests import Begin, Failed, Refused, Retain
+from tidings.node.settings import Settings
+from tidings.node.subscribing import NAME_MAX
+from tidings.testing.node_driver import NodeDriver
+
+FEW = 3
+RETAINED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    what: str
+    value: int | float
+    setting: str  # the name in the configuration; empty: it is fixed
+    code: str
+    probe: Callable[[int], None] | None = None  # raises at `value` + 1 (or FEW + 1) and not below; None: see `test`
+    probed_at: int = 0
+    test: str = ""
+
+
+def refusal(answer: object) -> None:
+    if isinstance(answer, Failed | Refused):
+        raise answer.error
+
+
+def _subscriptions(count: int) -> None:
+    client = NodeDriver(settings=Settings(subscriptions_max=FEW)).connect()
+    for number in range(1, count + 1):
+        refusal(client.answer(client.subscribe(number, f"t.{number}")))
+
+
+def _mailboxes(count: int) -> None:
+    client = NodeDriver(settings=Settings(mailboxes_max=FEW)).connect("me")
+    for number in range(1, count + 1):
+        refusal(client.answer(client.subscribe(number, "t", durable=f"d{number}")))
+
+
+def _transactions(count: int) -> None:
+    client = NodeDriver(settings=Settings(transactions_max=FEW)).connect()
+    for number in range(1, count + 1):
+        client.ask(Begin(number, number))
+        refusal(client.answer(number))
+
+
+def _transaction_bytes(size: int) -> None:
+    driver = NodeDriver()
+    empty = len(driver.message("t"))
+    driver = NodeDriver(settings=Settings(transaction_bytes_max=empty + FEW))
+    client = driver.connect()
+    client.begin(1)
+    receipt = client.publish(driver.message("t", bytes(size)), session=1)
+    refusal(client.answer(receipt))
+
+
+def _retained(size: int) -> None:
+    client = NodeDriver(settings=Settings(retained_bytes_max=RETAINED)).connect()
+    client.ask(Retain(1, "name", "t", bytes_max=size))
+    refusal(client.answer(1))
+
+
+def _durable_name(length: int) -> None:
+    client = NodeDriver().connect("me")
+    refusal(client.answer(client.subscribe(1, "t", durable="d" * length)))
+
+
+def _commit_key(length: int) -> None:
+    Once().done("k" * length, 1)
+
+
+def _selector_text(length: int) -> None:
+    Selector("x = 1".ljust(length))
+
+
+def _selector_depth(depth: int) -> None:
+    Selector("(" * depth + "x = 1" + ")" * depth)
+
+
+def _selector_choices(count: int) -> None:
+    Selector(f"x IN ({', '.join(repr(str(number)) for number in range(count))})")
+
+
+def _password(length: int) -> None:
+    passwords.hash_password("p" * length, passwords.Cost(n=2, r=1, p=1))
+
+
+SETTINGS, LIMITS = Settings(), Limits()
+ALL = (
+    Limit(
+        "subscriptions of a connection",
+        SETTINGS.subscriptions_max,
+        "limits.subscriptions_max",
+        "E_SUBSCRIPTIONS",
+        _subscriptions,
+        FEW,
+    ),
+    Limit(
+        "queues and kept subscriptions of a broker",
+        SETTINGS.mailboxes_max,
+        "limits.mailboxes_max",
+        "E_MAILBOXES",
+        _mailboxes,
+        FEW,
+    ),
+    Limit(
+        "open transactions of a connection",
+        SETTINGS.transactions_max,
+        "limits.transactions_max",
+        "E_TRANSACTIONS",
+        _transactions,
+        FEW,
+    ),
+    Limit(
+        "bytes of a transaction",
+        SETTINGS.transaction_bytes_max,
+        "limits.transaction_bytes_max",
+        "E_TRANSACTION_SIZE",
+        _transaction_bytes,
+        FEW,
+    ),
+    Limit(
+        "bytes retained for one subscription",
+        SETTINGS.retained_bytes_max,
+        "limits.retained_bytes_max",
+        "E_RETAIN_LIMIT",
+        _retained,
+        RETAINED,
+    ),
+    Limit("characters of a subscription's name", NAME_MAX, "", "E_SUBSCRIBE_NAME", _durable_name),
+    Limit("characters of a commit's key", KEY_MAX, "", "E_COMMIT_KEY", _commit_key),
+    Limit(
+        "bytes of a destination's name",
+        NAME_BYTES_MAX,
+        "",
+        "E_DESTINATION_LENGTH",
+        lambda n: _used(Destination("d" * n)),
+    ),
+    Limit(
+        "bytes of an attribute's name",
+        ATTRIBUTE_BYTES_MAX,
+        "",
+        "E_NAME_LENGTH",
+        lambda n: _used(Constraint("a" * n, Op.EQ, 1)),
+    ),
+    Limit(
+        "properties of a message",
+        PROPERTIES_MAX,
+        "",
+        "E_MESSAGE_PROPERTIES",
+        lambda n: _used(Message(Destination("t"), {f"p{i}": 1 for i in range(n)})),
+    ),
+    Limit("characters of a selector", lexer.TEXT_MAX, "", "E_SELECTOR_LIMIT", _selector_text),
+    Limit("parentheses in each other in a selector", parser.DEPTH_MAX, "", "E_SELECTOR_LIMIT", _selector_depth),
+    Limit("values after IN", parser.CHOICES_MAX, "", "E_SELECTOR_LIMIT", _selector_choices),
+    Limit("bytes of a password", passwords.PASSWORD_BYTES_MAX, "", "E_PASSWORD", _password),
+    Limit(
+        "connections of a broker, of an address, of a user",
+        LIMITS.connections_max,
+        "limits.connections_max, connections_per_address_max, connections_per_user_max",
+        "E_CONNECTIONS",
+        test="tests/broker/test_server_security.py::test_too_many_connections_are_turned_away_until_one_leaves",
+    ),
+    Limit(
+        "seconds until a client has logged in",
+        LIMITS.login_seconds,
+        "limits.login_seconds",
+        "E_LOGIN_TIMEOUT",
+        test="tests/broker/test_server_security.py::test_who_does_not_log_in_is_cut_off",
+    ),
+    Limit(
+        "failed log-ins of a user or an address before it must wait",
+        LIMITS.login_failures_max,
+        "limits.login_failures_max",
+        "E_LOGIN_THROTTLED",
+        test="tests/broker/test_server_security.py::test_too_many_failures_are_throttled",
+    ),
+    Limit(
+        "bytes of a frame",
+        LIMITS.frame_bytes_max,
+        "limits.frame_bytes_max",
+        "E_CODEC_LIMIT",
+        test="tests/broker/test_server_bad_input.py::test_what_is_wrong_is_answered_with_a_code",
+    ),
+)
+
+
+def _used(_: object) -> None:
+    """It could be made."""
+
+
+def beyond(limit: Limit) -> str:
+    """The code with which one more than the limit is refused; the limit itself must be possible."""
+    assert limit.probe is not None
+    at = limit.probed_at or int(limit.value)
+    limit.probe(at)
+    try:
+        limit.probe(at + 1)
+    except TidingsError as error:
+        return error.code
+    return ""
+
+
+PAGE = """# Limits
+
+Everything that somebody outside can make larger has an end, and a code that says so at one more. What has a name in
+the third column can be set ([configuration.md](configuration.md)); the rest is fixed. This page is made by
+`python -m tidings.testing.limits_table docs/limits.md`; a test holds that it is current, that each limit itself works,
+and that one more is refused with its code.
+
+| what | at most | setting | beyond it |
+|---|---|---|---|
+{rows}
+"""
+
+
+def page() -> str:
+    rows = [
+        f"| {one.what} | {one.value:,} | {f'`{one.setting}`' if one.setting else ''} | {one.code} |".replace(
+            "|  |", "| |"
+        )
+        for one in ALL
+    ]
+    return PAGE.format(rows="\n".join(rows))
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page())

@@ -1,0 +1,160 @@
+"""Load that a broker must bear: half frames, a flood of changes to subscriptions, hours of traffic.
+
+    python -m tidings.testing.load half 5000              # connections that begin a frame and say no more
+    python -m tidings.testing.load churn 100000 1000 20   # subscriptions, changes a second, seconds
+    python -m tidings.testing.load soak 30                # minutes; memory and open files must stay flat
+
+Each begins a broker process of its own and fails with a reason. A file name at the end: the figures are added to it.
+"""
+
+import asyncio
+import resource
+import socket
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tidings.client import Client, connect
+from tidings.protocols.frames import FrameType
+from tidings.testing.broker_process import BrokerProcess
+from tidings.testing.record import note
+
+HALF = struct.pack("<IBBH", 60_000, FrameType.HELLO, 0, 0) + bytes(30_000)  # a frame before log-in, begun
+ANSWER_SECONDS = 60.0
+RATE = 500.0  # messages a second of a soak
+GROWTH = 1.2  # what memory may grow by after the first fifth of a soak
+
+
+def allow_files() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def resident_kib(broker: BrokerProcess) -> int:
+    status = Path(f"/proc/{broker.process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
+def open_files(broker: BrokerProcess) -> int:
+    return sum(1 for _ in Path(f"/proc/{broker.process.pid}/fd").iterdir())
+
+
+async def answers(url: str) -> float:
+    """How many seconds a message takes that is published and received."""
+    began = time.monotonic()
+    async with asyncio.timeout(ANSWER_SECONDS), connect(url) as client:
+        seen = await client.subscribe("probe")
+        await client.publish("probe", {"n": 1}, wait=True)
+        assert await seen.receive(ANSWER_SECONDS) is not None, "no answer"
+    return time.monotonic() - began
+
+
+def half_frames(count: int, folder: Path, login_seconds: float = 30.0) -> dict[str, float]:
+    """Others are served meanwhile, and who never ends its frame is cut off."""
+    allow_files()
+    with BrokerProcess(folder, f"[limits]\nlogin_seconds = {login_seconds}\n") as broker:
+        before = resident_kib(broker)
+        sockets = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(count)]
+        for one in sockets:
+            one.sendall(HALF)
+        waited = asyncio.run(answers(broker.url))
+        grown = resident_kib(broker) - before
+        for one in sockets:
+            one.settimeout(ANSWER_SECONDS)
+            while one.recv(4096):  # the error, then the end
+                pass
+            one.close()
+        after = asyncio.run(answers(broker.url))
+    return {
+        "connections": count,
+        "kib each": round(grown / count, 1),
+        "seconds to answer": round(waited, 3),
+        "and after": round(after, 3),
+    }
+
+
+async def _churn(url: str, subscriptions: int, rate: int, seconds: float) -> dict[str, float]:
+    each = 5_000  # subscriptions of a connection
+    async with connect(url) as writer, connect(url) as reader:
+        clients: list[Client] = [await connect(url) for _ in range((subscriptions + each - 1) // each)]
+        kept = [
+            await clients[number // each].subscribe("churn.>", selector=f"n = {number} AND kind = 'x'")
+            for number in range(subscriptions)
+        ]
+        seen = await reader.subscribe("churn.>", selector="kind = 'y'")
+        began, changes, sent = time.monotonic(), 0, 0
+        while time.monotonic() < began + seconds:
+            await kept[changes % subscriptions].close()
+            client = clients[(changes % subscriptions) // each]
+            selector = f"n = {changes} AND kind = 'z'"
+            kept[changes % subscriptions] = await client.subscribe("churn.>", selector=selector)
+            changes += 1
+            await writer.publish("churn.a", {"n": changes, "kind": "y"}, wait=True)
+            sent += 1
+            await asyncio.sleep(max(0.0, began + 2 * changes / rate - time.monotonic()))
+        took = time.monotonic() - began
+        for number in range(1, sent + 1):
+            message = await seen.receive(ANSWER_SECONDS)
+            assert message is not None, f"{sent - number + 1} of {sent} messages did not arrive"
+            assert message.properties["n"] == number
+        for client in clients:
+            await client.close()
+    return {"subscriptions": subscriptions, "changes a second": round(2 * changes / took), "messages": sent}
+
+
+def churn(subscriptions: int, rate: int, seconds: float, folder: Path) -> dict[str, float]:
+    with BrokerProcess(folder) as broker:
+        return asyncio.run(_churn(broker.url, subscriptions, rate, seconds))
+
+
+async def _soak(broker: BrokerProcess, seconds: float) -> dict[str, float]:
+    async with connect(broker.url) as writer, connect(broker.url, client_id="soak") as reader:
+        plain = await reader.subscribe("soak.a")
+        kept = await reader.subscribe("soak.b", durable="kept", ack="client")
+        began, number, early_kib, early_files = time.monotonic(), 0, 0, 0
+        while time.monotonic() < began + seconds:
+            number += 1
+            await writer.publish("soak.a", {"n": number}, bytes(200), wait=False)
+            await writer.publish("soak.b", {"n": number}, bytes(200), persistent=True, wait=False)
+            for subscription in (plain, kept):
+                message = await subscription.receive(ANSWER_SECONDS)
+                assert message is not None, f"message {number} did not come"
+                assert message.properties["n"] == number
+                if subscription is kept:
+                    await message.ack()
+            if not early_kib and time.monotonic() > began + seconds / 5:
+                early_kib, early_files = resident_kib(broker), open_files(broker)
+            await asyncio.sleep(max(0.0, began + 2 * number / RATE - time.monotonic()))
+        late_kib, late_files = resident_kib(broker), open_files(broker)
+    assert late_kib < GROWTH * early_kib, f"{early_kib} KiB became {late_kib}"
+    assert late_files <= early_files + 2, f"{early_files} open files became {late_files}"
+    return {"minutes": round(seconds / 60, 1), "messages": 2 * number, "kib early": early_kib, "kib late": late_kib}
+
+
+def soak(minutes: float, folder: Path) -> dict[str, float]:
+    with BrokerProcess(folder, f'[broker]\ndata = "{folder / "data"}"\n') as broker:
+        return asyncio.run(_soak(broker, minutes * 60))
+
+
+def main(arguments: list[str]) -> None:
+    name, *numbers = arguments
+    results = numbers.pop() if numbers and not numbers[-1].replace(".", "").isdigit() else ""
+    with tempfile.TemporaryDirectory() as folder:
+        match name, numbers:
+            case "half", [count]:
+                figures = half_frames(int(count), Path(folder))
+            case "churn", [subscriptions, rate, seconds]:
+                figures = churn(int(subscriptions), int(rate), float(seconds), Path(folder))
+            case "soak", [minutes]:
+                figures = soak(float(minutes), Path(folder))
+            case _:
+                sys.exit("usage: python -m tidings.testing.load half N | churn N RATE SECONDS | soak MINUTES [RESULTS]")
+    sys.stdout.write(f"{name}: {figures}\n")
+    if results:
+        note(results, "load", kind=name, **figures)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,58 @@
+"""The page of results: what was simulated, killed, cut, fuzzed and tried, from the lines that these commands leave.
+
+python -m tidings.testing.results_page docs/results.md
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[3] / "bench" / "results" / "hardening"
+PAGE = """# Results of hardening
+
+What the commands of the left column have done so far, a line each: they add their lines to `bench/results/hardening`,
+and this page is made from them by `python -m tidings.testing.results_page docs/results.md`. A test holds that it is
+current. What went wrong in a run is counted in its line (*wrong*).
+
+| command | date | commit | seed | what was done |
+|---|---|---|---|---|
+{rows}
+"""
+COMMANDS = {
+    "simulation": "make sim",
+    "kills of one broker": "make crash",
+    "kills in a network": "make crash",
+    "power failures": "make crash",
+    "damaged stores": "make crash",
+    "access": "python -m tidings.testing.access_matrix",
+    "fuzzing": "make fuzz",
+    "threads": "make tsan",
+    "load": "make load",
+}
+COMMON = {"what", "date", "version", "commit", "machine", "system", "python", "cpu", "seed", "first"}
+
+
+def lines() -> list[dict[str, Any]]:
+    found = [json.loads(line) for path in sorted(RESULTS.glob("*.json")) for line in path.read_text().splitlines()]
+    return sorted(found, key=lambda one: (list(COMMANDS).index(one["what"]), one["date"]))
+
+
+def row(one: dict[str, Any]) -> str:
+    figures = ", ".join(
+        f"{name.replace('_', ' ')} {_number(value)}" for name, value in one.items() if name not in COMMON
+    )
+    seed = one.get("seed", f"from {one['first']}" if "first" in one else "")
+    return f"| `{COMMANDS[one['what']]}` | {one['date'][:16]} | {one['commit']} | {seed} | {one['what']}: {figures} |"
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def page() -> str:
+    return PAGE.format(rows="\n".join(row(one) for one in lines()))
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page())

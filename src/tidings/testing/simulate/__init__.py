@@ -1,0 +1,14 @@
+"""Deterministic simulation: one seed drives topology, workload and faults, named checkers judge what came of it.
+
+    python -m tidings.testing.simulate 17               # one seed; add --trace to see everything that happens
+    python -m tidings.testing.simulate 1 10000          # many; --processes 2 to share them out
+    python -m tidings.testing.simulate 17 --scheme covering-lazy --overlay ring --tracking bloom
+
+- `choices`: which routing scheme, overlay, unicast protocol and tracking strategy a seed means
+- `scenario`: the network and what goes wrong in it
+- `clients`: consumers that acknowledge, transactions, writers, beside the plain subscribers of `sim.brokers`
+- `checkers`: what must hold, by name: safety and, apart, liveness
+- `world`: a run of whole brokers
+- `machines`: runs of single machines (covering, Hermes, Pan, unicast), which have checkers of their own
+- `regressions`: seeds that once failed
+"""

@@ -1,0 +1,67 @@
+"""What a seed means: each choice has a random source of its own, so to force one leaves the others as they are.
+
+>>> draw(1).describe() == draw(1).describe()
+True
+>>> draw(1, scheme="flooding").scheme
+'flooding'
+"""
+
+from dataclasses import asdict, dataclass
+from random import Random
+
+from tidings.errors import UsageError
+from tidings.routing.covering.policies import POLICIES
+
+WORLDS = {"brokers": 80, "covering": 7, "hermes": 7, "pan": 3, "unicast": 3}  # how often, in a hundred
+COVERING = tuple(f"covering-{policy}" for policy in POLICIES)
+SCHEMES = {"bdrp": 8, "flooding": 2, **dict.fromkeys(COVERING, 2)}
+OVERLAYS = {"tree": 3, "ring": 3, "waxman": 3, "barabasi-albert": 3, "pan": 1}
+UNICASTS = {"link-state": 4, "distance-vector": 1}
+TRACKINGS = {"none": 6, "bloom": 2, "async": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    seed: int
+    world: str
+    scheme: str
+    overlay: str
+    unicast: str
+    tracking: str
+
+    @property
+    def policy(self) -> str:
+        return self.scheme.partition("-")[2]
+
+    def describe(self) -> str:
+        if self.world != "brokers":
+            return self.world
+        return ", ".join((self.scheme, self.overlay, self.unicast, f"tracking {self.tracking}"))
+
+
+def draw(seed: int, **forced: str) -> Choices:
+    menus = {
+        "world": WORLDS,
+        "scheme": SCHEMES,
+        "overlay": OVERLAYS,
+        "unicast": UNICASTS,
+        "tracking": TRACKINGS,
+    }
+    drawn = {}
+    for name, menu in menus.items():
+        drawn[name] = Random(f"{name} {seed}").choices(list(menu), list(menu.values()))[0]
+    if forced.keys() - {"world"} and "world" not in forced:
+        drawn["world"] = "brokers"
+    for name, value in forced.items():
+        if value not in menus[name]:
+            raise UsageError("E_CHOICE", f"there is no {name} {value!r}: one of {', '.join(menus[name])}")
+        drawn[name] = value
+    if drawn["scheme"] != "bdrp":
+        drawn["unicast"] = "link-state"  # the others need its map
+    return Choices(seed, **drawn)
+
+
+def options(choices: Choices, forced: dict[str, str]) -> str:
+    """How to say on a command line what was forced."""
+    known = asdict(choices)
+    return "".join(f" --{name} {known[name]}" for name in forced)

@@ -1,0 +1,11 @@
+"""Seeds that failed once, by what was wrong; the tests run them for ever."""
+
+SEEDS: dict[str, tuple[int, dict[str, str]]] = {
+    "messages for several routers overtook earlier ones for one of them": (
+        25,
+        {"scheme": "bdrp", "tracking": "none"},
+    ),
+    "covering took messages by without a record of them": (0, {"scheme": "covering-active", "tracking": "bloom"}),
+    "what was parked by one link was looked for by another": (1036, {}),
+    "two brokers that came back before they were missed waited for each other to join": (148, {}),
+}

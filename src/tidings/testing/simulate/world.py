@@ -1,0 +1,255 @@
+"""A run of whole brokers: the node and the kernel that ship, in virtual time, with clients and faults."""
+
+from dataclasses import dataclass
+from random import Random
+
+from tidings.model.values import Value
+from tidings.sim.broker import SimClient
+from tidings.sim.brokers import Brokers, Publication, no_loops
+from tidings.sim.driver import Trace
+from tidings.sim.faults import Crash, LoseHost, Restart, Unclog, healing, inflict
+from tidings.testing.simulate import checkers
+from tidings.testing.simulate.choices import Choices
+from tidings.testing.simulate.clients import QUEUE, Consumer, Mailbox, Transactor
+from tidings.testing.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
+from tidings.tracking.path import Path
+
+START_MS, SETTLE_MS, QUIET_MS, DRAIN_MS, ANSWER_MS = 2500.0, 3500.0, 1000.0, 200.0, 3000.0
+CONVERGE_MS = {False: 30_000.0, True: 120_000.0}  # by whether Pan makes the links
+POLL_MS = 500.0
+EVENTS_MAX = 2_000_000
+SELECTORS = ("x = 1", "x > 3", "x < 2 AND y = 1", "y = 0", "s LIKE 'ab%'", "s = 'abc' OR x = 5", "")
+TEXTS = ("abc", "abd", "xyz")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was simulated and judged."""
+
+    brokers: int = 0
+    faults: int = 0
+    messages: int = 0
+    deliveries: int = 0
+    transactions: int = 0
+    traces: int = 0
+    converged_ms: float = 0.0  # after the last fault was healed
+
+
+class World:
+    def __init__(self, choices: Choices, trace: Trace | None = None) -> None:
+        self.choices, self.scenario = choices, random_scenario(choices)
+        self.rng = rng = Random(f"actions {choices.seed}")
+        one = self.scenario
+        self.brokers = Brokers(one.graph, one.settings, choices.seed, one.skews_ms, trace, tracking=one.tracking)
+        self.routers = list(one.settings)
+        self.pan, self.flooding = choices.overlay == "pan", choices.scheme == "flooding"
+        self.mailboxes: list[Mailbox] = []
+        self.consumers: list[Consumer] = []
+        transacting = [] if self.flooding else rng.sample(self.routers, min(2, len(self.routers)))
+        self.transactors = [Transactor(self.brokers, router, rng) for router in transacting]
+        self.writers: dict[int, SimClient] = {}  # by router
+        self.again: set[bytes] = set()
+        self.calm: set[bytes] = set()
+        self.paths: list[Path] = []
+        self.converged_ms = 0.0
+
+    # --- the course of a run --------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Grow, judge, break, heal, judge, read everything, judge."""
+        self.people()
+        self.until(self.now + START_MS)
+        self.converge("at the start")
+        self.judge()
+        self.trouble()
+        self.until(self.now + FAULTS_MS)
+        self.heal()
+        healed = self.now
+        self.until(self.now + SETTLE_MS)
+        self.converge("after healing")
+        self.converged_ms = self.now - healed
+        self.safe()
+        self.judge()
+        self.drain()
+        self.safe()
+        checkers.nothing_lost(self.brokers, self.mailboxes)
+        groups = [group for one in self.transactors for group in one.groups]
+        checkers.whole_transactions(self.brokers, self.mailboxes, groups)
+        checkers.order_per_publisher(self.brokers, self.mailboxes, self.calm)
+        if self.scenario.tracking is not None:
+            self.trace_everything()
+        return self.outcome()
+
+    @property
+    def now(self) -> float:
+        return self.brokers.calendar.now
+
+    def until(self, at: float) -> None:
+        self.brokers.calendar.run(until=at, events_max=EVENTS_MAX)
+        assert self.now == at, f"liveness: {EVENTS_MAX} events and no end"
+
+    def converge(self, when: str) -> None:
+        """Liveness: it must come to this, in bounded time."""
+        limit = self.now + CONVERGE_MS[self.pan]
+        while missing := checkers.converged(self.brokers, pan=self.pan):
+            if self.now >= limit:
+                checkers.fail("converges", f"{when}, after {CONVERGE_MS[self.pan]:.0f} ms: {missing}")
+            self.until(self.now + POLL_MS)
+
+    def safe(self) -> None:
+        checkers.once_only(self.brokers, self.mailboxes, self.again)
+
+    def judge(self) -> None:
+        """A calm time: publish, wait, and compare with the truth."""
+        before = {router: broker.forwarder.network_stats() for router, broker in self.brokers.running().items()}
+        some = self.rng.sample(self.routers, min(3, len(self.routers)))
+        published = [one for one in (self.publish(self.rng.choice(some)) for _ in range(10)) if one is not None]
+        self.calm |= {one.id for one in published}
+        self.until(self.now + QUIET_MS)
+        checkers.delivered_in_calm(self.brokers, published)
+        self.safe()
+        after = {router: broker.forwarder.network_stats() for router, broker in self.brokers.running().items()}
+        no_loops(before, after)
+
+    def drain(self) -> None:
+        """Everything that waits is read."""
+        self.brokers.read_durables()
+        quiet = 0
+        while quiet < 5:
+            before = sum(one.got.total() for one in self.mailboxes)
+            for consumer in self.consumers:
+                consumer.work(steady=True)
+            self.until(self.now + DRAIN_MS)
+            quiet = quiet + 1 if sum(one.got.total() for one in self.mailboxes) == before else 0
+
+    # --- people ---------------------------------------------------------------------------------------------------
+
+    def people(self) -> None:
+        rng = self.rng
+        for router in self.routers:
+            for _ in range(rng.randint(0, 2)):
+                self.brokers.subscribe(router, rng.choice(SELECTORS))
+            if rng.random() < 0.3:
+                self.brokers.subscribe(router, rng.choice(SELECTORS), durable=True)
+            if rng.random() < 0.3:
+                self.mailbox(router, rng.choice(("durable", "shared", "queue")))
+
+    def mailbox(self, router: int, kind: str) -> None:
+        selector = "" if kind == "queue" else self.rng.choice(SELECTORS)
+        mailbox = Mailbox(router, len(self.mailboxes) + 1, kind, selector)
+        self.mailboxes.append(mailbox)
+        for number in range(1 if kind == "durable" else 2):
+            consumer = Consumer(self.brokers, mailbox, f"consumer {mailbox.number}.{number}", self.rng)
+            self.consumers.append(consumer)
+            consumer.work()
+
+    def something(self) -> dict[str, Value]:
+        attributes: dict[str, Value] = {"x": self.rng.randint(0, 6), "y": self.rng.randint(0, 1)}
+        if self.rng.random() < 0.5:
+            attributes["s"] = self.rng.choice(TEXTS)
+        return attributes
+
+    def stray_ms(self, router: int) -> float:
+        """How far the clock of a client of this router is ahead of the calendar."""
+        return self.scenario.skews_ms[router] + self.rng.uniform(-SKEW_MS, SKEW_MS)
+
+    def publish(self, router: int | None = None) -> Publication | None:
+        """By the client that publishes at this router, unless its broker crashed: then by another."""
+        rng, brokers = self.rng, self.brokers
+        if router is None:
+            router = rng.choice(self.routers)
+        queue = QUEUE if rng.random() < 0.2 else ""
+        persistent = rng.random() < 0.5 and (not self.flooding or bool(queue))
+        broker, writer = brokers.broker(router), self.writers.get(router)
+        if broker is None:
+            return None
+        if writer is None or broker.clients.get(writer.number) is not writer:
+            writer = self.writers[router] = broker.connect()
+        stray_ms = self.stray_ms(router)
+        return brokers.publish(
+            router, self.something(), persistent=persistent, stray_ms=stray_ms, queue=queue, writer=writer
+        )
+
+    # --- trouble --------------------------------------------------------------------------------------------------
+
+    def trouble(self) -> None:
+        calendar, rng, start = self.brokers.calendar, self.rng, self.now
+        for at, fault in self.scenario.faults:
+            calendar.at(start + at, inflict, self.brokers.driver, fault, self.brokers.hosts)
+        for act, times in ((self.publish, 30), (self.publish_again, 4), (self.change, 4), (self.transact, 8)):
+            for _ in range(times):
+                calendar.at(start + rng.uniform(0, FAULTS_MS), act)
+        for consumer in self.consumers:
+            for _ in range(12):
+                calendar.at(start + rng.uniform(0, FAULTS_MS), consumer.work)
+
+    def publish_again(self) -> None:
+        """Somebody has no receipt: perhaps it was not accepted."""
+        unsure = [one for one in self.brokers.publications if one.persistent and one.clients and not one.accepted]
+        if unsure:
+            one = self.rng.choice(unsure)
+            self.again.add(one.id)
+            self.brokers.publish_again(one)
+
+    def transact(self) -> None:
+        if self.transactors:
+            one = self.rng.choice(self.transactors)
+            one.work(self.something(), self.stray_ms(one.router))
+
+    def change(self) -> None:
+        """Somebody comes or goes."""
+        going = [one for one in self.brokers.subscribers if not one.durable]
+        if going and self.rng.random() < 0.5:
+            self.brokers.unsubscribe(self.rng.choice(going))
+        else:
+            self.brokers.subscribe(self.rng.choice(self.routers), self.rng.choice(SELECTORS))
+
+    def heal(self) -> None:
+        """All is mended, clogged links one by one in any order; who lost a broker that crashed comes again."""
+        brokers, graph = self.brokers, self.scenario.graph
+        for fault in healing(graph, self.routers):
+            inflict(brokers.driver, fault, brokers.hosts)
+        links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
+        clogged = [
+            (a, b) for one in links for a, b in (one, one[::-1]) if brokers.driver.network.wire(a, b).stuck is not None
+        ]
+        self.rng.shuffle(clogged)
+        for position, (a, b) in enumerate(clogged):
+            brokers.calendar.after(self.rng.uniform(0, 300) * position, inflict, brokers.driver, Unclog(a, b))
+        running = brokers.running()
+        for one in [one for one in brokers.subscribers if not one.durable]:
+            client = one.client
+            if client is None or running[one.router].clients.get(client.number) is not client:
+                brokers.forget(one)
+                brokers.subscribe(one.router, one.selector)
+
+    # --- tracking -------------------------------------------------------------------------------------------------
+
+    def trace_everything(self) -> None:
+        brokers, faults = self.brokers, [fault for _, fault in self.scenario.faults]
+        crashed = {fault.node for fault in faults if isinstance(fault, Crash | LoseHost)}
+        asked = [
+            (one, brokers.trace(self.rng.choice(self.routers), one.id))
+            for one in brokers.publications
+            if one.clients and not one.queue
+        ]
+        self.until(self.now + ANSWER_MS)
+        for one, client in asked:
+            if len(client.paths) != 1:
+                checkers.fail("tracking", f"no answer about {one.id.hex()}: {client.failures}")
+            self.paths += client.paths
+            got_by = [(who.router, who.name) for who in [*brokers.subscribers, *brokers.gone] if who.got[one.id]]
+            sure = not (crashed and (one.persistent or one.id in self.again))
+            checkers.tracking_finds_everything(one, client.paths[0], got_by, crashed, sure=sure)
+
+    def outcome(self) -> Outcome:
+        got = sum(one.got.total() for one in [*self.brokers.subscribers, *self.brokers.gone])
+        return Outcome(
+            len(self.routers),
+            sum(not isinstance(fault, Restart) for _, fault in self.scenario.faults),
+            len(self.brokers.publications),
+            got + sum(one.got.total() for one in self.mailboxes),
+            sum(len(one.groups) for one in self.transactors),
+            len(self.paths),
+            self.converged_ms,
+        )

@@ -1,0 +1,105 @@
+"""Random networks, workloads and faults, judged by named checkers.
+
+SEEDS=1000 in the environment runs more of them than usual; so does `make sim`.
+"""
+
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from tidings.delivery.store import MemoryStore, Record
+from tidings.errors import StoreError
+from tidings.node.seen import Seen
+from tidings.node.transit import Transit
+from tidings.routing.covering.machine import Covering
+from tidings.sim.host import Host
+from tidings.testing.simulate.__main__ import main
+from tidings.testing.simulate.choices import COVERING, SCHEMES, draw
+from tidings.testing.simulate.regressions import SEEDS as REGRESSIONS
+from tidings.testing.simulate.run import run
+
+SEEDS = int(os.environ.get("SEEDS", "120"))
+GROUP = 20
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
+def test_random_networks_keep_their_promises_whatever_happens(first: int) -> None:
+    outcomes = [run(seed) for seed in range(first, min(first + GROUP, SEEDS))]
+    assert sum(one.deliveries for one in outcomes) > 50 * len(outcomes)
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_what_once_failed(name: str) -> None:
+    seed, forced = REGRESSIONS[name]
+    assert run(seed, **forced).brokers > 2
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_has_its_turn_with_tracking_on_any_overlay(scheme: str) -> None:
+    overlays = ("ring", "pan") if scheme in ("bdrp", "covering-lazy") else ("ring",)
+    for overlay in overlays:
+        assert run(7, scheme=scheme, overlay=overlay, tracking="bloom").traces > 0
+
+
+def failing(seeds: range, **forced: str) -> list[str]:
+    found: list[str] = []
+    for seed in seeds:
+        try:
+            run(seed, **forced)
+        except AssertionError as error:
+            found += [str(error), *error.__notes__]
+    return found
+
+
+def test_checkers_notice_brokers_that_join_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Covering, "join", lambda self, now, epoch, neighbours: [])
+    assert failing(range(3), scheme=COVERING[1])
+
+
+def test_checkers_notice_what_arrives_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Seen, "__contains__", lambda self, id: False)
+    found = failing(range(20), scheme="bdrp")
+    assert any(text.startswith("once-only: ") for text in found)
+    assert any(text.startswith("Repeat with: python -m tidings.testing.simulate ") for text in found)
+
+
+def test_checkers_notice_what_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transit, "link_down", lambda self, neighbour: self._links.pop(neighbour, None))
+    assert failing(range(10), scheme="bdrp")
+
+
+def test_checkers_notice_a_store_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryStore, "append", lambda self, batch: None)
+    assert failing(range(10), scheme="bdrp")
+
+
+def test_checkers_notice_batches_that_are_written_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    def append(self: Host, records: Sequence[Record]) -> StoreError | None:
+        self.store.append(records[: len(records) // 2] if self.full else records)
+        return StoreError("E_STORE_FULL", "half of it is there") if self.full else None
+
+    monkeypatch.setattr(Host, "append", append)
+    assert failing(range(20), scheme="bdrp")
+
+
+def test_a_seed_means_the_same_every_time() -> None:
+    assert draw(17) == draw(17)
+    first, second = trace_of(3), trace_of(3)
+    assert len(first) > 500
+    assert first == second
+
+
+def trace_of(seed: int) -> list[str]:
+    seen: list[str] = []
+    run(seed, lambda now, who, what: seen.append(f"{now} {who} {what}"), world="brokers")
+    return seen
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["3", "--scheme", "flooding", "--trace"]) == 0
+    out = capsys.readouterr().out
+    assert "seed 3 (flooding, " in out
+    assert "dials" in out
+    with pytest.raises(SystemExit):
+        main(["three"])
