@@ -56,7 +56,8 @@ def fit_and_predict(stage: Stage) -> None:
     parameters = ", ".join(f"{name} {value * 1e6:.3g} µs" for name, value in model.parameters.items())
     stage.tell(f"{model.model.formula}: {parameters}")
     where = f"{CHECK['matching']} receivers and {CHECK['others']} more filters"
-    found = f"predicted {check.predicted:,.0f} messages/s, measured {check.measured:,.0f} ({check.error:+.0%})"
+    rates = f"predicted {check.predicted:,.0f} messages a second of the broker's core, measured {check.measured:,.0f}"
+    found = f"{rates} ({check.error:+.0%})"
     stage.tell(f"{where}, not among the points above: {found}")
     stage.find("capacity model", f"{model.model.formula}, from {len(grid)} points")
     stage.find(f"prediction for {where}", found)
