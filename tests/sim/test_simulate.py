@@ -76,11 +76,11 @@ def test_checkers_notice_a_store_that_forgets(monkeypatch: pytest.MonkeyPatch) -
 
 def test_checkers_notice_batches_that_are_written_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     def append(self: Host, records: Sequence[Record]) -> StoreError | None:
-        self.store.append(records[: len(records) // 2] if self.full else records)
-        return StoreError("E_STORE_FULL", "half of it is there") if self.full else None
+        self.store.append(records[: (len(records) + 1) // 2])
+        return None
 
     monkeypatch.setattr(Host, "append", append)
-    assert failing(range(20), scheme="bdrp")
+    assert failing(range(10), scheme="bdrp")
 
 
 def test_a_seed_means_the_same_every_time() -> None:

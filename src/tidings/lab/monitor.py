@@ -71,13 +71,12 @@ class CapacityMonitor:
                 f"What would be carried at {one.utilisation_max:.0%} utilisation.",
                 [({}, one.capacity)],
             ),
-            (
-                "parameter_seconds",
-                "Estimated parameters of the processing-time model.",
-                [({"parameter": name}, value) for name, value in _parameters(one).items()],
-            ),
+            _parameters("parameter_seconds", "Parameters of the processing-time model.", one.fitted.parameters),
             ("capacity_model", "The model that predicts this broker best.", [({"model": one.model}, 1.0)]),
         ]
+        if one.costs is not None:
+            costs = {name: value for name, value in asdict(one.costs).items() if name in FITTED}
+            found.append(_parameters("batch_parameter_seconds", "Parameters of the model of batches.", costs))
         if one.waiting_mean is not None and one.waiting_quantiles is not None:
             found.append(("waiting_mean_seconds", "Predicted mean waiting time.", [({}, one.waiting_mean)]))
             quantiles: Gauge = ("waiting_seconds", "Predicted waiting time.", [])
@@ -86,7 +85,5 @@ class CapacityMonitor:
         return found
 
 
-def _parameters(one: Snapshot) -> dict[str, float]:
-    if one.costs is None:
-        return one.fitted.parameters
-    return {name: value for name, value in asdict(one.costs).items() if name in FITTED}
+def _parameters(name: str, meaning: str, values: dict[str, float]) -> Gauge:
+    return name, meaning, [({"parameter": parameter}, value) for parameter, value in values.items()]

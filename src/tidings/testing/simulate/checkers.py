@@ -62,7 +62,8 @@ def whole_transactions(brokers: Brokers, mailboxes: Iterable[Mailbox], groups: I
 
 def order_per_publisher(brokers: Brokers, mailboxes: Iterable[Mailbox], calm: set[bytes]) -> None:
     """What one publisher sends in one way (persistent or not) comes in that order: always at its own broker, from
-    others while the network is calm. `calm`: the messages that were published and delivered in such times."""
+    others while the network is calm. `calm`: the messages that were published and delivered in such times, and that
+    were not free to be broadcast: those go by other ways than the rest, and may overtake it."""
     places = {one.id: (index, one) for index, one in enumerate(brokers.publications)}
     readers = [(one.router, one.order, f"subscriber {one.number}") for one in brokers.subscribers]
     kept = [one for one in mailboxes if one.kind == "durable"]

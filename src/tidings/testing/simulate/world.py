@@ -42,6 +42,7 @@ class World:
         one = self.scenario
         self.brokers = Brokers(one.graph, one.settings, choices.seed, one.skews_ms, trace, tracking=one.tracking)
         self.routers = list(one.settings)
+        self._broadcasts = any(settings.broadcast_above for settings in one.settings.values())
         self.pan, self.flooding = choices.overlay == "pan", choices.scheme == "flooding"
         self.mailboxes: list[Mailbox] = []
         self.consumers: list[Consumer] = []
@@ -104,7 +105,7 @@ class World:
         before = {router: broker.forwarder.network_stats() for router, broker in self.brokers.running().items()}
         some = self.rng.sample(self.routers, min(3, len(self.routers)))
         published = [one for one in (self.publish(self.rng.choice(some)) for _ in range(10)) if one is not None]
-        self.calm |= {one.id for one in published}
+        self.calm |= {one.id for one in published if one.persistent or not self._broadcasts}
         self.until(self.now + QUIET_MS)
         checkers.delivered_in_calm(self.brokers, published)
         self.safe()
