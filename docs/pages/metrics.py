@@ -7,6 +7,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+import tidings.broker.metrics
+import tidings.lab.monitor
 from tidings.client import connect
 from tidings.lab.local_network import LocalNetwork, LocalOptions
 from tidings.lab.member import Member
@@ -14,6 +16,14 @@ from tidings.lab.ports import free_ports
 from tidings.overlay.generate import line
 
 SECONDS_MAX = 60.0
+# What the broker asked below does not show: name, kind, label, meaning.
+SOMETIMES = (
+    ("admission_rate", "gauge", "", "With [admission]: messages a second that are admitted."),
+    ("admission_pauses_total", "counter", "", "With [admission]: times that a publisher was made to wait."),
+    ("admission_refused_total", "counter", "", "With [admission]: publishers turned away."),
+    ("batch_parameter_seconds", "gauge", "parameter", "While the model of batches predicts better: its parameters."),
+)
+SOURCES = [Path(module.__file__ or "") for module in (tidings.broker.metrics, tidings.lab.monitor)]
 CAPACITY = "tidings_capacity_messages_per_second"  # the last to appear: it is estimated from traffic
 
 
@@ -23,6 +33,11 @@ def page() -> str:
     for name, meaning, kind in re.findall(r"^# HELP (\S+) (.*)\n# TYPE \1 (\S+)", text, re.MULTILINE):
         labels = sorted(set(re.findall(rf"^{name}\w*\{{(\w+)=", text, re.MULTILINE)))
         rows.append(f"| `{name}` | {kind} | {', '.join(labels)} | {meaning} |")
+    source = "".join(path.read_text() for path in SOURCES)
+    for name, kind, label, meaning in SOMETIMES:
+        if f'"{name}"' not in source:
+            raise SystemExit(f"no broker exports tidings_{name} any more")
+        rows.append(f"| `tidings_{name}` | {kind} | {label} | {meaning} |")
     intro = (
         "`/metrics` of a broker, for Prometheus (text format 0.0.4); [configuration](../configuration.md) says where it "
         "listens. `/health` answers 200 or 503, `/network` says as JSON what a broker sees of its network."
