@@ -65,6 +65,6 @@ def _rows(root: Path, table: str) -> list[dict[str, Any]]:
             raise refuse(f"{manifests[-1]} is not version {VERSION} of {table}", "E_LAB_TABLES")
         folders = [root / table / "data" / part["folder"] for part in manifest["parts"].values()]
         files = [file for folder in folders for file in sorted(folder.glob("*.parquet"))]
-        return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+        return [row for file in files for row in pq.ParquetFile(file).read(use_threads=False).to_pylist()]
     except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
         raise refuse(f"{manifests[-1]} cannot be read: {error!s:.200}", "E_LAB_TABLES") from None

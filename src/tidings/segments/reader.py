@@ -71,7 +71,8 @@ def _opened(source: Path | pa.BufferReader, where: str, table: Table) -> pq.Parq
 def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> pa.Table:
     file = open_segment(segment, table)
     try:
-        return file.read(columns=columns)
+        # One thread: segments are small, and whoever reads them may fork, which Arrow's threads do not outlive well.
+        return file.read(columns=columns, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None
 
