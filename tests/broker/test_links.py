@@ -14,6 +14,7 @@ from tidings.client import connect
 from tidings.client.client import Client
 from tidings.client.subscription import Subscription
 from tidings.errors import UsageError
+from tidings.model.codec import encode_frame
 from tidings.testing import flaps
 from tidings.testing.links import BrokerNetwork, eventually
 
@@ -188,3 +189,18 @@ def test_links_are_never_open_by_mistake() -> None:
     with pytest.raises(UsageError, match="E_LINK_TLS"):
         LinkSettings(certificates=True)
     assert LinkSettings(insecure=True).port == 7301
+
+
+@pytest.mark.parametrize("said", [encode_frame(0x7F, b""), encode_frame(0x41, b"no header"), b"\xff" * 64])
+def test_nonsense_on_the_port_of_links_ends_that_connection_only(tmp_path: Path, said: bytes) -> None:
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            await eventually(network.known)
+            reader, writer = await asyncio.open_connection("127.0.0.1", network.link_ports[2])
+            writer.write(said)
+            while await asyncio.wait_for(reader.read(1024), 30):
+                pass  # a challenge and a greeting, and then the end
+            writer.close()
+            assert network.linked(1, 2)
+
+    asyncio.run(check())
