@@ -232,7 +232,7 @@ class BrokerLinks:
                 lambda: make, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
             )
         except (OSError, ValueError, ssl.SSLError) as error:
-            self._tell(fx.Lost(name, str(error)))
+            self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError)))
         finally:
             self._dialling.pop(name, None)
 
