@@ -139,8 +139,10 @@ def test_namespaces_and_delays_are_planned(tmp_path: Path) -> None:
     assert network.plan is not None
     assert any("tbf rate 8000000bit" in command for command in network.plan.commands)
     paris, oslo = (config.load(tmp_path / f"{name}.toml").network for name in ("paris", "oslo"))
-    assert paris.peers == (PeerTable(f"{network.plan.address('oslo', 'paris')}:7301", 2, delay_ms=15.0),)
-    assert oslo.peers == (PeerTable("", 1, delay_ms=15.0),)
+    assert paris.peers == (
+        PeerTable(f"{network.plan.address('oslo', 'paris')}:7301", 2, delay_ms=15.0, bandwidth_bytes_s=1_000_000),
+    )
+    assert oslo.peers == (PeerTable("", 1, delay_ms=15.0, bandwidth_bytes_s=1_000_000),)
     assert "paris: down" in network.draw()
 
 
