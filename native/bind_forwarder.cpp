@@ -5,6 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <sys/socket.h>
+
+#include <cerrno>
 
 #include "python_values.hpp"
 #include "tidings/forwarder.hpp"
@@ -12,6 +15,14 @@
 using namespace tidings;
 
 namespace {
+
+// How many bytes the socket took. One that is broken takes everything: its reader will notice.
+size_t send_some(int socket, std::string_view bytes) {
+    const nb::gil_scoped_release release;
+    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) return static_cast<size_t>(sent);
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : bytes.size();
+}
 
 class PyForwarder {
 public:
@@ -54,12 +65,22 @@ public:
         return bytes;
     }
 
-    // For every writable connection with output: its number, the next bytes, and how many stay behind.
-    nb::list take_all(size_t bytes_max, int64_t now_ms) {
+    // Output goes to the sockets of all writable connections. What is left for the driver to do: the number of a
+    // connection, bytes that it must write, and how many stay behind.
+    nb::list write_all(size_t bytes_max, int64_t now_ms) {
         nb::list all;
-        for (const uint32_t connection : forwarder.outlets().take_dirty()) {
-            nb::object bytes = take(connection, bytes_max, now_ms);
-            all.append(nb::make_tuple(connection, bytes, forwarder.outlets().at(connection).output.size()));
+        for (const uint32_t number : forwarder.outlets().take_dirty()) {
+            const Connection& connection = forwarder.outlets().at(number);
+            size_t room = bytes_max;
+            if (connection.socket >= 0) {
+                const std::string_view bytes = connection.output.front(bytes_max);
+                const size_t sent = send_some(connection.socket, bytes);
+                if (sent == bytes.size()) room = 0;
+                if (sent) forwarder.outlets().drop(number, sent, now_ms);
+                if (connection.output.empty()) continue;
+            }
+            nb::object bytes = take(number, room, now_ms);
+            all.append(nb::make_tuple(number, bytes, connection.output.size()));
         }
         return all;
     }
@@ -227,8 +248,12 @@ void bind_output(nb::class_<PyForwarder>& type) {
         .def("take_dirty", [](PyForwarder& self) { return self.forwarder.outlets().take_dirty(); })
         .def("take", &PyForwarder::take, nb::arg("connection"), nb::arg("bytes_max"), nb::arg("now_ms"),
              nb::sig("def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes"))
-        .def("take_all", &PyForwarder::take_all, nb::arg("bytes_max"), nb::arg("now_ms"),
-             nb::sig("def take_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]"))
+        .def("write_all", &PyForwarder::write_all, nb::arg("bytes_max"), nb::arg("now_ms"),
+             nb::sig("def write_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]"))
+        .def("set_socket", [](PyForwarder& self, uint32_t connection, int socket) { self.forwarder.outlets().at(connection).socket = socket; },
+             nb::arg("connection"), nb::arg("socket"), "Where `write_all` writes its output; -1: nowhere.")
+        .def("written_ms", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).written_ms; },
+             nb::arg("connection"), "When there was output for it last.")
         .def("has_output", [](PyForwarder& self) { return self.forwarder.outlets().has_output(); })
         .def("output_bytes", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).output.size(); },
              nb::arg("connection"))

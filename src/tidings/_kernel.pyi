@@ -205,7 +205,13 @@ class Forwarder:
 
     def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes: ...
 
-    def take_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]: ...
+    def write_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]: ...
+
+    def set_socket(self, connection: int, socket: int) -> None:
+        """Where `write_all` writes its output; -1: nowhere."""
+
+    def written_ms(self, connection: int) -> int:
+        """When there was output for it last."""
 
     def has_output(self) -> bool: ...
 

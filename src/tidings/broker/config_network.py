@@ -109,7 +109,7 @@ class NetworkTable:
     redial_ms_max: float = setting(_LINK.backoff_max_ms, "the longest wait between two dials", minimum=10, maximum=6e5)
     gather_ms: float = setting(
         GATHER_MS,
-        "on a busy link messages wait so long for others to travel with; 0: not at all",
+        "on a busy link messages wait at most so long for others to travel with; 0: not at all",
         minimum=0,
         maximum=1000,
     )

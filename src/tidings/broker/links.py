@@ -30,7 +30,7 @@ log = logging.getLogger("tidings.links")
 HAS_EVENTS = int(Flag.EVENTS)
 WRITE_BYTES = 256 << 10
 SECRET_BYTES_MIN = 16
-GATHER_MS = 2.0
+GATHER_MS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LinkSettings:
     certificates: bool = False  # a peer must show the certificate of its name
     delays_ms: Mapping[int, float] = field(default_factory=dict)  # by router number: how long output is held back
     bandwidths_bytes_s: Mapping[int, int] = field(default_factory=dict)  # by router number, as far as known
-    gather_ms: float = GATHER_MS  # how long output waits for more to go with it, on a link that is busy
+    gather_ms: float = GATHER_MS  # how long output waits at most for more to go with it, on a link that is busy
     insecure: bool = False  # let everybody in who can reach the port
     address: str = ""  # host:port where other brokers reach this one, if it is not host and port
 
@@ -237,7 +237,7 @@ class BrokerLinks:
                 lambda: make, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
             )
         except (OSError, ValueError, ssl.SSLError) as error:
-            self._tell(fx.Lost(name, str(error)))
+            self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError)))
         finally:
             self._dialling.pop(name, None)
 
