@@ -116,10 +116,10 @@ def scale_out(
     (output / f"scale_out_{name}.json").write_text(f"[\n{lines}\n]\n")
     real_network_figures.draw(found, output / f"scale_out_{name}.png")
     console.print(_scale_table(found))
-    for one in found:
-        late, why = one.limit()
+    for run in found:
+        late, why = run.limit()
         if why:
-            console.print(f"{one.brokers} brokers, {one.variant}: fell behind in second {late}: {why}")
+            console.print(f"{run.brokers} brokers, {run.variant}: fell behind in second {late}: {why}")
     if constant:
         console.print(_constant_table(found))
     console.print(f"data and picture in [bold]{output}[/bold]")
