@@ -131,6 +131,9 @@ def scale_out(
 def costs(
     rate: Annotated[list[float] | None, typer.Option(help="Messages a second; may be repeated.")] = None,
     seconds: Annotated[float, typer.Option(min=2.0, help="Of each run.")] = 10.0,
+    runs: Annotated[
+        Path | None, typer.Option(help="Where scale-out kept its runs: take these, measure nothing.")
+    ] = None,
     output: Output = OUTPUT,
     as_json: AsJson = False,
 ) -> None:
@@ -140,7 +143,9 @@ def costs(
     """
     console = Console(stderr=as_json)
     work: list[dict[str, float]] = []
-    for one in rate or [200.0, 600.0]:
+    for path in sorted(runs.glob("*/*.json")) if runs else ():
+        work += RealMeasurement.load(path).work
+    for one in [] if runs else rate or [200.0, 600.0]:
         for variant in ("graded", "flooding"):
             with console.status(f"four brokers, {variant}, {one:g} messages a second"):
                 work += real_network.measure(4, variant, [Stretch(one, one, seconds)]).work
