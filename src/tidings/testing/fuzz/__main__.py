@@ -22,7 +22,7 @@ def each(run: Callable[[int, int], object], asked: argparse.Namespace, end: floa
     """One input after the other; returns how many there were."""
     for number in range(asked.first, asked.first + asked.count):
         if time.monotonic() > end:
-            return number - asked.first
+            return int(number - asked.first)
         began = time.thread_time()
         try:
             run(asked.seed, number)

@@ -46,7 +46,7 @@ class Liar(SimBroker):
         if self.rng.random() > LIE_SHARE or _greets(data):
             return effect
         self.lies += 1
-        return replace(effect, message=self._lie(data))
+        return fx.Transmit(effect.connection, self._lie(data))  # type: ignore[arg-type]  # bytes, not messages
 
     def _lie(self, data: bytes) -> bytes:
         """Mostly frames that are whole, with other payloads: these get further."""
