@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize tsan crash sim load flaps pan hermes docs proton stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize tsan crash sim load flaps pan hermes covering docs proton stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -55,10 +55,13 @@ flaps: setup  ## links that flap and a partition under load, on real sockets (SE
 	$(BIN)/python -m tidings.testing.flaps $(or $(SECONDS),120)
 
 pan: setup  ## Pan under joins, leaves and crashes: every key must reach the closest node (SEEDS=1000)
-	$(BIN)/python -m tidings.testing.pan 1 $(or $(SEEDS),1000)
+	$(BIN)/python -m tidings.testing.pan 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/pan.json
 
 hermes: setup  ## Hermes under random schedules and crashes: every event once to all who want it (SEEDS=500)
-	$(BIN)/python -m tidings.testing.hermes 1 $(or $(SEEDS),500)
+	$(BIN)/python -m tidings.testing.hermes 1 $(or $(SEEDS),500) --processes $$(nproc) --results $(HARDENING)/hermes.json
+
+covering: setup  ## every covering policy under random schedules and failing links: what is due comes once (SEEDS=1000)
+	$(BIN)/python -m tidings.testing.covering 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/covering.json
 
 sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in the kernel
 	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize

@@ -5,6 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <sys/socket.h>
+
+#include <cerrno>
 
 #include "python_values.hpp"
 #include "tidings/forwarder.hpp"
@@ -12,6 +15,14 @@
 using namespace tidings;
 
 namespace {
+
+// How many bytes the socket took. One that is broken takes everything: its reader will notice.
+size_t send_some(int socket, std::string_view bytes) {
+    const nb::gil_scoped_release release;
+    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) return static_cast<size_t>(sent);
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : bytes.size();
+}
 
 class PyForwarder {
 public:
@@ -54,12 +65,22 @@ public:
         return bytes;
     }
 
-    // For every writable connection with output: its number, the next bytes, and how many stay behind.
-    nb::list take_all(size_t bytes_max, int64_t now_ms) {
+    // Output goes to the sockets of all writable connections. What is left for the driver to do: the number of a
+    // connection, bytes that it must write, and how many stay behind.
+    nb::list write_all(size_t bytes_max, int64_t now_ms) {
         nb::list all;
-        for (const uint32_t connection : forwarder.outlets().take_dirty()) {
-            nb::object bytes = take(connection, bytes_max, now_ms);
-            all.append(nb::make_tuple(connection, bytes, forwarder.outlets().at(connection).output.size()));
+        for (const uint32_t number : forwarder.outlets().take_dirty()) {
+            const Connection& connection = forwarder.outlets().at(number);
+            size_t room = bytes_max;
+            if (connection.socket >= 0) {
+                const std::string_view bytes = connection.output.front(bytes_max);
+                const size_t sent = send_some(connection.socket, bytes);
+                if (sent == bytes.size()) room = 0;
+                if (sent) forwarder.outlets().drop(number, sent, now_ms);
+                if (connection.output.empty()) continue;
+            }
+            nb::object bytes = take(number, room, now_ms);
+            all.append(nb::make_tuple(number, bytes, connection.output.size()));
         }
         return all;
     }
@@ -141,6 +162,19 @@ public:
         return nb::make_tuple(s.grades, s.grade_squares, s.grade_cubes);
     }
 
+    nb::dict destination_counts(int64_t now_ms) {
+        TopicMeter& meter = forwarder.outlets().stats.by_destination;
+        meter.look(now_ms);
+        nb::dict found;
+        const auto add = [&](const std::string& name, const TopicMeter::Counts& counts) {
+            if (counts.in) found[nb::str(name.data(), name.size())] = nb::make_tuple(counts.in, counts.out);
+        };
+        for (const auto& [name, counts] : meter.topics()) add("topic:" + name, counts);
+        for (const auto& [name, counts] : meter.queues()) add("queue:" + name, counts);
+        add("", meter.others());
+        return found;
+    }
+
     nb::dict network_stats() {
         const NetworkStats& s = forwarder.network().stats;
         nb::dict d;
@@ -214,8 +248,12 @@ void bind_output(nb::class_<PyForwarder>& type) {
         .def("take_dirty", [](PyForwarder& self) { return self.forwarder.outlets().take_dirty(); })
         .def("take", &PyForwarder::take, nb::arg("connection"), nb::arg("bytes_max"), nb::arg("now_ms"),
              nb::sig("def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes"))
-        .def("take_all", &PyForwarder::take_all, nb::arg("bytes_max"), nb::arg("now_ms"),
-             nb::sig("def take_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]"))
+        .def("write_all", &PyForwarder::write_all, nb::arg("bytes_max"), nb::arg("now_ms"),
+             nb::sig("def write_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]"))
+        .def("set_socket", [](PyForwarder& self, uint32_t connection, int socket) { self.forwarder.outlets().at(connection).socket = socket; },
+             nb::arg("connection"), nb::arg("socket"), "Where `write_all` writes its output; -1: nowhere.")
+        .def("written_ms", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).written_ms; },
+             nb::arg("connection"), "When there was output for it last.")
         .def("has_output", [](PyForwarder& self) { return self.forwarder.outlets().has_output(); })
         .def("output_bytes", [](PyForwarder& self, uint32_t connection) { return self.forwarder.outlets().at(connection).output.size(); },
              nb::arg("connection"))
@@ -349,6 +387,9 @@ void bind_forwarder(nb::module_& m) {
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
              "Sums over all messages of the replication grade, its square and its cube.")
+        .def("destination_counts", &PyForwarder::destination_counts, nb::arg("now_ms"),
+             nb::sig("def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]"),
+             "Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.")
         .def("received", [](PyForwarder& self) { return self.forwarder.outlets().stats.received; })
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })

@@ -23,10 +23,13 @@ std::string_view ids_of(const nb::bytes& ids) {
 
 nb::list tuples(std::vector<TrackedFilter> filters) {
     nb::list all;
+    nb::object data;
+    const std::string* last = nullptr;
     for (const TrackedFilter& one : filters) {
+        if (one.data.get() != last) data = to_bytes(*(last = one.data.get()));  // equal ones are one object in Python too
         nb::object range = one.has_range ? nb::object(nb::make_tuple(one.first_ms, one.last_ms)) : nb::none();
         all.append(nb::make_tuple(one.kind, one.origin, one.peer, one.sequence, range, nb::tuple(nb::cast(one.singles)), one.count,
-                                  one.full, one.exact, to_bytes(one.data), one.opened_ms, one.stored_ms));
+                                  one.full, one.exact, data, one.opened_ms, one.stored_ms));
     }
     return all;
 }

@@ -26,6 +26,23 @@ public:
     static constexpr uint64_t BitsMax = 1ull << 36;
     static constexpr uint32_t HashesMax = 64;
 
+    // The positions of one id, in order. Steps grow: with equal ones (double hashing) walks that touch in two places lie on each
+    // other in many, which at k = 16 in 65536 bits was half as many false positives again (bench/false_positives.py).
+    struct Walk {
+        uint64_t h, step, growth;
+        Walk() = default;
+        explicit Walk(const uint8_t* id) : h(hash64(id, IdBytes, 0)), step(mix64(h)), growth(mix64(step)) {}
+        uint64_t next(uint64_t m) {
+            const auto product = static_cast<unsigned __int128>(h) * m;
+            advance();
+            return static_cast<uint64_t>(product >> 64);
+        }
+        void advance() {
+            h += step;
+            step += growth;
+        }
+    };
+
     Bloom(uint64_t bits, uint32_t hashes) : m(bits), k(hashes) {
         if (bits == 0 || bits % 64 || bits > BitsMax)
             throw UsageError{"E_BLOOM_SIZE", "m is not a multiple of 64 from 64 to 2^36"};
@@ -57,23 +74,13 @@ public:
         added = saturating_add(added, n);
     }
 
-    // The k positions of one id, for filters of up to 2^32 bits; `set` takes them, in any filter of this shape.
-    static void positions_of(const uint8_t* id, uint64_t bits, uint32_t hashes, uint32_t* out) {
-        Walk walk(id);
-        if (std::has_single_bit(bits)) {  // as usual: the highest bits of h, without a product
-            const int shift = 64 - std::countr_zero(bits);
-            for (uint32_t j = 0; j < hashes; ++j, walk.advance()) out[j] = static_cast<uint32_t>(walk.h >> shift);
-        } else {
-            for (uint32_t j = 0; j < hashes; ++j) out[j] = static_cast<uint32_t>(walk.next(bits));
-        }
-    }
-
-    void set(const uint32_t* positions) {
+    // The k positions of one id, `stride` apart.
+    void set(const uint32_t* positions, size_t stride) {
         uint64_t* const data = words.data();
-        const uint32_t* const end = positions + k;
-        for (; end - positions >= 4; positions += 4)  // unrolled: there is little else in this loop
-            for (uint32_t j = 0; j < 4; ++j) data[positions[j] >> 6] |= 1ull << (positions[j] & 63);
-        for (; positions != end; ++positions) data[*positions >> 6] |= 1ull << (*positions & 63);
+        uint32_t left = k;
+        for (; left >= 4; left -= 4, positions += 4 * stride)  // unrolled: there is little else in this loop
+            for (uint32_t j = 0; j < 4; ++j) set_bit(data, positions[j * stride]);
+        for (; left; --left, positions += stride) set_bit(data, *positions);
         added = saturating_add(added, 1);
     }
 
@@ -118,11 +125,16 @@ public:
     uint64_t serialised_bytes() const { return HeaderBytes + words.size() * 8; }
 
     void serialise(uint8_t* out) const {
-        std::memcpy(out, "TBF2", 4);
-        std::memcpy(out + 4, &k, 4);
-        std::memcpy(out + 8, &m, 8);
-        std::memcpy(out + 16, &added, 8);
+        serialise_header(out);
         std::memcpy(out + HeaderBytes, words.data(), words.size() * 8);
+    }
+
+    std::string to_string() const {
+        std::string out;
+        out.reserve(serialised_bytes());
+        out.append(HeaderBytes, '\0');
+        serialise_header(reinterpret_cast<uint8_t*>(out.data()));
+        return out.append(reinterpret_cast<const char*>(words.data()), words.size() * 8);
     }
 
     // The size is checked against the bytes that are there before anything is allocated.
@@ -152,24 +164,16 @@ private:
     static constexpr uint32_t FirstTests = 2;
     static constexpr uint64_t LargeWords = 1 << 15;  // 256 KiB: beyond it misses cost more than prefetches
 
-    // The positions of one id, in order. Steps grow: with equal ones (double hashing) walks that touch in two places lie on each
-    // other in many, which at k = 16 in 65536 bits was half as many false positives again (bench/false_positives.py).
-    struct Walk {
-        uint64_t h, step, growth;
-        Walk() = default;
-        explicit Walk(const uint8_t* id) : h(hash64(id, IdBytes, 0)), step(mix64(h)), growth(mix64(step)) {}
-        uint64_t next(uint64_t m) {
-            const auto product = static_cast<unsigned __int128>(h) * m;
-            advance();
-            return static_cast<uint64_t>(product >> 64);
-        }
-        void advance() {
-            h += step;
-            step += growth;
-        }
-    };
-
     static uint64_t saturating_add(uint64_t a, uint64_t b) { return a + b < a ? ~0ull : a + b; }
+
+    static void set_bit(uint64_t* data, uint32_t p) { data[p >> 6] |= 1ull << (p & 63); }
+
+    void serialise_header(uint8_t* out) const {
+        std::memcpy(out, "TBF2", 4);
+        std::memcpy(out + 4, &k, 4);
+        std::memcpy(out + 8, &m, 8);
+        std::memcpy(out + 16, &added, 8);
+    }
 
     bool large() const { return words.size() > LargeWords; }
 

@@ -34,6 +34,8 @@ struct Connection {
     size_t taken_bytes = 0;     // by the last `take`
     size_t parked_bytes = 0;    // taken, and still with a socket that takes no more
     int64_t moved_ms = 0;       // when output was last taken, or was last seen to be empty
+    int64_t written_ms = 0;     // when there was output to take last
+    int socket = -1;            // where the driver has output written without asking it; -1: it wants to be asked
     size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
     uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
     uint32_t subscriber = 0;      // the tracker's number for whoever gets the deliveries; 0: they are not recorded

@@ -248,6 +248,7 @@ public:
         connection.output.drop(bytes);
         connection.taken_bytes = bytes;
         connection.moved_ms = now_ms;
+        if (bytes) connection.written_ms = now_ms;
         held_bytes_ -= bytes;
         stats.sent_bytes += bytes;
         stats.writes += bytes > 0;

@@ -160,6 +160,11 @@ class Forwarder:
         Sums over all messages of the replication grade, its square and its cube.
         """
 
+    def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]:
+        """
+        Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.
+        """
+
     def received(self) -> int: ...
 
     def held_bytes(self) -> int: ...
@@ -200,7 +205,13 @@ class Forwarder:
 
     def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes: ...
 
-    def take_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]: ...
+    def write_all(self, bytes_max: int, now_ms: int) -> list[tuple[int, bytes, int]]: ...
+
+    def set_socket(self, connection: int, socket: int) -> None:
+        """Where `write_all` writes its output; -1: nowhere."""
+
+    def written_ms(self, connection: int) -> int:
+        """When there was output for it last."""
 
     def has_output(self) -> bool: ...
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from tidings.broker.link_connection import GATHER_BYTES, LinkConnection
+from tidings.broker.link_connection import GATHER_BYTES, SEGMENT_BYTES, LinkConnection
 from tidings.broker.links import BrokerLinks, LinkSettings
 from tidings.model.codec import encode_frame
 from tidings.testing.links import eventually
@@ -67,6 +67,21 @@ def test_on_a_busy_link_messages_travel_together() -> None:
         connection.write(message())
         connection.close()
         assert blocks[2:] == [message()]
+
+    asyncio.run(check())
+
+
+def test_full_segments_do_not_wait() -> None:
+    async def check() -> None:
+        connection, blocks = linked(LONG_MS)
+        connection._wrote_at = asyncio.get_running_loop().time()
+        sent = [message(500 + size) for size in range(9)]
+        for one in sent:
+            connection.write(one)
+        assert blocks
+        assert {len(block) for block in blocks} == {SEGMENT_BYTES}
+        connection.close()
+        assert b"".join(blocks) == b"".join(sent)
 
     asyncio.run(check())
 

@@ -68,6 +68,26 @@ def test_the_accepting_side() -> None:
     assert link.state is State.DOWN
 
 
+def test_a_dial_that_is_refused_says_that_nobody_is_there() -> None:
+    link = dialling()
+    link.start(0.0)
+    assert fx.NobodyThere("b") in link.step(1.0, fx.Lost(link.connection, "refused", refused=True))
+    link.start(300.0)
+    unreached = link.step(301.0, fx.Lost(link.connection, "no route"))
+    assert not any(isinstance(effect, fx.NobodyThere) for effect in unreached)
+
+
+def test_a_long_wait_to_dial_can_be_cut_short_but_not_to_nothing() -> None:
+    link = dialling()
+    bring_up(link)
+    assert link.hasten(30.0) == []  # it is up
+    hear(link, 30.0, Refuse("E_X", "because"))
+    assert link.due_at is not None
+    assert link.due_at > 10_000
+    assert timer(link.hasten(40.0)) == 40 + OPTIONS.backoff_first_ms
+    assert timer(link.hasten(100.0)) == 40 + OPTIONS.backoff_first_ms
+
+
 def test_latency_is_smoothed_and_told_when_it_changes() -> None:
     link = dialling()
     bring_up(link)
@@ -92,7 +112,7 @@ def test_silence_makes_suspect_then_dead_and_an_answer_revives() -> None:
     while link.state in LIVE:
         out = link.step(at, fx.Timer("link to:b"))
         at = timer(out)
-    assert fx.LinkDown(2, "no progress while suspect") in out
+    assert fx.LinkDown(2, "no progress while suspect", silent=True) in out
     assert fx.Close("to:b#1", "timeout") in out
     late = dialling()
     bring_up(late)

@@ -4,6 +4,7 @@ import random
 import tempfile
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from tidings.model.tables import ATTACHMENTS, HISTORIES
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.reader import segments
 from tidings.segments.retention import Retention, sweep
-from tidings.segments.tracking import attachment_row, entry_row, read_attachments, row_entry
+from tidings.segments.tracking import attachment_row, entry_columns, entry_row, read_attachments, row_entry
 from tidings.segments.writer import SegmentWriter
 from tidings.testing.tracking import World, check_archive
 from tidings.tracking.attachments import Attachment, AttachmentKind
@@ -60,8 +61,9 @@ def test_a_filter_that_rots_where_only_its_checksum_tells_makes_the_archive_unsu
     write(tmp_path, made.archive.entries(), each=1000)
     (segment,) = segments(tmp_path, HISTORIES)
     data = bytearray(segment.path.read_bytes())
-    at = data.find(b"TBF2") + 30
-    data[at] ^= 1
+    group = pq.ParquetFile(segment.path).metadata.row_group(0)
+    (filters,) = [one for one in map(group.column, range(group.num_columns)) if one.path_in_schema == "data"]
+    data[filters.data_page_offset + filters.total_compressed_size // 2] ^= 1
     segment.path.write_bytes(data)
     archive = SegmentArchive(tmp_path)
     assert archive.damaged == []
@@ -146,6 +148,8 @@ def test_segments_that_vanish_or_rot_under_an_open_archive_make_it_unsure_not_fa
 def test_rows_and_entries() -> None:
     entry = Entry(Key(Kind.DELIVER, 3, "audit"), 4, None, (5, 9), 2, False, Encoding.BLOOM, b"x", 1, 2, 7)
     assert row_entry(entry_row(1, entry)) == entry
+    columns = entry_columns(1, [entry, entry])
+    assert [row_entry({name: column[i] for name, column in columns.items()}) for i in (0, 1)] == [entry, entry]
     with pytest.raises(StoreError, match="E_STORE_DAMAGED"):
         row_entry(entry_row(1, entry) | {"kind": "gossip"})
     change = Attachment(AttachmentKind.ERA, "", 5, True, 7)

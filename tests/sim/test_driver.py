@@ -97,7 +97,7 @@ def test_nobody_listens() -> None:
     driver, _ = two()
     driver.start("1")
     driver.calendar.run()
-    assert (20, fx.Lost("to:2#1", "refused")) in heard(driver, "1")
+    assert (20, fx.Lost("to:2#1", "refused", refused=True)) in heard(driver, "1")
     assert [process.address for process in driver.running()] == ["1"]
 
 

@@ -30,13 +30,13 @@ def test_crashes_lose_no_persistent_event_and_delivery_resumes(seed: int) -> Non
     run(seed, crashes=True)
 
 
-def network_of(brokers: int, seed: int = 1) -> HermesNetwork:
+def network_of(brokers: int, seed: int = 1, options: HermesOptions = OPTIONS) -> HermesNetwork:
     rng = Random(seed)
     pan = PanNetwork(plane(brokers, rng).latency_ms, rng, options=PanOptions(leaves=4), timers=True)
     for router in range(brokers):
         pan.add(router, rng.randrange(router) if router else None)
         pan.calendar.run(until=pan.calendar.now + 500)
-    return HermesNetwork(pan, OPTIONS)
+    return HermesNetwork(pan, options)
 
 
 def wait(network: HermesNetwork, ms: float) -> None:
@@ -65,6 +65,33 @@ def test_delivery_resumes_within_the_refresh_interval_after_the_rendezvous_node_
     network.crash(root)
     wait(network, network.notice_ms + OPTIONS.refresh_ms)
     network.do(hosts[0], network.brokers[hosts[0]].publish(network.calendar.now, "tick", event(1)))
+    wait(network, 1_000)
+    assert sorted(id for hand in handed for id in hand.subscriptions) == sorted(ids)
+
+
+@pytest.mark.parametrize(("lost", "seed"), [("tick", 4), ("bond", 5), ("tick", 6), ("bond", 7)])
+def test_delivery_resumes_without_a_refresh_whichever_rendezvous_node_is_lost(lost: str, seed: int) -> None:
+    """Events are of the subtype, subscriptions to both: who knew of the subtype is gone."""
+    slow = HermesOptions(refresh_ms=600_000, lifetime_ms=2_100_000, settle_ms=9_000)
+    network = network_of(14, seed, slow)
+    handed: list[Hand] = []
+    network.on_hand = lambda router, hand: handed.append(hand)
+    roots = {network.rendezvous("tick"), network.rendezvous("bond")}
+    hosts = [router for router in network.brokers if router not in roots]
+    first = network.brokers[hosts[0]]
+    network.do(hosts[0], first.add_type(network.calendar.now, 1, TICK))
+    wait(network, 1_000)
+    network.do(hosts[0], first.add_type(network.calendar.now, 2, EventType("bond", "tick", {})))
+    wait(network, 1_000)
+    network.do(hosts[0], first.advertise(network.calendar.now, 3, "bond"))
+    ids = [SubscriptionId(router, number) for router in hosts[1:] for number in (1, 2)]
+    for id in ids:
+        name = "tick" if id.number == 1 else "bond"
+        network.do(id.router, network.brokers[id.router].subscribe(network.calendar.now, 4, id, name))
+    wait(network, 2_000)
+    network.crash(network.rendezvous(lost))
+    wait(network, network.notice_ms + 2_000)
+    network.do(hosts[0], first.publish(network.calendar.now, "bond", event(1)))
     wait(network, 1_000)
     assert sorted(id for hand in handed for id in hand.subscriptions) == sorted(ids)
 

@@ -5,22 +5,23 @@ from random import Random
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanSettings
 from tidings.overlay.generate import full
+from tidings.overlay.link import LinkOptions
 from tidings.overlay.pan import PanOptions
 from tidings.sim.brokers import Brokers
 
-BROKERS = 16
+BROKERS, FEW = 16, 8
 
 
-def arranged(seed: int, leaves: int = 4) -> Brokers:
+def arranged(seed: int, count: int = BROKERS, leaves: int = 4) -> Brokers:
     rng = Random(seed)
     options = PanOptions(leaves=leaves, beat_ms=1000, fail_ms=4000, tend_ms=3000, forget_ms=10_000)
     settings = {
         router: NetworkSettings(
             router, "test", pan=PanSettings(str(rng.randrange(1, router)) if router > 1 else "", options)
         )
-        for router in range(1, BROKERS + 1)
+        for router in range(1, count + 1)
     }
-    graph = full(BROKERS, latency_ms=5)
+    graph = full(count, latency_ms=5)
     return Brokers(graph, settings, seed)
 
 
@@ -66,3 +67,59 @@ def test_a_broker_that_comes_back_finds_its_place_again() -> None:
     brokers.calendar.run(until=brokers.calendar.now + 60_000)
     assert everybody_reaches_everybody(brokers)
     assert 7 in brokers.running()
+
+
+def knowing(brokers: Brokers, router: int) -> set[int]:
+    """Who counts this broker among its neighbours."""
+    return {
+        one
+        for one, broker in brokers.running().items()
+        if broker.network.pan is not None and router in {it.router for it in broker.network.pan.pan.neighbours()}
+    }
+
+
+def test_a_broker_that_crashed_is_given_up_long_before_it_could_have_been_missed() -> None:
+    """Its machine says that nothing listens there: nobody waits for `reach_ms`, or for a heartbeat."""
+    brokers = arranged(2, FEW, leaves=2)
+    brokers.calendar.run(until=40_000)
+    assert len(knowing(brokers, 5)) > 1
+    brokers.driver.crash("5")
+    brokers.calendar.run(until=brokers.calendar.now + 1_000)
+    assert knowing(brokers, 5) == set()
+    brokers.calendar.run(until=brokers.calendar.now + 5_000)
+    assert everybody_reaches_everybody(brokers)
+
+
+def test_a_host_that_falls_silent_is_given_up_when_its_links_are() -> None:
+    brokers = arranged(2, FEW, leaves=2)
+    brokers.calendar.run(until=40_000)
+    brokers.driver.network.lose_host(5)
+    brokers.calendar.run(until=brokers.calendar.now + LinkOptions().dead_ms + 1_500)
+    assert knowing(brokers, 5) <= {5}
+
+
+def test_a_link_that_flaps_changes_nothing() -> None:
+    brokers = arranged(3, FEW, leaves=2)
+    brokers.calendar.run(until=40_000)
+    before = {router: knowing(brokers, router) for router in brokers.running()}
+    rng = Random(3)
+    for _ in range(8):
+        a, b = rng.sample(range(1, FEW + 1), 2)
+        brokers.driver.network.cut(a, b)
+        brokers.calendar.run(until=brokers.calendar.now + 2_000)
+        brokers.driver.network.heal(a, b)
+        brokers.calendar.run(until=brokers.calendar.now + 500)
+    assert {router: knowing(brokers, router) for router in brokers.running()} == before
+
+
+def test_a_network_that_fell_apart_becomes_one_again() -> None:
+    brokers = arranged(5, FEW, leaves=2)
+    brokers.calendar.run(until=40_000)
+    half = range(1, FEW // 2 + 1)
+    brokers.driver.network.partition(half)
+    brokers.calendar.run(until=brokers.calendar.now + 60_000)
+    assert all(knowing(brokers, router) <= set(half) for router in half)
+    brokers.driver.network.partition()
+    brokers.calendar.run(until=brokers.calendar.now + 60_000)
+    assert everybody_reaches_everybody(brokers)
+    assert any(knowing(brokers, router) - set(half) for router in half)

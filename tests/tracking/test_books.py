@@ -64,6 +64,38 @@ def test_the_kernel_keeps_the_books_that_plain_python_keeps(name: str, seed: int
     assert kernel.take(now_ms + 10_000) == []
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_subscribers_that_get_the_same_share_what_is_kept_and_part_unnoticed(name: str, seed: int) -> None:
+    rng = random.Random(f"{name} {seed}")
+    books = PlainBooks(1, STRATEGIES[name], 7, persist_ms=200)
+    kernel = KernelBooks(1, STRATEGIES[name], 7, persist_ms=200)
+    now_ms, counter, shared = START_MS, 0, 0
+    there: dict[str, int] = {}  # subscribers, and which messages they do not get
+    for round in range(20):
+        now_ms += rng.choice((1, 5, 60))
+        if len(there) < 6:
+            there |= {f"{round} {number}": rng.choice((0, 0, 3, 50)) for number in range(2)}
+        for _ in range(rng.choice((1, 20, 130, 300))):
+            counter += 1
+            one = bytes(MessageId(rng.randrange(5), rng.choice((1, 1, 1, 2)), now_ms + rng.choice((0, -5)), counter))
+            takers = [peer for peer, without in there.items() if not without or counter % without]
+            for each in (books, kernel):
+                each.add(Kind.PUBLISH, "", one, now_ms)
+                for peer in takers:
+                    each.add(Kind.DELIVER, peer, one, now_ms)
+        if rng.random() < 0.1:
+            gone = rng.choice(list(there))
+            del there[gone]
+            stored, found = (each.end(Kind.DELIVER, gone, now_ms) for each in (books, kernel))
+        else:
+            stored, found = (each.take(now_ms) for each in (books, kernel))
+        shared += len(found) - len({id(entry.data) for entry in found})
+        assert sorted(map(plain, found), key=repr) == sorted(map(plain, stored), key=repr)
+    assert sorted(map(plain, kernel.end_all(now_ms)), key=repr) == sorted(map(plain, books.end_all(now_ms)), key=repr)
+    assert shared
+
+
 def test_numbers_of_a_process_are_never_used_twice() -> None:
     kernel = KernelBooks(1, STRATEGIES["rotate"], 1, persist_ms=10)
     seen: list[int] = []

@@ -43,8 +43,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.opened_ms = self.heard_ms = broker.now_ms()
         self.heartbeat_ms = 0
         self.beat_ms = 0  # how often the client wants to hear from us; 0: not at all
-        self._spoke = True  # since the last look
-        self._spoke_ms = 0
         self.skew: SkewWatch | None = None  # of a client that gives its messages their times
         self.address = ""
         self.closing = False  # once its output is written
@@ -57,6 +55,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._socket: socket.socket | None = None
         self._quick_ack = QuickAck()
         self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
+        self._kernel_writes = type(self).write is ClientConnection.write  # what the forwarder has needs no translation
         self._feed = broker.forwarder.feed
         self._output_bytes = broker.forwarder.output_bytes
 
@@ -64,11 +63,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         # Not 0: with TLS, uvloop takes an empty buffer for a full one then, and says "pause" without a "resume".
         self._transport.set_write_buffer_limits(high=1, low=0)
-        self._socket = _own(transport.get_extra_info("socket"))
+        self._socket = own_socket(transport.get_extra_info("socket"))
         self._direct = None if transport.get_extra_info("ssl_object") else self._socket
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
         self.broker.opened(self)
+        if self._direct is not None and self._kernel_writes and not self.closing:
+            self.broker.forwarder.set_socket(self.number, self._direct.fileno())
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.broker.buffer
@@ -112,7 +113,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._socket is not None:
-            self._socket.detach()  # it is the transport's to close
+            self._socket.detach()
             self._direct = None
             self._socket = None
         self.broker.lost(self)
@@ -129,7 +130,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         assert self._transport is not None
         if self._finished:
             return
-        self._spoke = True
         if self._direct is not None and self.writable:  # nothing of ours is queued: no need to go by the event loop
             try:
                 sent = self._direct.send(data)
@@ -180,14 +180,13 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def beat_due(self, now_ms: int) -> bool:
         """Whether it must hear from us now; to be asked more often than it wants to hear."""
-        if self._spoke:
-            self._spoke, self._spoke_ms = False, now_ms
-            return False
-        return self.writable and not self.closing and now_ms - self._spoke_ms >= self.beat_ms - BEAT_EARLY_MS
+        silent_ms = now_ms - self.broker.forwarder.written_ms(self.number)
+        return self.writable and not self.closing and silent_ms >= self.beat_ms - BEAT_EARLY_MS
 
     def begin_closing(self, *, linger: bool) -> None:
         self.closing = True
         self.closing_ms = self.broker.now_ms()
+        self.broker.forwarder.set_socket(self.number, -1)  # whoever closes wants to know when all is written
         if linger:
             self._lingers = self._transport is not None and self._transport.can_write_eof()
         if self._lingers:
@@ -213,8 +212,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-def _own(given: socket.socket | None) -> socket.socket | None:
-    """The transport's socket as a real one: uvloop's stand-in makes a new one, with system calls, for each call."""
+def own_socket(given: socket.socket | None) -> socket.socket | None:
+    """The transport's socket as a real one: uvloop's stand-in makes a new one, with system calls, for each call.
+
+    To be detached when the connection is lost: it is the transport's to close.
+    """
     if given is None or given.family not in (socket.AF_INET, socket.AF_INET6):
         return None
     return socket.socket(given.family, given.type, given.proto, given.fileno())

@@ -26,7 +26,7 @@ class Flushing:
         """One write for each connection with output."""
         self._soon = False
         broker, forwarder, connections = self._broker, self._forwarder, self._connections
-        for number, data, left in forwarder.take_all(WRITE_BYTES, broker.now_ms()):
+        for number, data, left in forwarder.write_all(WRITE_BYTES, broker.now_ms()):
             connection = connections.get(number)
             if connection is None:
                 broker.links.write(number, data, left)

@@ -1,15 +1,20 @@
 """The socket of a link to another broker: bytes go to the forwarder, its output comes back.
 
 A message is small beside the headers of TCP and IP and the acknowledgement that a segment costs. So on a link that is
-busy output is gathered: what comes within `gather_ms` of the last write waits until that time is over, or until there
-is enough for several full segments. What comes after a pause goes at once, and so do control messages, whose round
-trips are measured. (Nagle's algorithm would wait for the peer's acknowledgement instead, which it delays by 40 ms.)
+busy output is gathered: what comes within a few milliseconds of the last write (gathering.py) waits until that time is
+over, or until it fills a segment; what does not fill another one stays behind. What comes after a pause goes at once,
+and so do control messages, whose round trips are measured. (Nagle's algorithm would wait for the peer's
+acknowledgement instead, which it delays by 40 ms.) Acknowledgements are put off, too: on most links something soon goes
+the other way that carries them.
 """
 
 import asyncio
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from tidings.broker.connection import own_socket
+from tidings.broker.gathering import Gathering
 from tidings.broker.link_secret import Handshake
 from tidings.node.network import CONTROL_FRAME
 
@@ -17,7 +22,10 @@ if TYPE_CHECKING:
     from tidings.broker.links import BrokerLinks
 
 TYPE, CONTROL = slice(4, 5), bytes((CONTROL_FRAME,))  # of a frame, where output begins with one
-GATHER_BYTES = 16 << 10  # are written without waiting for more
+SEGMENT_BYTES = 1448  # what one carries: 1500 bytes less the headers of IP and TCP
+GATHER_BYTES = 16 << 10  # are written without waiting for more: the last segment need not be full
+TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
+TICK_SECONDS = 1e-3  # of the event loop's timers: a shorter one would only keep it busy
 ABORT_SECONDS = 5.0  # a peer that does not read our farewell is cut off
 
 
@@ -31,14 +39,18 @@ class LinkConnection(asyncio.BufferedProtocol):
         self.writable = True
         self.sent_bytes = self.received_bytes = 0
         self._held: deque[tuple[float, bytes]] = deque()  # when it may go, and what: an emulated delay
+        self._gathering = Gathering(links.settings.gather_ms)
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
-        self._wrote_at = 0.0
+        self._wrote_at = 0.0  # seconds
+        self._timer: asyncio.TimerHandle | None = None  # runs while something is gathered
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=64 << 10)
+        self._socket = own_socket(transport.get_extra_info("socket"))
         self.links.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -47,6 +59,8 @@ class LinkConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         if self.number >= 0:
             self.links.received(self, size)
+            if self._socket is not None and TCP_QUICKACK is not None:  # TCP forgets it with every put-off that failed
+                self._socket.setsockopt(socket.IPPROTO_TCP, TCP_QUICKACK, 0)
 
     def eof_received(self) -> bool:
         return False
@@ -62,6 +76,9 @@ class LinkConnection(asyncio.BufferedProtocol):
             self.links.set_writable(self, True)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._socket is not None:
+            self._socket.detach()
+            self._socket = None
         self.links.lost(self, "the connection ended" if exc is None else str(exc))
 
     def certificate_name(self) -> str:
@@ -84,21 +101,37 @@ class LinkConnection(asyncio.BufferedProtocol):
             loop.call_at(self._held[0][0], self._let_go)
 
     def _gather(self, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
-        due = self._wrote_at + self.links.settings.gather_ms / 1000
-        if not self._gathered and loop.time() < due:
-            loop.call_at(due, self._write_gathered)
         self._gathered.append(data)
         self._gathered_bytes += len(data)
-        if self._gathered_bytes >= GATHER_BYTES or loop.time() >= due or data[TYPE] == CONTROL:
-            self._write_gathered()
+        due = self._wrote_at + self._gathering.wait_ms / 1000
+        if loop.time() >= due or data[TYPE] == CONTROL or self._gathered_bytes >= GATHER_BYTES:
+            self._write_gathered(self._gathered_bytes)
+        elif self._gathered_bytes >= SEGMENT_BYTES:
+            self._write_gathered(self._gathered_bytes - self._gathered_bytes % SEGMENT_BYTES)
+        if self._gathered and self._timer is None:
+            self._timer = loop.call_later(max(TICK_SECONDS, due - loop.time()), self._due)
 
-    def _write_gathered(self) -> None:
-        """What a timer finds written already is none of its business."""
-        if self._gathered and self._transport is not None and not self._transport.is_closing():
+    def _due(self) -> None:
+        """The wait of what was gathered is over, unless there was a write meanwhile."""
+        self._timer = None
+        if not self._gathered:
+            return
+        loop = asyncio.get_running_loop()
+        left = self._wrote_at + self._gathering.wait_ms / 1000 - loop.time()
+        if left < TICK_SECONDS:
+            self._write_gathered(self._gathered_bytes)
+        else:
+            self._timer = loop.call_later(left, self._due)
+
+    def _write_gathered(self, size: int) -> None:
+        """The first so many bytes of what was gathered."""
+        pieces, data = len(self._gathered), b"".join(self._gathered)
+        self._gathered = [data[size:]] if size < len(data) else []
+        self._gathered_bytes = len(data) - size
+        if size and self._transport is not None and not self._transport.is_closing():
             self._wrote_at = asyncio.get_running_loop().time()
-            self._transport.write(b"".join(self._gathered))
-        self._gathered.clear()
-        self._gathered_bytes = 0
+            self._gathering.wrote(self._wrote_at * 1000, pieces, size)
+            self._transport.write(data[:size])
 
     def _let_go(self) -> None:
         """Send what was held back long enough, in order."""
@@ -114,7 +147,7 @@ class LinkConnection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close once what was written is sent, or after a while."""
         assert self._transport is not None
-        self._write_gathered()
+        self._write_gathered(self._gathered_bytes)
         while self._held:
             self._transport.write(self._held.popleft()[1])
         self._transport.close()

@@ -30,7 +30,7 @@ log = logging.getLogger("tidings.links")
 HAS_EVENTS = int(Flag.EVENTS)
 WRITE_BYTES = 256 << 10
 SECRET_BYTES_MIN = 16
-GATHER_MS = 2.0
+GATHER_MS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class LinkSettings:
     certificate_names: Mapping[int, str] = field(default_factory=dict)  # by router number; default: "broker-<number>"
     certificates: bool = False  # a peer must show the certificate of its name
     delays_ms: Mapping[int, float] = field(default_factory=dict)  # by router number: how long output is held back
-    gather_ms: float = GATHER_MS  # how long output waits for more to go with it, on a link that is busy
+    bandwidths_bytes_s: Mapping[int, int] = field(default_factory=dict)  # by router number, as far as known
+    gather_ms: float = GATHER_MS  # how long output waits at most for more to go with it, on a link that is busy
     insecure: bool = False  # let everybody in who can reach the port
     address: str = ""  # host:port where other brokers reach this one, if it is not host and port
 
@@ -197,6 +198,10 @@ class BrokerLinks:
             self._forwarder.set_writable(number, True)
             self._broker.flush_soon()
 
+    def bandwidth_bytes_s(self, router: int) -> int:
+        """What the configuration says that the link carries each way; 0: nothing."""
+        return self.settings.bandwidths_bytes_s.get(router, 0)
+
     def traffic(self, name: str) -> tuple[int, int]:
         """Bytes sent and received since this connection was made."""
         connection = self._connections.get(name)
@@ -232,7 +237,7 @@ class BrokerLinks:
                 lambda: make, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
             )
         except (OSError, ValueError, ssl.SSLError) as error:
-            self._tell(fx.Lost(name, str(error)))
+            self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError)))
         finally:
             self._dialling.pop(name, None)
 

@@ -112,7 +112,7 @@ class StoreWriter:
         self.stats = StoreStats()
         self.quick_seconds = QUICK_SECONDS
         self._under_way = 0  # batches given and not answered
-        self._resting = False  # the thread has nothing to do, and nobody but the loop can give it something
+        self._turn = threading.Lock()  # held by whoever uses the store
         self._trusted = 0  # batches in a row that were quick
         self._untidy = 0
         self._written_here: list[tuple[int, TidingsError | None]] = []  # and not answered
@@ -126,15 +126,20 @@ class StoreWriter:
 
     def write(self, ticket: int, records: Sequence[Record], *, quiet: bool = False) -> None:
         """`quiet`: there is hardly anything else for the loop to do."""
+        first = self._under_way == 0
         self._under_way += 1
-        if quiet and self._resting and self._trusted >= TRUST and len(records) <= HERE_RECORDS_MAX:
-            self._written_here.append((ticket, self._append(records)))
+        here = quiet and first and self._trusted >= TRUST and len(records) <= HERE_RECORDS_MAX
+        if here and self._turn.acquire(blocking=False):
+            try:
+                self._written_here.append((ticket, self._append(records)))
+            finally:
+                self._turn.release()
             self._untidy += 1
             if self._untidy >= TIDY_BATCHES:
                 self._untidy = 0
-                self._give(_Tidy())
+                self._jobs.put(_Tidy())
         else:
-            self._give(_Write(ticket, records))
+            self._jobs.put(_Write(ticket, records))
 
     def answer(self) -> None:
         """To be called after `write`, once its caller can take the answer to what was written here."""
@@ -149,15 +154,11 @@ class StoreWriter:
             self._answering = False
 
     def read(self, seqs: Sequence[int]) -> None:
-        self._give(_Read(seqs))
-
-    def _give(self, job: _Job) -> None:
-        self._resting = False
-        self._jobs.put(job)
+        self._jobs.put(_Read(seqs))
 
     async def close(self) -> None:
         """Write what was given so far, then end."""
-        self._give(_Stop())
+        self._jobs.put(_Stop())
         await self._loop.run_in_executor(None, self._thread.join)
 
     def _run(self) -> None:
@@ -168,7 +169,8 @@ class StoreWriter:
                 case _Stop():
                     return
                 case _Read(seqs):
-                    self._read(seqs)
+                    with self._turn:
+                        self._read(seqs)
                 case _Tidy():
                     pass  # `_next` does it
                 case _Write():
@@ -181,11 +183,10 @@ class StoreWriter:
             try:
                 return self._jobs.get(timeout=PAUSE_SECONDS)
             except queue.Empty:
-                if not self._maintain():
-                    self._resting = self._jobs.empty()
-                    job = self._jobs.get()
-                    self._resting = False
-                    return job
+                with self._turn:
+                    done = not self._maintain()
+                if done:
+                    return self._jobs.get()
 
     def _maintain(self) -> bool:
         try:
@@ -209,7 +210,8 @@ class StoreWriter:
 
     def _write(self, writes: list[_Write]) -> None:
         records = [record for write in writes for record in write.records]
-        error = self._append(records)
+        with self._turn:
+            error = self._append(records)
         self._tell(self._written, [write.ticket for write in writes], error)
 
     def _append(self, records: Sequence[Record]) -> TidingsError | None:

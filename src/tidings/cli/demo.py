@@ -3,19 +3,16 @@
 Each step is one function in a module of its own; this one only runs them, and makes sure that nothing is left running.
 """
 
-import signal
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from tidings.cli.terminated import terminated
 from tidings.errors import TidingsError, UsageError
 
 if TYPE_CHECKING:
@@ -107,17 +104,3 @@ def explain(stage: "Stage", step: "Step", error: Exception) -> None:
         for line in lines:
             stage.console.print(f"  {line}", markup=False, highlight=False)
     stage.tell("If the machine is very busy or has less than 2 GB of free memory, try `tidings demo --quick`.")
-
-
-@contextmanager
-def terminated() -> Iterator[None]:
-    """SIGTERM ends the demo as Ctrl-C does, with everything it has started."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -10,15 +10,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.terminated import terminated
 from tidings.errors import UsageError
 from tidings.lab import real_network, real_network_figures, real_pruning
 from tidings.lab.broker_costs import fit
-from tidings.lab.real_network import VARIANTS, RealMeasurement
+from tidings.lab.load import Stretch
+from tidings.lab.real_measurement import RealMeasurement, linearity
+from tidings.lab.real_network import VARIANTS
 from tidings.lab.real_pruning import PruningMeasurement, PruningOptions
 from tidings.lab.real_pruning_figures import draw
 from tidings.lab.scale_out import CLIENTS
 
 app = typer.Typer(no_args_is_help=True, help="Experiments with real broker processes.")
+WITHOUT_LINKS = ("graded", "activemq")  # the others are the same where there is one broker
 OUTPUT = Path("out/net-experiments")
 Output = Annotated[Path, typer.Option(help="Where data and pictures go.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
@@ -63,36 +67,52 @@ def scale_out(
         float, typer.Option(min=1.0, help="Messages a second of each of the 80 clients in the end.")
     ] = 100.0,
     seconds: Annotated[
-        float, typer.Option(min=2.0, help="How long the rate rises, from 1 a client to the peak.")
+        float,
+        typer.Option(min=2.0, help="How long the rate rises, from 1 a client to the peak; or of each constant rate."),
     ] = 60.0,
-    constant: Annotated[list[float] | None, typer.Option(help="Instead: this rate of all; may be repeated.")] = None,
+    constant: Annotated[
+        list[float] | None,
+        typer.Option(help="Instead: this rate of all clients together; may be repeated, one after the other."),
+    ] = None,
     seed: Annotated[int, typer.Option()] = 1,
+    fresh: Annotated[bool, typer.Option(help="Measure again what is there already.")] = False,
     output: Output = OUTPUT,
     as_json: AsJson = False,
 ) -> None:
     """The paper's scale-out: brokers in network namespaces, links of 1 MB/s, 80 clients (needs root).
 
-    Flooding and ActiveMQ's own network of brokers run beside B-DRP with graded and plain encoding.
+    Flooding and ActiveMQ's own network of brokers run beside B-DRP with graded and plain encoding. Each run is kept in
+    the output folder as soon as it is over: the same command, given again, goes on where it was interrupted.
 
     Example: tidings net experiment scale-out --brokers 8 --peak 20 --seconds 20
     """
     console = Console(stderr=as_json)
-    profiles = [(rate, rate) for rate in constant] if constant else [(float(CLIENTS), CLIENTS * peak)]
     for one in variant or VARIANTS:
         if one not in VARIANTS:
             raise UsageError("E_VARIANT", f"{one} is not one of {', '.join(VARIANTS)}")
+    if constant:
+        name, profile = "constant", [Stretch(rate, rate, seconds) for rate in constant]
+    else:
+        name, profile = "ramp", [Stretch(float(CLIENTS), CLIENTS * peak, seconds)]
     found: list[RealMeasurement] = []
-    for rates in profiles:
-        for size in brokers or (1, 2, 4, 8):
-            for one in variant or VARIANTS:
-                with console.status(f"{size} brokers, {one}, {rates[0]:g} to {rates[1]:g} messages a second"):
-                    found.append(real_network.measure(size, one, rates, seconds, seed))
-    output.mkdir(parents=True, exist_ok=True)
-    name = "constant" if constant else "ramp"
-    data = [asdict(one) for one in found]
+    for size in brokers or (1, 2, 4, 8):
+        for one in [one for one in variant or VARIANTS if size > 1 or one in WITHOUT_LINKS]:
+            path = (
+                output / name / f"{size}-{one}-{'-'.join(f'{part.last:g}' for part in profile)}-{seconds:g}-{seed}.json"
+            )
+            if fresh or not path.exists():
+                with (
+                    console.status(f"{size} brokers, {one}, up to {profile[-1].last:g} messages a second"),
+                    terminated(),
+                ):
+                    real_network.measure(size, one, profile, seed).save(path)
+            found.append(RealMeasurement.load(path))
+    data = [one.brief() for one in found]
     (output / f"scale_out_{name}.json").write_text(json.dumps(data, indent=1) + "\n")
     real_network_figures.draw(found, output / f"scale_out_{name}.png")
     console.print(_scale_table(found))
+    if constant:
+        console.print(_constant_table(found))
     console.print(f"data and picture in [bold]{output}[/bold]")
     if as_json:
         typer.echo(json.dumps(data))
@@ -114,7 +134,7 @@ def costs(
     for one in rate or [200.0, 600.0]:
         for variant in ("graded", "flooding"):
             with console.status(f"four brokers, {variant}, {one:g} messages a second"):
-                work += real_network.measure(4, variant, (one, one), seconds).work
+                work += real_network.measure(4, variant, [Stretch(one, one, seconds)]).work
     found = fit(work)
     output.mkdir(parents=True, exist_ok=True)
     (output / "costs.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
@@ -125,16 +145,23 @@ def costs(
 
 
 def _scale_table(found: list[RealMeasurement]) -> Table:
-    columns = ("sent", "delivered", "undelivered", "busiest link", "frames ÷ least", "all ÷ least", "of these headers")
-    table = Table("brokers", "variant", "msg/s", *columns)
+    ratios = ("frames", "all", "like for like")
+    table = Table("brokers", "variant", "sent", "undelivered", "busiest link", "linear", *ratios, "fell behind")
     for one in found:
         peak = max((second.busiest for second in one.timeline), default=0.0)
-        parts = (one.frame_bytes, one.link_bytes, one.header_bytes)
-        shares = [f"{part / one.least_bytes:.2f}" if part and one.least_bytes else "" for part in parts]
-        rates = f"{one.rates[0]:g}" if one.rates[0] == one.rates[1] else f"{one.rates[0]:g} to {one.rates[1]:g}"
-        missing = one.expected - one.delivered
-        cells = (str(one.brokers), one.variant, rates, str(one.sent), str(one.delivered), str(missing))
-        table.add_row(*cells, f"{peak:.1%}", *shares)
+        shares = [f"{one.ratios[name]:.3f}" if name in one.ratios else "" for name in ratios]
+        late, why = one.limit()
+        cells = (str(one.brokers), one.variant, f"{one.sent} of {one.planned}", f"{one.undelivered} of {one.expected}")
+        straight = f"{linearity(one.timeline):.3f}" if one.link_bytes else ""
+        table.add_row(*cells, f"{peak:.1%}", straight, *shares, f"{late} s: {why}" if why else "never")
+    return table
+
+
+def _constant_table(found: list[RealMeasurement]) -> Table:
+    table = Table("brokers", "variant", "asked for", "input", "output wanted", "output")
+    for one in found:
+        for stretch, *rates in one.stretches():
+            table.add_row(str(one.brokers), one.variant, f"{stretch.last:g}", *(f"{rate:.0f}" for rate in rates))
     return table
 
 

@@ -90,7 +90,9 @@ class Forwarder:
         self.confirm = plane.confirm  # receipts of publications, as the connection's protocol says it
         self.room = plane.room
         self.take = plane.take
-        self.take_all = plane.take_all
+        self.write_all = plane.write_all
+        self.set_socket = plane.set_socket
+        self.written_ms = plane.written_ms
         self.take_dirty = plane.take_dirty
         self.has_resumable = plane.has_resumable
         self.take_resumable = plane.take_resumable
@@ -101,6 +103,7 @@ class Forwarder:
         self.sink_counts = plane.sink_counts
         self.stats = plane.stats
         self.grade_sums = plane.grade_sums
+        self.destination_counts = plane.destination_counts
         self.filters = plane.filters
         self.received = plane.received
         self.has_events = plane.has_events

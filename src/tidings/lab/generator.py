@@ -13,6 +13,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -99,20 +100,23 @@ class Sender:
     def busy(self) -> bool:
         return self._offset > 0
 
-    def send(self) -> bool:
-        """One block, or the rest of one; False: the socket takes no more."""
-        try:
-            taken = self.socket.send(self._block[self._offset :])
-        except BlockingIOError:
-            return False
-        if not self._offset:
-            self.sent += self.messages
-        self._offset += taken
-        if self._offset < len(self._block):
-            return False
-        self._offset = 0
-        self._block, self.messages = next(self._blocks)
-        return True
+    def send(self, messages_max: int) -> None:
+        """Blocks of no more than so many messages together, as far as the socket takes them; first the rest of one.
+
+        The loop is short: with one message a block, the generator must be faster than any server.
+        """
+        send, left = self.socket.send, messages_max
+        with suppress(BlockingIOError):
+            while self._offset or self.messages <= left:
+                taken = send(self._block[self._offset :] if self._offset else self._block)
+                if not self._offset:
+                    left -= self.messages
+                    self.sent += self.messages
+                if self._offset + taken < len(self._block):
+                    self._offset += taken
+                    return
+                self._offset = 0
+                self._block, self.messages = next(self._blocks)
 
 
 def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
@@ -140,9 +144,7 @@ def saturate(
     patience = 0.5 if window > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
     while not over(finished):
         for number, sender in enumerate(senders):
-            while sender.busy or sum(one.sent for one in senders) + sender.messages <= window + finished:
-                if not sender.send():
-                    break
+            sender.send(window + finished - sum(one.sent for one in senders))
             if sender.busy != waiting[number]:
                 waiting[number] = sender.busy
                 mask = select.EPOLLIN | select.EPOLLOUT if sender.busy else select.EPOLLIN

@@ -2,9 +2,9 @@
 
 Each client subscribes to its share of the workload (scale_out.py). When all have, the file `ready` appears; the file
 `go` then says when to begin, by the clock that all processes of a machine share. They publish together, as a Poisson
-process whose rate rises evenly from one value to another, wait for what is still on its way, and write what they sent
-and were given in each second. Frames are made beforehand, and what arrives is counted, not decoded: on a machine that
-runs all brokers too, clients must cost little.
+process whose rate follows a profile (rates that stay or rise evenly, one after the other), wait for what is still on
+its way, and write what they sent and were given in each second, and how late they were themselves. Frames are made
+beforehand, and what arrives is counted, not decoded: on a machine that runs all brokers too, clients must cost little.
 """
 
 import asyncio
@@ -33,8 +33,21 @@ from tidings.protocols.frames import FrameType
 QUIET_SECONDS, DRAIN_SECONDS = 2.0, 20.0
 UNSENT_BYTES_MAX = 4 << 20  # of one client, before it waits for its broker
 FRAME = struct.Struct("<IB3x")
+ID_MS = slice(24, 30)  # of a PUBLISH frame: after frame header, receipt, the message's first four bytes, two numbers
 TOPIC = "workload"
 INT_MAX = 100  # of the workload
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A rate, of messages a second, that stays or changes evenly."""
+
+    first: float
+    last: float
+    seconds: float
+
+    def shared(self, parts: int) -> "Stretch":
+        return Stretch(self.first / parts, self.last / parts, self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +57,7 @@ class Load:
     wire: str  # native or stomp
     clients: list[int]
     seed: int
-    rates: tuple[float, float]  # messages a second, all clients of this process together: at first, at last
-    seconds: float
+    profile: list[Stretch]  # of all clients of this process together
     folder: str
     name: str
 
@@ -56,16 +68,22 @@ class Load:
         self.path("load.json").write_text(json.dumps(asdict(self)))
         return self.path("load.json")
 
+    @property
+    def seconds(self) -> float:
+        return sum(one.seconds for one in self.profile)
+
     def times(self) -> Iterator[float]:
         """Seconds after the beginning at which a message is sent, the same ones for the same load."""
         rng = Random(f"{self.seed} {self.name}")
-        first, last = self.rates
-        at = 0.0
-        while True:
-            at += rng.expovariate(first + (last - first) * min(1.0, at / self.seconds))
-            if at >= self.seconds:
-                return
-            yield at
+        begin = 0.0
+        for one in self.profile:
+            at = 0.0
+            while True:
+                at += rng.expovariate(one.first + (one.last - one.first) * min(1.0, at / one.seconds))
+                if at >= one.seconds:
+                    break
+                yield begin + at
+            begin += one.seconds
 
 
 class Client(asyncio.Protocol):
@@ -117,6 +135,7 @@ class Run:
         self.load = load
         self.wire: Wire = Stomp() if load.wire == "stomp" else Native()
         self.delivered: Counter[int] = Counter()
+        self.late: dict[int, float] = {}  # by second: how late a message was sent, at most
         self.clients: list[Client] = []
 
     async def run(self) -> None:
@@ -133,7 +152,9 @@ class Run:
             one.start, one.counting = start, True
         sent = await self._publish(start, times, frames)
         await self._drain()
-        result = {"sent": sent, "delivered": {str(second): count for second, count in self.delivered.items()}}
+        delivered = {str(second): count for second, count in self.delivered.items()}
+        late = {str(second): round(by, 3) for second, by in self.late.items()}
+        result = {"planned": len(times), "sent": sent, "delivered": delivered, "late": late}
         load.path("result.new").write_text(json.dumps(result))
         load.path("result.new").rename(load.path("result.json"))
         for one in self.clients:
@@ -158,9 +179,15 @@ class Run:
         if self.load.wire == "stomp":
             properties = tuple((name, str(value)) for name, value in message.properties.items())
             return self.wire.block(Plan(TOPIC, message.body, properties=properties), 1)
-        id = MessageId(1, int(self.load.name), 1_700_000_000_000 + number, number % 65536)
+        id = MessageId(1, int(self.load.name), 0, number % 65536)
         plain = Message(message.destination, message.properties, message.body, id=id)
         return encode_frame(FrameType.PUBLISH, bytes(4) + encode_message(plain))
+
+    def _stamped(self, frame: bytes) -> bytes:
+        """With the time of its sending in its id, as clients do it."""
+        if self.load.wire == "stomp":
+            return frame
+        return frame[: ID_MS.start] + (time.time_ns() // 1_000_000).to_bytes(6, "big") + frame[ID_MS.stop :]
 
     async def _go(self) -> float:
         path = Path(self.load.folder) / "go"
@@ -182,8 +209,12 @@ class Run:
                 await asyncio.sleep(0.01)
                 if time.monotonic() > start + self.load.seconds:
                     return sent
-            one.transport.write(frame)
-            sent.append(int(time.monotonic() - start))
+            one.transport.write(self._stamped(frame))
+            now = time.monotonic() - start
+            second = int(now)
+            sent.append(second)
+            if now - at > self.late.get(second, 0.0):
+                self.late[second] = now - at
             if len(sent) % 16 == 0:
                 await asyncio.sleep(0)  # when late, what arrives must be read all the same
         return sent
@@ -218,7 +249,7 @@ def text_selector(predicate: Predicate) -> str:
 
 def main(path: str) -> None:
     data = json.loads(Path(path).read_text())
-    asyncio.run(Run(Load(**{**data, "rates": tuple(data["rates"])})).run())
+    asyncio.run(Run(Load(**{**data, "profile": [Stretch(**one) for one in data["profile"]]})).run())
 
 
 if __name__ == "__main__":

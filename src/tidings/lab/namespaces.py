@@ -1,7 +1,8 @@
 """Network namespaces: one for each broker, joined by wires of limited bandwidth, on one Linux machine. Needs root.
 
 Every link of a topology is a pair of virtual interfaces with a token bucket filter at both ends, so that it carries
-what its bandwidth says in each direction, and counts it. The plan is plain data, made first and carried out then:
+what its bandwidth says in each direction, and counts it: every segment with headers of its own, as on a real wire
+(virtual interfaces would take several as one). The plan is plain data, made first and carried out then:
 
 >>> from tidings.overlay.generate import line
 >>> plan = Plan.of(line(2, bandwidth_bytes_s=1e6), prefix="t")
@@ -12,13 +13,16 @@ ip link add t0a netns t-1 type veth peer name t0b netns t-2
 """
 
 import ctypes
+import fcntl
 import os
 import socket
+import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,6 +32,7 @@ from tidings.overlay.graph import Graph
 T = TypeVar("T")
 LINKS_MAX = 254
 FOLDER = "/run/netns"
+SIOCETHTOOL, ETHTOOL_STSO = 0x8946, 0x1F
 BURST_BYTES, QUEUE_MS = 16_000, 400  # of the filter: how much at once, how long at most in the queue
 
 
@@ -86,6 +91,9 @@ class Plan:
         self.remove()
         for command in self.commands:
             _run(command)
+        for name in self.nodes:
+            mine = [interface for (one, _), interface in self.interfaces.items() if one == name]
+            within(self.namespace(name), partial(_whole_segments, mine))
 
     def __exit__(self, *_: object) -> None:
         self.remove()
@@ -127,6 +135,15 @@ def _sent_here() -> dict[str, tuple[int, int]]:
     lines = Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]
     found = {name.strip(): numbers.split() for name, _, numbers in (line.partition(":") for line in lines)}
     return {name: (int(numbers[8]), int(numbers[9])) for name, numbers in found.items()}
+
+
+def _whole_segments(interfaces: Iterable[str]) -> None:
+    """Large writes are cut into segments before they reach the interface, not by it (`ethtool -K … tso off`)."""
+    wish = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_STSO, 0))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for interface in interfaces:
+            request = struct.pack("16sP", interface.encode(), ctypes.addressof(wish))
+            fcntl.ioctl(any_socket, SIOCETHTOOL, request)
 
 
 def within(namespace: str, work: Callable[[], T]) -> T:

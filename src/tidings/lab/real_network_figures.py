@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from tidings.lab.real_network import RealMeasurement
+from tidings.lab.real_measurement import RealMeasurement
 
 
 def draw(found: Sequence[RealMeasurement], path: Path) -> None:

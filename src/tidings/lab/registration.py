@@ -70,7 +70,7 @@ def _until_confirmed(
     moved = time.perf_counter()
     while sum(replies(data) for data in got.values()) < count:
         if isinstance(sender, Sender):
-            sender.send()
+            sender.send(sender.messages)
         for number, event in poller.poll(0 if sender else 0.5):
             moved = time.perf_counter()
             if event & select.EPOLLOUT and not _write(sockets[number], output, number):

@@ -129,6 +129,7 @@ class Network:
             settings.hermes,
             lambda key: None if self.pan is None else self.pan.next_hop(key),
             lambda: self.pan is not None and self.pan.pan.joined,
+            lambda key: None if self.pan is None else self.pan.second(key),
         )
 
     def at(self, now: float) -> float:
@@ -349,8 +350,11 @@ class Network:
                 case fx.LinkUp(peer=peer, latency_ms=latency_ms):
                     self._link_up(peer)
                     self._cost(peer, latency_ms)
-                case fx.LinkDown(peer=peer):
-                    self._link_down(peer)
+                case fx.LinkDown(peer=peer, silent=silent):
+                    self._link_down(peer, silent)
+                case fx.NobodyThere(address=address):
+                    if self.pan is not None:
+                        self._panned(self.pan.nobody_at(self._now, address))
                 case fx.LatencyChanged(peer=peer, latency_ms=latency_ms):
                     self._cost(peer, latency_ms)
                 case fx.Arrived(peer=peer, message=message):
@@ -383,7 +387,7 @@ class Network:
             self._panned(self.pan.link_up(self._now, peer))
         self.out.append(fx.Report("LINK_UP", f"router {peer}"))
 
-    def _link_down(self, peer: Router) -> None:
+    def _link_down(self, peer: Router, silent: bool) -> None:
         del self._peers[peer]
         self._plane.unlink(peer)
         self.transit.link_down(peer)
@@ -394,7 +398,7 @@ class Network:
         if self.carrier is not None:
             self._routed(self.carrier.link_down(self._now, peer))
         if self.pan is not None:
-            self._panned(self.pan.link_down(self._now, peer))
+            self._panned(self.pan.link_down(self._now, peer, silent))
         self.out.append(fx.Report("LINK_DOWN", f"router {peer}"))
 
     def _cost(self, peer: Router, latency_ms: float) -> None:

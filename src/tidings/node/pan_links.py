@@ -3,8 +3,14 @@
 Pan speaks to anybody; here that takes a link. To whom there is none one is dialled, what is to be said waits for it,
 and who is no neighbour is let go after a while. If it does not come up in time, Pan hears that the contact cannot be
 reached. The overlay is then a network like any other, with redundant paths, for unicast and for every scheme.
+
+A neighbour is given up as soon as it is known to be gone, since others wait for the overlay to be repaired: when its
+link was silent for as long as a link may be, or broke and its machine says twice that nothing listens there any more.
+Where nobody answers at all it has `reach_ms`. Who was given up is dialled now and then for an hour: a network that fell
+apart becomes one again.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -20,6 +26,7 @@ from tidings.overlay.pan.messages import (
     Arrived,
     Changed,
     Joined,
+    Missed,
     PanEffect,
     PanMessage,
     Probe,
@@ -40,6 +47,12 @@ class PanSettings:
     linger_ms: float = 10_000  # how long a link is kept that no neighbour is at the other end of
     reach_ms: float = 3_000  # how long a contact may take to be linked
     rejoin_ms: float = 2_000
+    retry_ms: float = 10_000  # how often one of those is dialled who were neighbours and were lost
+    lost_ms: float = 3_600_000  # for so long
+
+
+REFUSALS_MAX = 2  # in a row; one may be a broker that is just being restarted
+LOST_MAX = 64
 
 
 def id_of(router: Router) -> int:
@@ -54,7 +67,9 @@ class PanLinks:
         self._dialled: dict[str, float] = {}  # address -> when it was last needed
         self._waiting: dict[Router, list[tuple[float, Contact, PanMessage]]] = {}
         self._addresses: dict[Router, str] = {}
-        self._rejoin_at = 0.0
+        self._refusals: Counter[str] = Counter()  # in a row, by address
+        self._lost: dict[Router, tuple[Contact, float]] = {}  # who was given up, and until when that is remembered
+        self._rejoin_at = self._retry_at = 0.0
         self.inbox: list[Arrived | Answered | Unanswered | Changed] = []  # for whoever routes by keys
 
     # --- doors ----------------------------------------------------------------------------------------------------
@@ -77,14 +92,35 @@ class PanLinks:
         link = self._links.link(peer)
         if link is not None and link.address:
             self._addresses[peer] = link.address
+        self._refusals.pop(self._addresses.get(peer, ""), None)
         for _, contact, message in self._waiting.pop(peer, []):
             self._say(contact.router, SchemeMessage(SCHEME, encode(message)))
-        return [] if self.pan.joined else self._join(now)
+        if not self.pan.joined:
+            return self._join(now)
+        return self._meet(now, peer)
 
-    def link_down(self, now: float, peer: Router) -> list[LinkEffect]:
-        """A neighbour that cannot be linked again in time is gone."""
+    def link_down(self, now: float, peer: Router, silent: bool) -> list[LinkEffect]:
+        """A neighbour that was silent, or cannot be linked again in time, is gone."""
         contact = next((one for one in self.pan.neighbours() if one.router == peer), None)
-        return [] if contact is None else self._tell(now, contact, Probe(0))
+        if contact is None:
+            return []
+        if silent:
+            return self._give_up(now, contact)
+        return self._tell(now, contact, Probe(0)) + self._links.hasten(now, contact.address)
+
+    def nobody_at(self, now: float, address: str) -> list[LinkEffect]:
+        """A dial was refused there."""
+        self._refusals[address] += 1
+        if self._refusals[address] < REFUSALS_MAX:
+            return []
+        del self._refusals[address]
+        waiting = [one for some in self._waiting.values() for _, one, _ in some]
+        there = {one.router: one for one in (*waiting, *self.pan.neighbours()) if one.address == address}
+        out: list[LinkEffect] = []
+        for router, contact in there.items():
+            if self._links.link(router) is None:
+                out += self._give_up(now, contact)
+        return out
 
     def heard(self, now: float, peer: Router, payload: bytes) -> list[LinkEffect]:
         try:
@@ -105,6 +141,9 @@ class PanLinks:
             self._rejoin_at = now + self.settings.rejoin_ms
             if self.settings.join and not (self.pan.joined and self.pan.neighbours()):  # not in yet, or all are gone
                 out += self._dial(now, self.settings.join) + self._join(now)
+        if self._retry_at <= now:
+            self._retry_at = now + self.settings.retry_ms
+            out += self._retry_lost(now)
         return out + self._tidy(now)
 
     def request(self, now: float, key: int, payload: bytes) -> tuple[int, list[LinkEffect]]:
@@ -119,6 +158,10 @@ class PanLinks:
 
     def next_hop(self, key: int) -> Router | None:
         to = self.pan.next_hop(key)
+        return None if to is None else to.router
+
+    def second(self, key: int) -> Router | None:
+        to = self.pan.second(key)
         return None if to is None else to.router
 
     def status(self) -> dict[str, object]:
@@ -150,7 +193,14 @@ class PanLinks:
                 case Changed():
                     self.inbox.append(effect)
                     for contact in self.pan.neighbours():
+                        self._lost.pop(contact.router, None)
+                    for contact in self.pan.neighbours():
                         out += self._reach(now, contact)
+                case Missed(contact=contact):
+                    if contact.address:
+                        self._lost[contact.router] = (contact, now + self.settings.lost_ms)
+                    if len(self._lost) > LOST_MAX:
+                        del self._lost[next(iter(self._lost))]
                 case SetTimer(at=at):
                     out.append(SetTimer(TIMER, at))
                 case Joined():
@@ -169,6 +219,26 @@ class PanLinks:
             return []
         self._waiting.setdefault(contact.router, []).append((now, contact, message))
         return self._reach(now, contact)
+
+    def _give_up(self, now: float, contact: Contact) -> list[LinkEffect]:
+        """It is gone: what was to be said to it finds another way."""
+        out: list[LinkEffect] = []
+        for _, _, message in self._waiting.pop(contact.router, []):
+            out += self._do(now, self.pan.failed(now, contact, message))
+        return out + self._do(now, self.pan.failed(now, contact))
+
+    def _retry_lost(self, now: float) -> list[LinkEffect]:
+        self._lost = {router: one for router, one in self._lost.items() if one[1] > now}
+        if not self._lost:
+            return []
+        contact, _ = self._rng.choice(list(self._lost.values()))
+        if self._links.link(contact.router) is not None:
+            return self._meet(now, contact.router)
+        return self._dial(now, contact.address, contact.router) + self._links.hasten(now, contact.address)
+
+    def _meet(self, now: float, peer: Router) -> list[LinkEffect]:
+        contact, _ = self._lost.pop(peer, (None, 0.0))
+        return [] if contact is None else self._do(now, self.pan.meet(now, contact))
 
     def _reach(self, now: float, contact: Contact) -> list[LinkEffect]:
         """Have a link to this contact, or try."""
@@ -195,5 +265,6 @@ class PanLinks:
                 self._dialled[address] = now
             elif since + self.settings.linger_ms <= now:
                 del self._dialled[address]
+                self._refusals.pop(address, None)
                 out += self._links.hang_up(now, address)
         return out

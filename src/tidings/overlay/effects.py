@@ -45,6 +45,7 @@ class Lost:
 
     connection: str
     reason: str
+    refused: bool = False  # the peer's machine answered that nothing listens there
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,14 @@ class LinkUp:
 class LinkDown:
     peer: Router
     reason: str
+    silent: bool = False  # nothing was heard for as long as a link's silence is borne
+
+
+@dataclass(frozen=True, slots=True)
+class NobodyThere:
+    """A dial was refused by the machine at the address: nothing listens there at present."""
+
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +183,7 @@ LinkEffect: TypeAlias = (
     | Report
     | LinkUp
     | LinkDown
+    | NobodyThere
     | LatencyChanged
     | Arrived
     | PushBack

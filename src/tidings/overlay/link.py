@@ -110,6 +110,14 @@ class Link:
         told: list[LinkEffect] = [fx.Transmit(self.connection, refusal), fx.Close(self.connection, refusal.code)]
         return self._done([*told, *self._fall(now, Trigger.REFUSED, f"{refusal.code}: {refusal.reason}")])
 
+    def hasten(self, now: float) -> list[LinkEffect]:
+        """However long the wait for the next dial was to be: no longer than the first such wait."""
+        if self.state is not State.DOWN or "dial" not in self._due:
+            return []
+        self._due["dial"] = min(self._due["dial"], now + self.options.backoff_first_ms)
+        self._armed = None
+        return self._done([])
+
     def stop(self, now: float, reason: str) -> list[LinkEffect]:
         out: list[LinkEffect] = []
         if self.state in LIVE:
@@ -148,8 +156,9 @@ class Link:
             case fx.Connected():
                 self._move(Trigger.CONNECTED)
                 return self._done(self._greet(now))
-            case fx.Lost(reason=reason):
-                return self._done(self._fall(now, Trigger.LOST, reason))
+            case fx.Lost(reason=reason, refused=refused):
+                there = [fx.NobodyThere(self.address)] if refused and self.address else []
+                return self._done([*self._fall(now, Trigger.LOST, reason), *there])
             case fx.Received(message=message):
                 return self._hear(now, message)
 
@@ -247,7 +256,8 @@ class Link:
         """Leave for DOWN or CLOSED; what was known of the peer's state is forgotten."""
         was_live = self.state in LIVE
         self._move(trigger)
-        down: list[LinkEffect] = [fx.LinkDown(self.peer.router, reason)] if was_live and self.peer else []
+        silent = trigger is Trigger.TIMEOUT
+        down: list[LinkEffect] = [fx.LinkDown(self.peer.router, reason, silent)] if was_live and self.peer else []
         self._due = {}
         if self.dialled and self.state is State.DOWN:
             self._due["dial"] = now + self._backoff(trigger)

@@ -51,6 +51,11 @@ class Links:
         link = self._links.get(f"to:{address}")
         return [] if link is None else self._settle(link, link.stop(now, "not needed any more"))
 
+    def hasten(self, now: float, address: str) -> list[LinkEffect]:
+        """This address is wanted: if it is waiting to be dialled again, dial it soon."""
+        link = self._links.get(f"to:{address}")
+        return [] if link is None else link.hasten(now)
+
     def stop(self, now: float, reason: str) -> list[LinkEffect]:
         """Say goodbye to all."""
         return [effect for link in list(self._links.values()) for effect in self._settle(link, link.stop(now, reason))]

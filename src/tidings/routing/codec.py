@@ -151,7 +151,9 @@ def _group(name: str, make: Callable[..., Any], parts: tuple[Field, ...]) -> Fie
     return Field(name, put, lambda reader: make(*[part.get(reader) for part in parts]))
 
 
-def _many(name: str, item: Field) -> Field:
+def many(name: str, item: Field) -> Field:
+    """A varint count, and as many items."""
+
     def put(out: bytearray, value: Any) -> None:
         put_varint(out, len(value))
         for one in value:
@@ -167,10 +169,10 @@ FLAG = Field("flag", _put_flag, _get_flag)
 TEXT = Field("text", _put_text, _get_text)
 BYTES = Field("bytes", _put_bytes, lambda reader: reader.take(CONTROL_BYTES_MAX))
 VERSION = _group("version", Version, (U64, U64))
-PARAMETERS = _many("parameters", _group("parameter", lambda name, value: (name, value), (TEXT, TEXT)))
-KNOWN = _many("known", _group("known", Known, (BYTE, U32, VERSION)))
-ROUTES = _many("routes", _group("route", VectorRoute, (U32, VERSION, U32)))
-TAGS = _many("tags", U64)
+PARAMETERS = many("parameters", _group("parameter", lambda name, value: (name, value), (TEXT, TEXT)))
+KNOWN = many("known", _group("known", Known, (BYTE, U32, VERSION)))
+ROUTES = many("routes", _group("route", VectorRoute, (U32, VERSION, U32)))
+TAGS = many("tags", U64)
 
 LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
     Greeting: (1, (TEXT, U32, U64, U32, U32, PARAMETERS)),

@@ -37,6 +37,7 @@ class Place:
     hermes: HermesOptions = field(default_factory=HermesOptions)
     next_hop: Callable[[int], Router | None] = lambda key: None  # towards a key, in Pan; None: this broker is closest
     ready: Callable[[], bool] = lambda: True  # whether this broker is in the overlay
+    second: Callable[[int], Router | None] = lambda key: None  # in Pan: the closest to a key but for this broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _covering(place: Place) -> Carrier:
 
 def _hermes(place: Place) -> EventCarrier:
     bdrp = Bdrp(place.flood, place.encoding, place.tables, place.options)
-    machine = Hermes(place.flood.router, NETWORK_IDS.hash, place.next_hop, place.hermes)
+    machine = Hermes(place.flood.router, NETWORK_IDS.hash, place.next_hop, place.hermes, place.second)
     return HermesScheme(bdrp, machine, place.ready, place.room)
 
 

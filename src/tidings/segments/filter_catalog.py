@@ -80,6 +80,7 @@ class FilterCatalog:
         self._database.executescript(_SCHEMA)
         self._database.execute(f"PRAGMA user_version = {VERSION}")
         self._histories = self._known()
+        self._sequences: dict[tuple[int, int], int] = {}  # by history and incarnation
 
     def _known(self) -> dict[tuple[int, str, int, str], int]:
         rows = self._database.execute("SELECT id, broker, kind, origin, peer FROM histories")
@@ -127,7 +128,7 @@ class FilterCatalog:
             self._add(number, rows)
         except BaseException:
             self._database.execute("ROLLBACK")
-            self._histories = self._known()
+            self._histories, self._sequences = self._known(), {}
             raise
         self._database.execute("COMMIT")
 
@@ -156,7 +157,7 @@ class FilterCatalog:
             which = (self._history(broker, entry.key), entry.incarnation, entry.sequence)
             if which not in best or best[which][1].count < entry.count:
                 best[which] = row, entry
-        for which in list(best):
+        for which in [one for one in best if one[2] <= self._newest(one[0], one[1])]:
             before = run(_FIND_ONE, which).fetchone()
             if before is None:
                 continue
@@ -167,6 +168,9 @@ class FilterCatalog:
             run("DELETE FROM singles WHERE history = ? AND incarnation = ? AND sequence = ?", which)
         placed = [(*which, *_place(entry), segment, row) for which, (row, entry) in best.items()]
         many(_UPSERT, placed)
+        for history, incarnation, sequence in best:
+            life = history, incarnation
+            self._sequences[life] = max(self._sequences[life], sequence)
         many("INSERT OR IGNORE INTO levels VALUES (?, ?)", {(one[0], one[4]) for one in placed if one[4] is not None})
         times = ((which[0], ms, *which[1:]) for which, (_, entry) in best.items() for ms in entry.singles)
         many("INSERT OR IGNORE INTO singles VALUES (?, ?, ?, ?)", times)
@@ -175,6 +179,15 @@ class FilterCatalog:
             "INSERT INTO stored VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET ms = max(ms, excluded.ms)",
             [(*life, ms) for life, ms in stored.items()],
         )
+
+    def _newest(self, history: int, incarnation: int) -> int:
+        """The highest sequence number that is listed; beyond it nothing needs to be looked up."""
+        life = history, incarnation
+        if life not in self._sequences:
+            asked = "SELECT max(sequence) FROM filters WHERE history = ? AND incarnation = ?"
+            (found,) = self._database.execute(asked, life).fetchone()
+            self._sequences[life] = -1 if found is None else int(found)
+        return self._sequences[life]
 
     def _history(self, broker: int, key: Key) -> int:
         about = (broker, key.kind.value, key.origin, key.peer)

@@ -16,7 +16,7 @@ from tidings.model.tables import ATTACHMENTS, HISTORIES
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.reader import segments
 from tidings.segments.retention import Retention, sweep
-from tidings.segments.tracking import attachment_row, entry_row, read_attachments
+from tidings.segments.tracking import attachment_row, entry_columns, read_attachments
 from tidings.segments.writer import SegmentWriter
 from tidings.tracking.attachments import Attachment, relevant
 from tidings.tracking.history import Entry
@@ -55,7 +55,7 @@ class HistoryStore:
         if changes:
             self._attachments.append([attachment_row(self._broker, change) for change in changes], now_ms)
         if entries:
-            path = self._histories.append([entry_row(self._broker, entry) for entry in entries], now_ms)
+            path = self._histories.append_columns(entry_columns(self._broker, entries), now_ms)
             self.archive.add(path, [(self._broker, entry) for entry in entries])
 
     def maintain(self) -> None:

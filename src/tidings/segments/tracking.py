@@ -1,6 +1,6 @@
 """Tracking's rows: entries and attachments as rows of their tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +32,28 @@ def entry_row(broker: int, entry: Entry) -> dict[str, Any]:
         "opened_ms": entry.opened_ms,
         "stored_ms": entry.stored_ms,
         "data": entry.data,
+    }
+
+
+def entry_columns(broker: int, entries: Sequence[Entry]) -> dict[str, list[Any]]:
+    """`entry_row` of each, as columns: filters come by the thousand."""
+    spans = [entry.span or (None, None) for entry in entries]
+    return {
+        "broker": [broker] * len(entries),
+        "incarnation": [entry.incarnation for entry in entries],
+        "sequence": [entry.sequence for entry in entries],
+        "kind": [entry.key.kind.value for entry in entries],
+        "origin": [entry.key.origin for entry in entries],
+        "peer": [entry.key.peer for entry in entries],
+        "encoding": [entry.encoding.value for entry in entries],
+        "count": [entry.count for entry in entries],
+        "full": [entry.full for entry in entries],
+        "first_ms": [first_ms for first_ms, _ in spans],
+        "last_ms": [last_ms for _, last_ms in spans],
+        "singles_ms": [entry.singles for entry in entries],
+        "opened_ms": [entry.opened_ms for entry in entries],
+        "stored_ms": [entry.stored_ms for entry in entries],
+        "data": [entry.data for entry in entries],
     }
 
 

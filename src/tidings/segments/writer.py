@@ -5,7 +5,8 @@ fails where a rename would overwrite; then the directory is synced. A crash leav
 next writer of the same name removes.
 
 Columns are compressed with zstd. Full Bloom filters are as good as random, so a segment in which most filters are full
-keeps them as they are.
+is kept as it is; what stands beside such filters is not worth the time. A filter that several histories have in common
+is written once for those in the same group of rows.
 """
 
 import errno
@@ -13,15 +14,18 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidings.errors import StoreError, UsageError
 from tidings.model.tables import HISTORIES, Table
 from tidings.segments.names import TEMPORARY_PREFIX, SegmentName, check_writer
 from tidings.segments.schema import arrow_schema
+
+Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 ROWS_PER_GROUP = 65_536
 FILTERS_PER_GROUP = 64  # a query reads one group to get at one filter
@@ -40,14 +44,19 @@ class SegmentWriter:
 
     def append(self, rows: Sequence[Mapping[str, Any]], now_ms: int) -> Path:
         """On disk when it returns."""
-        if not rows:
-            raise UsageError("E_SEGMENT_EMPTY", "a segment has at least one row")
-        return self.append_table(_arrow(self._table, rows), now_ms)
+        names = arrow_schema(self._table).names
+        try:
+            columns = {name: [row[name] for row in rows] for name in names}
+        except KeyError as error:
+            raise UsageError("E_SEGMENT_ROW", f"not a row of {self._table.name}: {error}") from None
+        return self.append_columns(columns, now_ms)
 
-    def append_table(self, rows: pa.Table, now_ms: int) -> Path:
-        if rows.schema != arrow_schema(self._table):
-            raise UsageError("E_SEGMENT_SCHEMA", f"these are not the columns of {self._table.name}")
-        data = _parquet(self._table, rows)
+    def append_columns(self, columns: Columns, now_ms: int) -> Path:
+        """The same for whoever has many rows at a time: the values of each column, as many as there are rows."""
+        rows = _arrow(self._table, columns)
+        if not rows.num_rows:
+            raise UsageError("E_SEGMENT_EMPTY", "a segment has at least one row")
+        data = _parquet(self._table, rows, shared=_shared(self._table, columns))
         name = SegmentName(now_ms, self._writer, self._sequence, zlib.crc32(data))
         path = self._directory / str(name)
         _do(f"write {path}", lambda: _publish(data, path))
@@ -55,10 +64,10 @@ class SegmentWriter:
         return path
 
 
-def _arrow(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def _arrow(table: Table, columns: Columns) -> pa.Table:
     schema = arrow_schema(table)
     try:
-        made = pa.Table.from_pydict({name: [row[name] for row in rows] for name in schema.names}, schema)
+        made = pa.Table.from_pydict(dict(columns), schema)
     except (KeyError, pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise UsageError("E_SEGMENT_ROW", f"not a row of {table.name}: {error}") from None
     for field, column in zip(schema, made.columns, strict=True):
@@ -67,25 +76,28 @@ def _arrow(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return made
 
 
-def _parquet(table: Table, rows: pa.Table) -> bytes:
-    compression: dict[str, str] | str = "zstd"
-    group = ROWS_PER_GROUP
+def _shared(table: Table, columns: Columns) -> bool:
+    """Whether many rows have the same filter: the same object, to find equal ones would take too long."""
+    return table is HISTORIES and 2 * len(set(map(id, columns["data"]))) <= len(columns["data"]) + 1
+
+
+def _parquet(table: Table, rows: pa.Table, *, shared: bool) -> bytes:
+    compression, group = "zstd", ROWS_PER_GROUP
     if table is HISTORIES:
         group = FILTERS_PER_GROUP
-        full = sum(
-            f and e == "bloom" for f, e in zip(*(rows[c].to_pylist() for c in ("full", "encoding")), strict=True)
-        )
+        full = pc.sum(pc.and_(rows["full"], pc.equal(rows["encoding"], "bloom"))).as_py()
         if 2 * full > rows.num_rows:
-            leaves = {name: name for name in rows.schema.names} | {"singles_ms": "singles_ms.list.element"}
-            compression = {leaf: "none" if name == "data" else "zstd" for name, leaf in leaves.items()}
+            compression = "none"
     sink = pa.BufferOutputStream()
     plain = [column.name for column in table.columns if column.name not in ("data", "message", "id")]
+    alike = [name for name in plain if name not in ("singles_ms", "value")]
     pq.write_table(
         rows,
         sink,
         row_group_size=group,
         compression=compression,
-        use_dictionary=[name for name in plain if name not in ("singles_ms", "value")],
+        use_dictionary=[*alike, "data"] if shared else alike,
+        write_statistics=alike,
         write_page_checksum=True,
     )
     data: bytes = sink.getvalue().to_pybytes()

@@ -218,7 +218,7 @@ class Driver:
         if process is not None and end.name in process.ends:
             del process.ends[end.name]
             self._note(process, f"loses {end.name}: {reason}")
-            self.tell(process, fx.Lost(end.name, reason))
+            self.tell(process, fx.Lost(end.name, reason, end.refused))
 
     def _ring(self, process: Process, incarnation: int, name: str, at: float) -> None:
         if process.machine is not None and process.incarnation == incarnation and process.timers.get(name) == at:

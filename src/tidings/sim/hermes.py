@@ -52,7 +52,11 @@ class HermesNetwork:
             to = node.next_hop(key)
             return None if to is None else to.router
 
-        broker = self.brokers[router] = Hermes(router, space.hash, next_hop, self.options)
+        def second(key: int) -> Router | None:
+            to = node.second(key)
+            return None if to is None else to.router
+
+        broker = self.brokers[router] = Hermes(router, space.hash, next_hop, self.options, second)
         self.do(router, broker.start(self.calendar.now))
         return broker
 

@@ -28,6 +28,7 @@ class End:
     owner: object
     peer: "End | None" = None
     open: bool = True  # may still receive
+    refused: bool = False  # nobody listened where it was to lead
     sent: int = 0
     expected: int = 0
     early: dict[int, tuple[Kind, bytes]] = field(default_factory=dict)
@@ -49,10 +50,14 @@ class Streams:
     def dial(self, end: End, host: Node, accept: Callable[[], End | None]) -> None:
         """Open a stream to a host; `accept` makes the other end there, or None: nobody listens."""
 
+        def refuse() -> None:
+            end.refused = True
+            self._end(end, "refused")
+
         def arrive() -> None:
             peer = accept()
             if peer is None:
-                self.network.send(host, end.host, HEADER_BYTES, lambda: self._end(end, "refused"))
+                self.network.send(host, end.host, HEADER_BYTES, refuse)
                 return
             end.peer, peer.peer = peer, end
             self._send(peer, "answer", b"")

@@ -17,8 +17,10 @@ message of that very client, or of the publisher, is still on its way may the tw
 Everything follows from the policy, the kind of overlay and a seed; a failure names the command that repeats it:
 
     python -m tidings.testing.covering selective graph 17          # add --trace to see everything that is done
+    python -m tidings.testing.covering 1 2000                      # these seeds, every policy, trees and graphs
 """
 
+import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -47,6 +49,7 @@ from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.selective import Selective, SelectiveOptions
 from tidings.routing.covering.tables import Border, Table
 from tidings.sim.covering import CoveringNetwork
+from tidings.testing.seeds import parser, run_seeds
 
 OVERLAYS = ("tree", "graph")
 CLASSES = ("a", "b")
@@ -298,18 +301,42 @@ def run(policy: str, overlay: str, seed: int, trace: Callable[[str], None] | Non
     return trial
 
 
-def main(arguments: list[str]) -> None:
-    traced = "--trace" in arguments
-    plain = [one for one in arguments if one != "--trace"]
-    if len(plain) != 3 or plain[0] not in POLICIES or plain[1] not in OVERLAYS or not plain[2].isdigit():
-        choices = f"{{{','.join(POLICIES)}}} {{{','.join(OVERLAYS)}}}"
-        raise SystemExit(f"usage: python -m tidings.testing.covering {choices} SEED [--trace]")
-    trial = run(plain[0], plain[1], int(plain[2]), (lambda text: print(text)) if traced else None)  # noqa: T201
+def figures(seed: int) -> dict[str, int]:
+    """All policies on both kinds of overlay."""
+    trials = [run(policy, overlay, seed) for policy in POLICIES for overlay in OVERLAYS]
+    published = [one for trial in trials for one in trial.published]
+    return {
+        "schedules": len(trials),
+        "publications": len(published),
+        "due": sum(len(one.due) for one in published),
+        "handed": sum(one.handed.total() for one in published),
+        "quiet_moments": sum(trial.quiet_checks for trial in trials),
+    }
+
+
+def repeat(asked: argparse.Namespace) -> int:
+    """One schedule, which may be shown."""
+    trial = run(asked.policy, asked.overlay, asked.seed, (lambda text: print(text)) if asked.trace else None)  # noqa: T201
     handed = sum(one.handed.total() for one in trial.published)
     due = sum(len(one.due) for one in trial.published)
     told = f"{due} due, {handed} handed over, {trial.quiet_checks} quiet moments"
-    print(f"{' '.join(plain)}: right; {told}")  # noqa: T201
+    print(f"{asked.policy} {asked.overlay} {asked.seed}: right; {told}")  # noqa: T201
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    if arguments and arguments[0].isdigit():
+        about = (
+            "Every policy on trees and graphs under random schedules; POLICY OVERLAY SEED [--trace] runs a single one."
+        )
+        return run_seeds(parser("covering", about).parse_args(arguments), "covering", figures)
+    one = argparse.ArgumentParser(prog="python -m tidings.testing.covering", description="FIRST LAST, or one schedule:")
+    one.add_argument("policy", choices=POLICIES)
+    one.add_argument("overlay", choices=OVERLAYS)
+    one.add_argument("seed", type=int)
+    one.add_argument("--trace", action="store_true", help="show everything that happens")
+    return repeat(one.parse_args(arguments))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

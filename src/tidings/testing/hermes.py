@@ -26,6 +26,7 @@ from tidings.routing.hermes import HermesOptions
 from tidings.routing.hermes.messages import Hand, SubscriptionId
 from tidings.sim.hermes import HermesNetwork
 from tidings.sim.pan import PanNetwork
+from tidings.testing.seeds import parser, run_seeds
 
 WIDTH = 10  # values of x
 OPTIONS = HermesOptions(refresh_ms=5_000, lifetime_ms=18_000, settle_ms=12_000)
@@ -57,7 +58,7 @@ class Run:
             pan.calendar.run(until=pan.calendar.now + 1000) if crashes else pan.calendar.run()
         self.network = HermesNetwork(pan, OPTIONS)
         self.network.on_hand = self._hand
-        self.crashes = crashes
+        self.crashes, self.crashed = crashes, 0  # whether there are any, and how many there were
         self.types = TypeTree()
         self.advertised: list[tuple[int, str]] = []
         self.subscriptions: dict[SubscriptionId, Made] = {}
@@ -153,6 +154,7 @@ class Run:
         if router in hosts or len(self.network.brokers) <= 3:
             return
         self.network.crash(router)
+        self.crashed += 1
         for id in [id for id, made in self.subscriptions.items() if made.router == router]:
             del self.subscriptions[id]
 
@@ -224,15 +226,19 @@ def run(seed: int, *, crashes: bool = False) -> Run:
     return one
 
 
-def main(arguments: list[str]) -> None:
-    if len(arguments) not in (1, 2) or not all(one.isdigit() for one in arguments):
-        sys.exit("usage: python -m tidings.testing.hermes FIRST [LAST]")
-    first, last = int(arguments[0]), int(arguments[-1])
-    for seed in range(first, last + 1):
-        run(seed)
-        run(seed, crashes=True)
-    sys.stdout.write(f"seeds {first} to {last}: every event reached who wanted it, once\n")
+def figures(seed: int) -> dict[str, int]:
+    plain, crashed = run(seed), run(seed, crashes=True)
+    return {
+        "events": len(plain.events) + len(crashed.events),
+        "handed": sum(event.handed.total() for one in (plain, crashed) for event in one.events.values()),
+        "crashes": crashed.crashed,
+    }
+
+
+def main(arguments: list[str]) -> int:
+    asked = parser("hermes", "Hermes under random schedules, without and with crashes.").parse_args(arguments)
+    return run_seeds(asked, "hermes", figures)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -1,9 +1,10 @@
-"""Broker processes that route by types lose their rendezvous node by kill -9 while events are published.
+"""Broker processes that route by types lose rendezvous nodes by kill -9 while events are published: first that of the
+events' type, then that of its parent, if it is another.
 
 Publishers and subscribers are at other brokers. Persistent events reach every subscription once, those too that are
 published while nobody knows yet; and then other events arrive again. The report says how long that took.
 
-    python -m tidings.testing.hermes_processes [BROKERS [SEED]]
+    python -m tidings.testing.hermes_processes [BROKERS [SEED [REFRESH_MS]]]
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from tidings.testing.pan_processes import all_see
 
 WAIT_S = 180.0
 REFRESH_MS = 10_000  # as brokers have it unless told otherwise
-EVENTS = 40
+EVENTS = 20  # persistent ones, before the first kill and after each
 PROBE = -1  # the number of events that are not persistent
 _MORE = """
 [broker]
@@ -41,9 +42,9 @@ insecure = true
 """
 
 
-def start(folder: Path, number: int, join: str) -> BrokerProcess:
+def start(folder: Path, number: int, join: str, refresh_ms: int) -> BrokerProcess:
     folder.mkdir()
-    more = _MORE.format(id=number, data=folder / "data", join=join, refresh_ms=REFRESH_MS)
+    more = _MORE.format(id=number, data=folder / "data", join=join, refresh_ms=refresh_ms)
     return BrokerProcess(folder, more)
 
 
@@ -70,10 +71,12 @@ class Listener:
                 self.got[number] += 1
 
 
-async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) -> tuple[float, list[Counter[int]]]:
-    """Returns how many seconds after the kill every subscription had an event again that is not persistent, and how
+async def follow(
+    brokers: dict[int, BrokerProcess], victims: list[int], rng: Random
+) -> tuple[list[float], list[Counter[int]]]:
+    """Returns how many seconds after each kill every subscription had an event again that is not persistent, and how
     often each was given each persistent one."""
-    hosts = [router for router in brokers if router != victim]
+    hosts = [router for router in brokers if router not in victims]
     rng.shuffle(hosts)
     clients = {router: await connect(brokers[router].url) for router in hosts}
     await eventually(lambda: all_see(brokers.values(), interested=False), WAIT_S)
@@ -86,10 +89,31 @@ async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) ->
         for index, (name, selector) in enumerate(wanted)
     ]
     await publisher.advertise_type("Sale")
-    await publish(publisher, range(EVENTS // 2))
-    brokers[victim].process.kill()
-    killed = time.monotonic()
-    publishing = asyncio.ensure_future(publish(publisher, range(EVENTS // 2, EVENTS)))
+    await publish(publisher, range(EVENTS))
+    took = []
+    for number, victim in enumerate(victims, 1):
+        brokers[victim].process.kill()
+        killed = time.monotonic()
+        publishing = asyncio.ensure_future(publish(publisher, range(number * EVENTS, (number + 1) * EVENTS)))
+        await probe(publisher, listeners)
+        took.append(time.monotonic() - killed)
+        await publishing
+
+    def all_there() -> bool:
+        for listener in listeners:
+            listener.read()
+        return all(len(listener.got) == (len(victims) + 1) * EVENTS for listener in listeners)
+
+    await eventually(all_there, WAIT_S)
+    await asyncio.sleep(1.0)  # what comes now comes twice
+    all_there()
+    for client in clients.values():
+        await client.close()
+    return took, [listener.got for listener in listeners]
+
+
+async def probe(publisher: Client, listeners: list[Listener]) -> None:
+    """Publish events that are not persistent until all have got one."""
     for listener in listeners:
         listener.read()
         listener.probes = 0
@@ -102,20 +126,6 @@ async def follow(brokers: dict[int, BrokerProcess], victim: int, rng: Random) ->
         return all(listener.probes for listener in listeners)
 
     await eventually(resumed, WAIT_S)
-    took = time.monotonic() - killed
-    await publishing
-
-    def all_there() -> bool:
-        for listener in listeners:
-            listener.read()
-        return all(len(listener.got) == EVENTS for listener in listeners)
-
-    await eventually(all_there, WAIT_S)
-    await asyncio.sleep(1.0)  # what comes now comes twice
-    all_there()
-    for client in clients.values():
-        await client.close()
-    return took, [listener.got for listener in listeners]
 
 
 async def publish(publisher: Client, numbers: range) -> None:
@@ -124,7 +134,7 @@ async def publish(publisher: Client, numbers: range) -> None:
         await asyncio.sleep(0.05)
 
 
-def run(folder: Path, count: int, seed: int) -> tuple[float, list[Counter[int]]]:
+def run(folder: Path, count: int, seed: int, refresh_ms: int = REFRESH_MS) -> tuple[list[float], list[Counter[int]]]:
     """Raises if an event is lost; returns what `follow` does."""
     rng = Random(seed)
     with ExitStack() as stack:
@@ -134,17 +144,19 @@ def run(folder: Path, count: int, seed: int) -> tuple[float, list[Counter[int]]]
             if brokers:
                 known = brokers[rng.choice(list(brokers))]
                 join = f"127.0.0.1:{known.wait_for('links')['port']}"
-            brokers[number] = stack.enter_context(start(folder / str(number), number, join))
-        return asyncio.run(follow(brokers, rendezvous("Sale", list(brokers)), rng))
+            brokers[number] = stack.enter_context(start(folder / str(number), number, join, refresh_ms))
+        victims = list(dict.fromkeys(rendezvous(name, list(brokers)) for name in ("Sale", "Trade")))
+        return asyncio.run(follow(brokers, victims, rng))
 
 
 def main(arguments: list[str]) -> None:
-    count, seed = (int(one) for one in (*arguments, *("6", "1")[len(arguments) :]))
+    count, seed, refresh_ms = (int(one) for one in (*arguments, *("6", "1", str(REFRESH_MS))[len(arguments) :]))
     with tempfile.TemporaryDirectory() as folder:
-        took, got = run(Path(folder), count, seed)
-    assert got == [Counter(range(EVENTS))] * len(got), got
-    said = f"after the kill events that are not persistent arrived again everywhere in {took:.1f} s"
-    sys.stdout.write(f"{count} brokers, refresh interval {REFRESH_MS / 1000} s: {said}; no persistent one was lost\n")
+        took, got = run(Path(folder), count, seed, refresh_ms)
+    assert got == [Counter(range((len(took) + 1) * EVENTS))] * len(got), got
+    times = " and ".join(f"{one:.2f} s" for one in took)
+    said = f"events that are not persistent arrived again everywhere {times} after the kills"
+    sys.stdout.write(f"{count} brokers, refresh interval {refresh_ms / 1000} s: {said}; no persistent one was lost\n")
 
 
 if __name__ == "__main__":

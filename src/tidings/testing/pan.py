@@ -15,6 +15,7 @@ from tidings.overlay.pan import PanOptions
 from tidings.overlay.pan.messages import Answered, Arrived, PanEffect
 from tidings.overlay.space import plane
 from tidings.sim.pan import PanNetwork
+from tidings.testing.seeds import parser, run_seeds
 
 OPTIONS = PanOptions(leaves=4)
 SPARED_MS = 1_500
@@ -121,17 +122,15 @@ def _answering(network: PanNetwork, answers: set[tuple[int, int]]) -> Callable[[
     return hear
 
 
-def main() -> None:
-    first, count = (int(argument) for argument in sys.argv[1:3])
-    wrong = 0
-    for seed in range(first, first + count):
-        result = churn(seed)
-        if result.wrong:
-            wrong += 1
-            sys.stdout.write(f"seed {seed}: {result}\n")
-    sys.stdout.write(f"{count} runs with joins, leaves and crashes, {wrong} with a key that went astray\n")
-    sys.exit(1 if wrong else 0)
+def figures(seed: int) -> dict[str, int]:
+    result = churn(seed)
+    assert result.wrong == (), result.wrong
+    return {"nodes": result.nodes, "joins": result.joins, "leaves": result.leaves, "crashes": result.crashes}
+
+
+def main(arguments: list[str]) -> int:
+    return run_seeds(parser("pan", "Pan under joins, leaves and crashes.").parse_args(arguments), "pan", figures)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -21,6 +21,9 @@ current. What went wrong in a run is counted in its line (*wrong*).
 """
 COMMANDS = {
     "simulation": "make sim",
+    "pan": "make pan",
+    "hermes": "make hermes",
+    "covering": "make covering",
     "kills of one broker": "make crash",
     "kills in a network": "make crash",
     "power failures": "make crash",

@@ -157,6 +157,7 @@ class KernelBooks:
         self._numbers: dict[str, int] = {}  # of subscribers
         self._names: dict[int, str] = {}
         self._free: list[int] = []
+        self._keys: dict[tuple[str, int], dict[int, Key]] = {}  # by kind and number of the peer, then by origin
 
     @property
     def memory_bytes(self) -> int:
@@ -174,18 +175,19 @@ class KernelBooks:
         self.tracker.add(kind.value, self._peer(kind, peer), bytes(as_ids(ids)), now_ms)
 
     def take(self, now_ms: int, *, full: bool = True) -> list[Entry]:
-        return list(map(self._entry, self.tracker.take(now_ms, full=full)))
+        return self._entries(self.tracker.take(now_ms, full=full))
 
     def end(self, kind: Kind, peer: str, now_ms: int) -> list[Entry]:
         number = self._peer(kind, peer)
-        entries = list(map(self._entry, self.tracker.end(kind.value, number, now_ms)))
+        entries = self._entries(self.tracker.end(kind.value, number, now_ms))
         if kind is Kind.DELIVER:
             del self._numbers[peer], self._names[number]
             self._free.append(number)
+        self._keys.pop((kind.value, number), None)
         return entries
 
     def end_all(self, now_ms: int) -> list[Entry]:
-        return list(map(self._entry, self.tracker.end_all(now_ms)))
+        return self._entries(self.tracker.end_all(now_ms))
 
     def find(self, key: Key, message: MessageId, now_ms: int) -> Current | None:
         if key.kind is Kind.DELIVER and key.peer not in self._numbers:
@@ -206,19 +208,31 @@ class KernelBooks:
             return self.number(peer)
         return int(peer) if kind is Kind.FORWARD else 0
 
-    def _entry(self, one: TrackedFilter) -> Entry:
-        kind = Kind(one.kind)
-        peer = {Kind.DELIVER: lambda: self._names[one.peer], Kind.FORWARD: lambda: str(one.peer)}.get(kind, str)()
+    def _entries(self, filters: list[TrackedFilter]) -> list[Entry]:
+        """What several histories have in common stays one object; ids are packed once for all of them."""
+        packed = {id(one.data): one.data for one in filters if one.exact}
+        packed = {number: encode_ids(as_ids(data)) for number, data in packed.items()}
+        return [self._entry(one, packed.get(id(one.data), one.data)) for one in filters]
+
+    def _entry(self, one: TrackedFilter, data: bytes) -> Entry:
         return Entry(
-            key=Key(kind, one.origin, peer),
+            key=self._key(one),
             sequence=one.sequence,
             span=one.span,
             singles=one.singles,
             count=one.ids,
             full=one.full,
             encoding=Encoding.IDS if one.exact else Encoding.BLOOM,
-            data=encode_ids(as_ids(one.data)) if one.exact else one.data,
+            data=data,
             opened_ms=one.opened_ms,
             stored_ms=one.stored_ms,
             incarnation=self._incarnation,
         )
+
+    def _key(self, one: TrackedFilter) -> Key:
+        keys = self._keys.setdefault((one.kind, one.peer), {})
+        if one.origin not in keys:
+            kind = Kind(one.kind)
+            peers = {Kind.DELIVER: lambda: self._names[one.peer], Kind.FORWARD: lambda: str(one.peer)}
+            keys[one.origin] = Key(kind, one.origin, peers.get(kind, str)())
+        return keys[one.origin]

@@ -21,6 +21,7 @@ from tidings.routing.hermes.codec import (
 )
 from tidings.routing.hermes.messages import (
     Echo,
+    Estate,
     HermesMessage,
     Kind,
     Publication,
@@ -49,6 +50,7 @@ MESSAGES = st.one_of(
     st.builds(Publication, TEXTS, FLAGS, FLAGS, FLAGS, BYTES, BYTES),
     st.builds(Settled, TEXTS, BYTES),
     st.builds(Echo, TEXTS, U64, FLAGS),
+    st.builds(Estate, TEXTS, CHAINS, st.lists(CHAINS, max_size=3).map(tuple), st.lists(st.integers(1, 99)).map(tuple)),
 )
 
 

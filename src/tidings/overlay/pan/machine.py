@@ -34,6 +34,7 @@ from tidings.overlay.pan.messages import (
     Enter,
     Hello,
     Joined,
+    Missed,
     Others,
     PanEffect,
     PanMessage,
@@ -112,6 +113,14 @@ class Pan:
         )
         return [SetTimer(TIMER, self._beat_at)]
 
+    def meet(self, now: float, contact: Contact) -> list[PanEffect]:
+        """A node that was lost is there again. It may be in a ring of its own by now: looking this node up from there
+        makes the two rings one."""
+        self._gone.pop(contact.id, None)
+        self._learn_all(now, [contact])
+        self._tell(contact, Enter(self.me, self.space.digits))
+        return self._done(now)
+
     def leave(self, now: float) -> list[PanEffect]:
         message = Depart(tuple(self.leaves))
         for contact in self.neighbours():
@@ -148,6 +157,11 @@ class Pan:
         """Where a message for this key goes from here; None: nowhere, this node is the closest."""
         return self._next_hop(key, None)
 
+    def second(self, key: int) -> Contact | None:
+        """Who is the closest to this key, as far as this node knows, but for itself."""
+        space = self.space
+        return min(self.leaves, key=lambda one: (space.distance(one.id, key), one.id), default=None)
+
     def hear(self, now: float, sender: Contact, message: PanMessage) -> list[PanEffect]:
         self._gone.pop(sender.id, None)
         if sender.id in self._known:
@@ -182,7 +196,7 @@ class Pan:
                     self._tell(sender, Beat(tuple(self.leaves), False))
                 self._learn_all(now, leaves)
             case Depart(leaves=leaves):
-                self._lose(now, sender)
+                self._lose(now, sender, departed=True)
                 self._learn_all(now, leaves)
             case _:
                 assert_never(message)
@@ -352,13 +366,15 @@ class Pan:
 
     # --- repair ---------------------------------------------------------------------------------------------------
 
-    def _lose(self, now: float, contact: Contact) -> None:
+    def _lose(self, now: float, contact: Contact, *, departed: bool = False) -> None:
         self._gone[contact.id] = now + self.options.forget_ms
         if self._seek is not None:
             self._seek.latency_ms.pop(contact, None)
         was_leaf = contact.id in self.leaves
         self.leaves.remove(contact.id)
         slot = self.table.remove(contact.id)
+        if not departed and (was_leaf or slot is not None):
+            self._out.append(Missed(contact))
         if was_leaf:
             whom = self.leaves.ends() or list(self.table)[:2]
             for one in whom:

@@ -127,8 +127,15 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """A neighbour is gone that did not say that it leaves."""
+
+    contact: Contact
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """The tables have changed: neighbours may have come or gone, routes may differ."""
 
 
-PanEffect: TypeAlias = Tell | Arrived | Answered | Unanswered | Joined | Changed | SetTimer
+PanEffect: TypeAlias = Tell | Arrived | Answered | Unanswered | Joined | Missed | Changed | SetTimer

@@ -16,9 +16,10 @@ from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.event_type import AttributeType, EventType
 from tidings.model.predicate import Predicate
-from tidings.routing.codec import BYTES, CONTROL_BYTES_MAX, FLAG, TEXT, U32, U64, Field, Reader, put_varint
+from tidings.routing.codec import BYTES, CONTROL_BYTES_MAX, FLAG, TEXT, U32, U64, Field, Reader, many, put_varint
 from tidings.routing.hermes.messages import (
     Echo,
+    Estate,
     HermesMessage,
     Kind,
     Publication,
@@ -91,6 +92,7 @@ def _get_types(reader: Reader) -> tuple[EventType, ...]:
 FILTER = Field("predicate", lambda out, value: BYTES.put(out, encode_predicate(value)), _get_filter)
 TYPES = Field("types", _put_types, _get_types)
 KIND, VERB = _number(Kind), _number(Verb)
+CHAINS, ROUTERS = many("chains", TYPES), many("routers", U32)
 
 Layouts = dict[type, tuple[int, tuple[Field, ...]]]
 LAYOUTS: Layouts = {
@@ -99,6 +101,7 @@ LAYOUTS: Layouts = {
     Publication: (3, (TEXT, FLAG, FLAG, FLAG, BYTES, BYTES)),
     Settled: (4, (TEXT, BYTES)),
     Echo: (5, (TEXT, U64, FLAG)),
+    Estate: (6, (TEXT, TYPES, CHAINS, ROUTERS)),
 }
 REQUESTS: Layouts = {TypeRequest: (1, (VERB, TEXT, TYPES, U32)), TypeAnswer: (2, (TYPES, TEXT, TEXT))}
 

@@ -24,10 +24,12 @@ from tidings.model.values import Value
 from tidings.overlay.effects import Router, SetTimer
 from tidings.routing.covering.tables import batch_of
 from tidings.routing.hermes.custody import Custodian
+from tidings.routing.hermes.estates import Estates
 from tidings.routing.hermes.flow import ALWAYS, Hop
 from tidings.routing.hermes.messages import (
     Done,
     Echo,
+    Estate,
     Hand,
     HermesEffect,
     HermesMessage,
@@ -45,7 +47,7 @@ from tidings.routing.hermes.messages import (
 )
 from tidings.routing.hermes.options import HermesOptions
 from tidings.routing.hermes.questions import UNSURE, Questions
-from tidings.routing.hermes.registry import Registry
+from tidings.routing.hermes.registry import Registry, requests_of
 from tidings.routing.hermes.trees import NextHop, Tree, Trees
 from tidings.routing.scheme import TIMER
 
@@ -64,11 +66,14 @@ class Hermes:
         key_of: Callable[[str], int],
         next_hop: NextHop,
         options: HermesOptions | None = None,
+        second: NextHop = lambda key: None,
     ) -> None:
+        """`second`: who would be the closest to a key if this broker, which is, were lost."""
         self.router, self.options = router, options or HermesOptions()
         self.trees = Trees(router, key_of, next_hop, self.options)
         self.registry = Registry(self.options)
-        self._key_of, self._next_hop = key_of, next_hop
+        self._key_of, self._next_hop, self._second = key_of, next_hop, second
+        self._estates = Estates(self.options)
         self._custodian = Custodian(self.options.handed_max)
         self._advertised: Counter[str] = Counter()
         self._subscriptions: dict[SubscriptionId, tuple[str, Predicate | None]] = {}
@@ -224,6 +229,8 @@ class Hermes:
             case Echo(number=number):
                 if number in self._echoes:
                     self._echoes.pop(number)[0]()
+            case Estate():
+                self._estates.keep(now, message)
         return self._done()
 
     def handed(self, now: float, name: str, tag: bytes) -> list[HermesEffect]:
@@ -253,8 +260,11 @@ class Hermes:
         if self.trees.reroute(now):
             self._unsettle(now)
             self._review(now)
-        for request in self.registry.hand_over(lambda name: self._next_hop(self._key_of(name)) is None):
+        for request in self.registry.hand_over(self._is_mine):
             self._hand_over(now, request)
+        self._take_over(now)
+        for name in self.registry.held():
+            self._entrust(name)
         return self._done()
 
     def tick(self, now: float) -> list[HermesEffect]:
@@ -267,6 +277,8 @@ class Hermes:
             self.trees.refresh(now)
             for chain, used in self.registry.kept():
                 self._keep(now, chain, self.router if used else 0)
+            for name in self.registry.held():
+                self._entrust(name, again=True)
         self.registry.expire(now)
         self._review(now)
         return [*self._done(), SetTimer(TIMER, now + self.options.refresh_ms / 4)]
@@ -308,6 +320,7 @@ class Hermes:
                     self.trees.disinherit(now, request.name, request.chain[-1].name)
                 case Verb.GET | Verb.USE | Verb.UNUSE:
                     pass
+            self._entrust(request.name)
         return answer, self._done()
 
     def answered(self, now: float, token: int, answer: TypeAnswer | None) -> list[HermesEffect]:
@@ -354,6 +367,23 @@ class Hermes:
                 self.registry.asked(now, request)  # keep it for the next change of the overlay
 
         self._questions.ask(request, handed_over)
+
+    def _is_mine(self, name: str) -> bool:
+        return self._next_hop(self._key_of(name)) is None
+
+    def _entrust(self, name: str, *, again: bool = False) -> None:
+        """Tell the broker that would take this one's place what it would have to know."""
+        to, estate = self._second(self._key_of(name)), self.registry.estate(name)
+        if to is not None and (self._estates.news(to, estate) or again):
+            self._out.append(Send(to, estate))
+
+    def _take_over(self, now: float) -> None:
+        """Be the rendezvous node of types whose former one is lost."""
+        for estate in self._estates.take(now, self._is_mine):
+            for request in requests_of(estate):
+                answer = self.registry.asked(now, request)
+                if request.verb is Verb.HEIR and not answer.code:
+                    self.trees.heir(now, request.name, request.chain[-1].name)
 
     def _finish(self, token: int, answer: TypeAnswer) -> None:
         self._out.append(Done(token, EventTypeError(answer.code, answer.reason) if answer.code else None))

@@ -84,7 +84,18 @@ class Echo(ControlMessage):
     back: bool
 
 
-HermesMessage: TypeAlias = Tell | Untell | Publication | Settled | Echo
+@dataclass(frozen=True, slots=True)
+class Estate(ControlMessage):
+    """What a rendezvous node knows of a type, for the broker that would take its place; all of it, in place of what was
+    said before."""
+
+    type: str
+    chain: tuple[EventType, ...] = ()  # the type and its ancestors, the root first; empty: there is no such type
+    heirs: tuple[tuple[EventType, ...], ...] = ()  # the chains of its subtypes
+    users: tuple[Router, ...] = ()  # whose clients use it
+
+
+HermesMessage: TypeAlias = Tell | Untell | Publication | Settled | Echo | Estate
 
 # Requests to a rendezvous node, and the answer.
 

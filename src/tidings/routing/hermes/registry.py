@@ -9,7 +9,7 @@ from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.message import reserved
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import Router
-from tidings.routing.hermes.messages import TypeAnswer, TypeRequest, Verb
+from tidings.routing.hermes.messages import Estate, TypeAnswer, TypeRequest, Verb
 from tidings.routing.hermes.options import HermesOptions
 
 Chain = tuple[EventType, ...]  # a type after its ancestors, the root first
@@ -104,14 +104,22 @@ class Registry:
 
     def hand_over(self, mine: Callable[[str], bool]) -> list[TypeRequest]:
         """What to tell the brokers that have become rendezvous nodes in this one's place."""
-        gone = [name for name in self._kept.keys() | self._heirs.keys() if not mine(name)]
-        requests = []
-        for name in sorted(gone):
-            if name in self._kept:
-                requests.append(TypeRequest(Verb.ADD, name, self._kept.pop(name)[0]))
-            requests += [TypeRequest(Verb.HEIR, name, chain) for chain, _ in self._heirs.pop(name, {}).values()]
-            requests += [TypeRequest(Verb.USE, name, router=router) for router in self._users.pop(name, {})]
+        gone = [name for name in self.held() if not mine(name)]
+        requests = [request for name in gone for request in requests_of(self.estate(name))]
+        for name in gone:
+            for table in (self._kept, self._heirs, self._users):
+                table.pop(name, None)
         return requests
+
+    def held(self) -> list[str]:
+        """The types that this broker knows of as their rendezvous node."""
+        return sorted(self._kept.keys() | self._heirs.keys())
+
+    def estate(self, name: str) -> Estate:
+        """What it knows of one."""
+        chain, _ = self._kept.get(name, ((), 0.0))
+        heirs = sorted(self._heirs.get(name, {}).items())
+        return Estate(name, chain, tuple(one for _, (one, _) in heirs), tuple(sorted(self._users.get(name, {}))))
 
     # --- as rendezvous node ---------------------------------------------------------------------------------------
 
@@ -165,6 +173,14 @@ class Registry:
     def _note_user(self, now: float, request: TypeRequest) -> None:
         if request.router:
             self._users.setdefault(request.name, {})[request.router] = now + self._options.lifetime_ms
+
+
+def requests_of(estate: Estate) -> list[TypeRequest]:
+    """By which another rendezvous node learns the same."""
+    name = estate.type
+    added = [TypeRequest(Verb.ADD, name, estate.chain)] if estate.chain else []
+    heirs = [TypeRequest(Verb.HEIR, name, chain) for chain in estate.heirs]
+    return [*added, *heirs, *(TypeRequest(Verb.USE, name, router=router) for router in estate.users)]
 
 
 def _unknown(name: str) -> TypeAnswer:

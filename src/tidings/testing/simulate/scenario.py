@@ -12,7 +12,7 @@ from tidings.overlay.graph import Graph
 from tidings.overlay.link import LinkOptions
 from tidings.overlay.pan import PanOptions
 from tidings.routing.interests import InterestEncoding
-from tidings.sim.faults import Fault, Partition, random_faults
+from tidings.sim.faults import Fault, random_faults
 from tidings.testing.simulate.choices import Choices
 from tidings.testing.simulate.typed import OPTIONS as HERMES
 from tidings.tracking.history import BloomSettings, Mode
@@ -75,8 +75,6 @@ def random_scenario(choices: Choices) -> Scenario:
     tracked = choices.tracking != "none"
     clocks_ms, step_ms = (CLOCKS_MS, STEP_MS) if tracked else (FAR_MS, FAR_STEP_MS)
     faults = random_faults(graph, rng, rng.randint(1, 9), FAULTS_MS, step_ms=step_ms)
-    if choices.overlay == "pan":  # two halves that have forgotten each other do not find together again
-        faults = [(at, fault) for at, fault in faults if not isinstance(fault, Partition)]
     skews_ms = {router: rng.uniform(0, clocks_ms) for router in dials}
     return Scenario(graph, settings, faults, skews_ms, _tracking(choices.tracking, rng) if tracked else None)
 

@@ -1,0 +1,129 @@
+// The part of a history that is in memory: (B, R, S), the filter B with the range R of its ids' times and the times S of stragglers.
+//
+// Histories that take the same ids, such as those of subscribers to the same topic, have one volume together: each id is put into it
+// once, and it is stored once for all of them. When one of them takes something else, it goes on with a copy of its own.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tidings/id_arena.hpp"
+
+namespace tidings {
+
+// What all volumes of a broker have in common.
+struct VolumeShape {
+    uint64_t bits;
+    uint32_t hashes;
+    uint64_t capacity;
+    uint64_t young_max;  // so many ids are kept as they are before they become a filter
+    bool exact;          // … for ever
+};
+
+struct Volume {
+    // When the ids in the arena came: the first and the last.
+    struct Times {
+        int64_t began_ms = 0, now_ms = 0;
+    };
+
+    std::vector<uint32_t> owners;          // histories
+    int64_t late_ms = 0, early_ms = 0;     // what is older than the volume by more than this, or further ahead, is a straggler
+    bool has_range = false, busy = false;  // busy: the filter before was full
+    uint64_t count = 0, stored_count = 0;
+    int64_t first_ms = 0, last_ms = 0, opened_ms = 0, dirty_ms = 0;
+    std::set<int64_t> singles;
+    std::unique_ptr<Bloom> filter;
+    std::string ids;
+    uint64_t turn = 0;  // in which flush it was filled last
+
+    bool dirty() const { return count > stored_count; }
+
+    bool holds(int64_t moment) const {
+        return count && ((has_range && first_ms <= moment && moment <= last_ms) || singles.contains(moment));
+    }
+
+    bool contains(const uint8_t* id) const {
+        uint8_t held = 0;
+        if (filter) filter->contains(id, 1, &held);
+        for (size_t i = 0; i < ids.size() && !held; i += IdArena::id_bytes) held = std::memcmp(&ids[i], id, IdArena::id_bytes) == 0;
+        return held != 0;
+    }
+
+    // The same content, for some of its owners.
+    std::shared_ptr<Volume> copy_for(std::vector<uint32_t> some) const {
+        auto copy = std::make_shared<Volume>();
+        copy->owners = std::move(some);
+        copy->late_ms = late_ms, copy->early_ms = early_ms;
+        copy->has_range = has_range, copy->busy = busy;
+        copy->count = count, copy->stored_count = stored_count;
+        copy->first_ms = first_ms, copy->last_ms = last_ms, copy->opened_ms = opened_ms, copy->dirty_ms = dirty_ms;
+        copy->singles = singles;
+        if (filter) copy->filter = std::make_unique<Bloom>(*filter);
+        copy->ids = ids;
+        copy->turn = turn;
+        return copy;
+    }
+
+    // As many of these ids of the arena as there is room for; returns how many.
+    size_t add(const IdArena& arena, const uint8_t* chosen, size_t size, const VolumeShape& shape, const Times& times) {
+        if (!dirty()) dirty_ms = times.began_ms;
+        if (count == 0) opened_ms = times.began_ms;
+        size = std::min<uint64_t>(size, shape.capacity - count);
+        count += size;
+        if (!filter && !shape.exact && (count > shape.young_max || busy)) grow_up(shape);
+        if (filter) arena.set(*filter, chosen, size);
+        else
+            for (size_t i = 0; i < size; ++i) ids.append(reinterpret_cast<const char*>(arena.ids[chosen[i]].data()), IdArena::id_bytes);
+        stretch(arena, chosen, size, times.now_ms);
+        return size;
+    }
+
+    // A new one begins, with the same owners.
+    void clear(const VolumeShape& shape) {
+        busy = count >= shape.capacity;
+        ids.clear();
+        if (busy && filter) filter->clear();
+        else filter.reset();
+        singles.clear();
+        has_range = false;
+        count = stored_count = 0;
+    }
+
+    size_t memory_bytes() const { return sizeof *this + ids.capacity() + (filter ? filter->memory_bytes() : 0); }
+
+private:
+    // Its ids take as much room as a filter would: now it is one.
+    void grow_up(const VolumeShape& shape) {
+        filter = std::make_unique<Bloom>(shape.bits, shape.hashes);
+        filter->add(reinterpret_cast<const uint8_t*>(ids.data()), ids.size() / IdArena::id_bytes);
+        ids = {};
+    }
+
+    void stretch(const IdArena& arena, const uint8_t* chosen, size_t size, int64_t now_ms) {
+        int64_t first = INT64_MAX, last = INT64_MIN;
+        for (size_t i = 0; i < size; ++i) {
+            first = std::min(first, arena.times[chosen[i]]);
+            last = std::max(last, arena.times[chosen[i]]);
+        }
+        if (regular(first, now_ms) && regular(last, now_ms)) return widen(first, last);
+        for (size_t i = 0; i < size; ++i) {
+            const int64_t time = arena.times[chosen[i]];
+            if (regular(time, now_ms)) widen(time, time);
+            else singles.insert(time);
+        }
+    }
+
+    // No straggler: much older than the filter, or from a clock that is ahead.
+    bool regular(int64_t time, int64_t now_ms) const { return time >= opened_ms - late_ms && time <= now_ms + early_ms; }
+
+    void widen(int64_t first, int64_t last) {
+        first_ms = has_range ? std::min(first_ms, first) : first;
+        last_ms = has_range ? std::max(last_ms, last) : last;
+        has_range = true;
+    }
+};
+
+}  // namespace tidings

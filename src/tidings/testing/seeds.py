@@ -1,0 +1,58 @@
+"""A command that runs many seeds: totals, what failed and how it is repeated, and a line for `docs/results.md`.
+
+Simulations of several kinds share it: `python -m tidings.testing.pan 1 1000 --processes 2 --results FILE`.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tidings.testing.record import note
+
+GROUP = 10  # seeds that a process takes at a time
+One = Callable[[int], dict[str, int]]  # a seed's figures, to be added up; what is wrong is raised
+
+
+def several(one: One, first: int, last: int) -> tuple[Counter[str], list[str]]:
+    """Figures in total, and what failed."""
+    totals: Counter[str] = Counter()
+    failures = []
+    for seed in range(first, last + 1):
+        try:
+            totals.update(one(seed))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the other seeds go on
+            notes = " ".join(getattr(error, "__notes__", ()))
+            failures.append(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}\n  {notes}")
+    return totals, failures
+
+
+def parser(module: str, description: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog=f"python -m tidings.testing.{module}", description=description)
+    made.add_argument("first", type=int)
+    made.add_argument("last", type=int, nargs="?", help="the first alone if left out")
+    made.add_argument("--processes", type=int, default=1)
+    made.add_argument("--results", type=Path, help="add a line to this file")
+    return made
+
+
+def run_seeds(asked: argparse.Namespace, what: str, one: One) -> int:
+    """`what`: its name on the page of results. Returns the status to end with."""
+    last = asked.first if asked.last is None else asked.last
+    totals: Counter[str] = Counter()
+    wrong = 0
+    with ProcessPoolExecutor(asked.processes) as pool:
+        groups = [(first, min(first + GROUP - 1, last)) for first in range(asked.first, last + 1, GROUP)]
+        for done in [pool.submit(several, one, *group) for group in groups]:
+            figures, failures = done.result()
+            totals.update(figures)
+            wrong += len(failures)
+            sys.stdout.write("".join(f"{text}\n" for text in failures))
+            sys.stdout.flush()
+    seeds = last - asked.first + 1
+    sys.stdout.write(f"{what}: {seeds} seeds from {asked.first}, {wrong} wrong; {dict(totals)}\n")
+    if asked.results:
+        note(asked.results, what, first=asked.first, seeds=seeds, wrong=wrong, **totals)
+    return 1 if wrong else 0

@@ -1,0 +1,33 @@
+"""The command that runs many seeds counts what is wrong, says how to repeat it and leaves a line of results."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidings.testing import pan
+from tidings.testing.seeds import parser, run_seeds
+
+
+def odd(seed: int) -> dict[str, int]:
+    if seed % 5 == 0:
+        error = ValueError("five")
+        error.add_note(f"Repeat with: {seed}")
+        raise error
+    return {"right": 1}
+
+
+def test_failures_are_counted_and_the_others_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "odd.json"
+    asked = parser("odd", "").parse_args(["3", "17", "--processes", "2", "--results", str(results)])
+    assert run_seeds(asked, "odd", odd) == 1
+    out = capsys.readouterr().out
+    assert "seed 10: ValueError: five\n  Repeat with: 10" in out
+    assert "15 seeds from 3, 3 wrong; {'right': 12}" in out
+    line = json.loads(results.read_text())
+    assert (line["what"], line["first"], line["seeds"], line["wrong"], line["right"]) == ("odd", 3, 15, 3, 12)
+
+
+def test_one_seed_of_pan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pan.main(["1"]) == 0
+    assert "1 seeds from 1, 0 wrong" in capsys.readouterr().out
