@@ -81,7 +81,7 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	  -C cmake.define.TIDINGS_SANITIZE=thread -C build-dir=build/tsan/cmake .
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0" OPENBLAS_NUM_THREADS=1 \
 	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider tests/kernel/test_threads.py
-	$(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads tests=tests/kernel/test_threads.py wrong=0
+	$(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads tests=5 wrong=0
 
 docs: setup  ## build the documentation into build/docs, without warnings
 	$(BIN)/python -m docs.pages docs/generated
