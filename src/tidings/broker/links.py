@@ -183,7 +183,7 @@ class BrokerLinks:
             case Kind.ARRIVED | Kind.RELAY:
                 self._broker.node.from_network(now_ms, event)
             case Kind.ERROR:
-                _, _, code, reason, position = event
+                _, _, code, reason, position, _ = event
                 self.network.broken(self.now(), number, RemoteProtocolError(code, reason, position=position))
 
     def write(self, number: int, data: bytes, left: int) -> None:
