@@ -66,9 +66,9 @@ def connects(*, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def connecting(**given: Any) -> None:
-            access = Access(**{one.name: given.pop(one.name) for one in shared})
-            command(**given, access=access)
+        def connecting(*named: Any, **given: Any) -> None:
+            access = Access(**{one.name: given.pop(one.name) for one in shared if one.name in given})
+            command(*named, **given, access=access)
 
         signature = inspect.signature(command)
         own = [one for one in signature.parameters.values() if one.name != "access"]
