@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize crash sim load flaps pan hermes covering docs proton stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize tsan crash sim load flaps pan hermes covering docs proton stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -42,9 +42,11 @@ versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an 
 	$(BIN)/python -m bench.broker --full --install
 
 fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSanitizer (SECONDS_EACH=30, STREAMS=20000)
-	scripts/fuzz
-	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1)
-	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets
+	RESULTS=$(HARDENING)/fuzz.json scripts/fuzz
+	for target in codecs links configuration segments sockets; do \
+	  $(BIN)/python -m tidings.testing.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json || exit 1; done
+	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json
+	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets --results $(HARDENING)/fuzz.json
 
 sim: setup  ## random networks, workloads and faults in the simulator, judged against the truth (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.simulate 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/simulation.json
@@ -65,9 +67,18 @@ sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in th
 	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  -C cmake.define.TIDINGS_SANITIZE=ON -C build-dir=build/sanitize/cmake .
+	  -C cmake.define.TIDINGS_SANITIZE=address,undefined -C build-dir=build/sanitize/cmake .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/kernel/test_fuzz.py
+
+tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the kernel
+	test -x build/tsan/bin/python || $(PYTHON) -m venv build/tsan
+	build/tsan/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	build/tsan/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  -C cmake.define.TIDINGS_SANITIZE=thread -C build-dir=build/tsan/cmake .
+	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0" OPENBLAS_NUM_THREADS=1 \
+	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider tests/kernel/test_threads.py
+	$(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads tests=tests/kernel/test_threads.py wrong=0
 
 docs: setup  ## build the documentation into build/docs, without warnings
 	$(BIN)/python -m docs.pages docs/generated

@@ -162,6 +162,19 @@ public:
         return nb::make_tuple(s.grades, s.grade_squares, s.grade_cubes);
     }
 
+    nb::dict destination_counts(int64_t now_ms) {
+        TopicMeter& meter = forwarder.outlets().stats.by_destination;
+        meter.look(now_ms);
+        nb::dict found;
+        const auto add = [&](const std::string& name, const TopicMeter::Counts& counts) {
+            if (counts.in) found[nb::str(name.data(), name.size())] = nb::make_tuple(counts.in, counts.out);
+        };
+        for (const auto& [name, counts] : meter.topics()) add("topic:" + name, counts);
+        for (const auto& [name, counts] : meter.queues()) add("queue:" + name, counts);
+        add("", meter.others());
+        return found;
+    }
+
     nb::dict network_stats() {
         const NetworkStats& s = forwarder.network().stats;
         nb::dict d;
@@ -374,6 +387,9 @@ void bind_forwarder(nb::module_& m) {
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
              "Sums over all messages of the replication grade, its square and its cube.")
+        .def("destination_counts", &PyForwarder::destination_counts, nb::arg("now_ms"),
+             nb::sig("def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]"),
+             "Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.")
         .def("received", [](PyForwarder& self) { return self.forwarder.outlets().stats.received; })
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })

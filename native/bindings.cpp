@@ -41,6 +41,10 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 NB_MODULE(_kernel, m) {
     m.doc() = "Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter.";
+#if !defined(__SANITIZE_ADDRESS__)
+    // What is alive when the interpreter ends is no leak, and whoever stops a broker need not read of it.
+    nb::set_leak_warnings(false);
+#endif
     nb::register_exception_translator(translate);
     bind_bloom(m);
     bind_codec(m);

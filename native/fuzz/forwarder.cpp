@@ -5,22 +5,9 @@
 #include "tidings/forwarder.hpp"
 
 using namespace tidings;
+using seeds::everything, seeds::frame;
 
 namespace {
-
-// No conjunction has a constraint: always true.
-const std::string everything("\x01\x00\x00", 3);
-
-std::string frame(uint8_t type, std::string_view payload, uint16_t session = 0) {
-    std::string out;
-    Writer writer(out);
-    writer.fixed(static_cast<uint32_t>(payload.size()));
-    writer.u8(type);
-    writer.u8(0);
-    writer.fixed<uint16_t>(session);
-    writer.bytes(payload);
-    return out;
-}
 
 // One for all runs, each of which leaves it as it was: making one takes longer than a run.
 Forwarder& shared() {

@@ -10,6 +10,7 @@
 #include "tidings/matcher.hpp"
 
 using namespace tidings;
+using seeds::frame;
 
 namespace {
 
@@ -70,17 +71,6 @@ void check(const MessageBatch& batch, std::string_view input) {
         if (entry.status == Entry::Status::Broken) FUZZ_CHECK(entry.error.position <= entry.payload.size());
         if (entry.status == Entry::Status::Message) check_same_bytes(entry.message);
     }
-}
-
-std::string frame(uint8_t type, std::string_view payload) {
-    std::string out;
-    Writer writer(out);
-    writer.fixed(static_cast<uint32_t>(payload.size()));
-    writer.u8(type);
-    writer.u8(0);
-    writer.fixed<uint16_t>(1);
-    writer.bytes(payload);
-    return out;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Valid messages, predicates and programs to start from.
+// Valid frames, messages, predicates and programs to start from.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,6 +8,20 @@
 #include "tidings/writer.hpp"
 
 namespace tidings::seeds {
+
+// No conjunction has a constraint: always true.
+inline const std::string everything("\x01\x00\x00", 3);
+
+inline std::string frame(uint8_t type, std::string_view payload, uint16_t session = 0) {
+    std::string out;
+    Writer writer(out);
+    writer.fixed(static_cast<uint32_t>(payload.size()));
+    writer.u8(type);
+    writer.u8(0);
+    writer.fixed<uint16_t>(session);
+    writer.bytes(payload);
+    return out;
+}
 
 inline std::string message(bool headers) {
     std::string out;

@@ -5,10 +5,9 @@
 #include "tidings/forwarder.hpp"
 
 using namespace tidings;
+using seeds::everything;
 
 namespace {
-
-const std::string everything("\x01\x00\x00", 3);
 
 Forwarder& shared() {
     static Forwarder forwarder({.output_bytes_max = 2000, .memory_bytes_max = 20000, .login_frame_bytes_max = 300, .stall_ms = 3});

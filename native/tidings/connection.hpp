@@ -18,6 +18,7 @@ struct Connection {
 
     bool open = false;
     bool logged_in = false;
+    bool stranger = true;       // neither logged in nor a link yet: there is little memory for all of these together
     bool broken = false;        // its stream cannot be read any further
     bool waiting = false;       // Python has something of it to handle before parsing goes on
     bool held = false;          // Python wants its publishers to wait

@@ -58,7 +58,7 @@ public:
 
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
-        if (!connection.logged_in) out_.free_login_bytes(connection.tail.size());
+        out_.admit(connection);
         connection.logged_in = true;
         connection.frame_bytes_max = frame_bytes_max;
         connection.checks_destinations = checks_destinations;
@@ -194,6 +194,7 @@ public:
         if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
         const Outlets::Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
+        out_.stats.by_destination.count(view, matched_.size(), now_ms);
         for (const uint32_t index : matched_)
             if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
     }
@@ -223,7 +224,7 @@ private:
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
-        if (!connection.logged_in && !out_.hold_login_bytes(rest.size())) {
+        if (connection.stranger && !out_.hold_login_bytes(rest.size())) {
             fail(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
             cut_tail(connection, connection.tail.size());
         }
@@ -232,7 +233,7 @@ private:
     void cut_tail(Connection& connection, size_t bytes) {
         connection.tail.drop(bytes);
         out_.free_bytes(bytes);
-        if (!connection.logged_in) out_.free_login_bytes(bytes);
+        if (connection.stranger) out_.free_login_bytes(bytes);
         if (connection.tail.empty()) connection.tail.release();
     }
 
@@ -387,21 +388,15 @@ private:
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
         if (out_.tracker) out_.tracker->published(entry.message.id, now_ms);
-        matcher_.match(entry.message, matched_);
+        deliver(entry, publication, now_ms);
         out_.stats.count_grade(matched_.size());
-        mailboxes_.clear();
-        for (const uint32_t index : matched_) {
-            Sink& sink = out_.sink_at(index);
-            if (sink.kind == Sink::Kind::Direct)
-                out_.deliver_direct(sink, publication, now_ms);
-            else
-                mailboxes_.push_back(index);
-        }
+        bool elsewhere = false;  // whether another broker's subscribers want it
         if (network_ && !(entry.message.flags & MessageView::Queue)) {
             const bool persistent = entry.message.flags & MessageView::Persistent;
             if (network_->hands_up() && !persistent) return hand_up(number, entry, {});
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
             if (persistent && !routers.empty() && network_->partitions()) return hand_up(number, entry, routers);
+            elsewhere = !routers.empty();
             network_->enter(entry.message, routers, number, now_ms);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
@@ -409,8 +404,22 @@ private:
                             .receipt = receipt_of(entry), .expires_ms = publication.expires_ms,
                             .bytes = std::string(entry.payload), .sinks = mailboxes_});
         } else {
-            out_.stats.unmatched += matched_.empty();
+            out_.stats.unmatched += matched_.empty() && !elsewhere;
             note_receipt(connection, entry);
+        }
+    }
+
+    // To all direct sinks that want it; `mailboxes_` has the others.
+    void deliver(const Entry& entry, const Outlets::Publication& publication, int64_t now_ms) {
+        matcher_.match(entry.message, matched_);
+        out_.stats.by_destination.count(entry.message, matched_.size(), now_ms);
+        mailboxes_.clear();
+        for (const uint32_t index : matched_) {
+            Sink& sink = out_.sink_at(index);
+            if (sink.kind == Sink::Kind::Direct)
+                out_.deliver_direct(sink, publication, now_ms);
+            else
+                mailboxes_.push_back(index);
         }
     }
 
@@ -442,16 +451,8 @@ private:
     }
 
     void arrive_here(uint32_t number, const Entry& entry, int64_t now_ms) {
-        matcher_.match(entry.message, matched_);
+        deliver(entry, {Outlets::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
         network_->stats.in_vain += matched_.empty();
-        mailboxes_.clear();
-        for (const uint32_t index : matched_) {
-            Sink& sink = out_.sink_at(index);
-            if (sink.kind == Sink::Kind::Direct)
-                out_.deliver_direct(sink, {Outlets::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
-            else
-                mailboxes_.push_back(index);
-        }
         if (!mailboxes_.empty())
             out_.events.add(Event{.kind = Event::Kind::Arrived, .connection = number, .expires_ms = expiration(entry.message),
                             .bytes = std::string(entry.payload), .sinks = mailboxes_});

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tidings/topic_meter.hpp"
+
 namespace tidings {
 
 struct ForwarderOptions {
@@ -18,6 +20,7 @@ struct ForwarderStats {
     uint64_t feeds = 0, writes = 0;  // blocks of bytes that came from sockets, and that went to them
     // Sums of powers of the replication grade, the sinks a message matched: what the moments of its distribution need.
     double grades = 0, grade_squares = 0, grade_cubes = 0;
+    TopicMeter by_destination;
 
     void count_grade(size_t matched) {
         const auto grade = static_cast<double>(matched);

@@ -58,7 +58,7 @@ public:
         std::erase(memory_waiters_, number);
         if (connection.pushed_back)
             for (Sink& sink : sinks_) std::erase(sink.waiters, number);
-        if (!connection.logged_in) login_bytes_ -= connection.tail.size();
+        if (connection.stranger) login_bytes_ -= connection.tail.size();
         connections_[number & place_mask].reset();
         free_connections_.push_back(number + place_mask + 1);
         relieve_memory();
@@ -315,6 +315,12 @@ public:
     }
     void free_login_bytes(size_t bytes) { login_bytes_ -= bytes; }
 
+    // It is known now who this is: strangers no longer take memory from it.
+    void admit(Connection& connection) {
+        if (connection.stranger) free_login_bytes(connection.tail.size());
+        connection.stranger = false;
+    }
+
     void maybe_push_back(uint32_t number, Connection& connection) {
         if (held_bytes() <= options.memory_bytes_max) return;
         if (std::ranges::find(memory_waiters_, number) != memory_waiters_.end()) return;
@@ -492,7 +498,7 @@ private:
     std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
     size_t held_bytes_ = 0;   // of output, backlogs and input
     size_t fresh_bytes_ = 0;
-    size_t login_bytes_ = 0;  // of input from connections that are not logged in
+    size_t login_bytes_ = 0;  // of input from strangers
     StompRenderer stomp_;
 };
 

@@ -160,6 +160,11 @@ class Forwarder:
         Sums over all messages of the replication grade, its square and its cube.
         """
 
+    def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]:
+        """
+        Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.
+        """
+
     def received(self) -> int: ...
 
     def held_bytes(self) -> int: ...

@@ -63,6 +63,28 @@ def test_subscriptions_show_selector_owner_and_what_they_got() -> None:
     run(check())
 
 
+def test_traffic_by_destination_is_counted_once_somebody_asks() -> None:
+    async def check() -> None:
+        async with local_broker() as here, connect(here.url) as client:
+            await client.subscribe("ticks.>")
+            await client.publish("ticks.a", wait=True)
+            assert (await client.inspect("traffic"))["items"] == []
+            for name in ("ticks.a", "ticks.b", "ticks.b", "nobody", "queue:work"):
+                await client.publish(name, wait=True)
+            async with client.transaction() as session:  # Python delivers these, not the forwarding plane
+                await session.publish("ticks.b")
+                await session.commit()
+            seen = await client.inspect("traffic")
+            counts = {one["destination"]: (one["in"], one["out"]) for one in seen["items"]}
+            expected = {"topic:ticks.b": (3, 3), "topic:ticks.a": (1, 1), "topic:nobody": (1, 0)}
+            assert counts.pop("queue:work")[0] == 1
+            assert counts == expected
+            assert seen["items"][0]["destination"] == "topic:ticks.b", "the busiest comes first"
+            assert (await client.inspect("traffic", containing="nob"))["total"] == 1
+
+    run(check())
+
+
 def test_lists_come_by_pages() -> None:
     async def check() -> None:
         async with local_broker() as here, connect(here.url) as client:
@@ -105,8 +127,13 @@ def test_links_and_routes_are_told(tmp_path: Path) -> None:
             connect(network.url(1)) as client,
             connect(network.url(3)) as far,
         ):
-            await far.subscribe("ticks.>")
+            ticks = await far.subscribe("ticks.>")
             await eventually(network.known)
+            for name in ("ticks.a", "nobody"):
+                await client.publish(name, wait=True)
+            assert await ticks.receive(60) is not None
+            plane = (await client.inspect())["plane"]
+            assert (plane["received"], plane["unmatched"]) == (2, 1), "what others want is not what nobody wants"
             seen = await client.inspect()
             assert seen["network"]["links"]["2"]["state"] == "up"
             assert seen["network"]["links"]["2"]["sent_bytes"] > 0

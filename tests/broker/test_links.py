@@ -1,6 +1,7 @@
 """Brokers linked over real sockets: clients at one get what clients at another publish."""
 
 import asyncio
+import logging
 import ssl
 import subprocess
 from functools import partial
@@ -14,6 +15,7 @@ from tidings.client import connect
 from tidings.client.client import Client
 from tidings.client.subscription import Subscription
 from tidings.errors import UsageError
+from tidings.model.codec import encode_frame
 from tidings.testing import flaps
 from tidings.testing.links import BrokerNetwork, eventually
 
@@ -104,6 +106,34 @@ def test_links_that_flap_and_a_partition_lose_nothing_persistent(tmp_path: Path)
     found = asyncio.run(flaps.run(tmp_path, 4.0, pause=(0.05, 0.5)))
     assert found.published > 20
     assert found.cuts > 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        encode_frame(0x41, bytes(4) + b"x" * 40),  # a message, before any greeting
+        encode_frame(0x10, bytes(50)),
+        b"\xff" * 64,
+    ],
+)
+def test_what_makes_no_sense_ends_the_link_and_is_no_internal_error(
+    tmp_path: Path, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The kernel's errors about a link were once unpacked wrongly, and each became an internal error."""
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            await eventually(lambda: network.linked(1, 2))
+            reader, writer = await asyncio.open_connection("127.0.0.1", network.link_ports[1])
+            writer.write(said)
+            async with asyncio.timeout(30):
+                while await reader.read(1 << 16):
+                    pass
+            writer.close()
+            assert network.linked(1, 2)
+
+    asyncio.run(check())
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR] == []
 
 
 def test_who_does_not_know_the_secret_stays_outside(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_map_shows_brokers_and_links_and_what_is_clicked(browser: Browser) -
     browser.sees("3 of 3 brokers answer")
     browser.until(lambda: len(browser.all(".node.up")) == 3 and len(browser.all(".link.up")) == 2)
     browser.click("[data-broker='2']")
-    browser.sees("Utilisation", "of a core", "Routing", "bdrp")
+    browser.sees("Utilisation", "of a core", "Routing", "bdrp", "Brokers, share of a core", "beside the busiest (")
     browser.until(lambda: browser.all(".link:not(.load-0)") or None)  # traffic colours them
     browser.one(".link").send_keys(Keys.ENTER)  # by keyboard
     browser.sees("Latency", "both ways")
@@ -67,6 +67,16 @@ def test_rates_move(browser: Browser) -> None:
 
     browser.until(lambda: counted() or None)
     assert browser.one("[aria-label='Rates over time'] canvas")
+
+
+def test_rates_by_destination(browser: Browser) -> None:
+    browser.open("/rates")
+
+    def counted() -> bool:
+        cells = [cell.text for cell in browser.all("[aria-label='Rates by destination'] tbody tr:first-child td")]
+        return cells[:1] == ["topic:ticks.xyz"] and float(cells[1]) > 0 and float(cells[3]) > 0
+
+    browser.until(lambda: counted() or None)
 
 
 def test_dead_letters_are_looked_at_moved_and_purged(browser: Browser, network: WatchedNetwork) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tidings.console.layout import layout
-from tidings.console.network_map import load_level, use_level
+from tidings.console.network_map import load_class, load_text, use_level
 from tidings.console.panes.playback import EXAMPLE, film_of
 from tidings.console.panes.tryout import properties_of
 from tidings.console.view import LinkView, Said, State, network_view
@@ -63,8 +63,21 @@ def test_a_broker_that_was_started_anew_has_no_negative_rates() -> None:
 def test_colours() -> None:
     assert [use_level(share) for share in (0.0, 0.1, 0.3, 0.6, 0.95)] == [0, 1, 2, 3, 4]
     rates = (0.0, 100.0, 400.0, 1000.0)
-    assert [load_level(LinkView(1, 2, bytes_s=rate), 1000.0) for rate in rates] == [0, 1, 2, 3]
-    assert load_level(LinkView(1, 2, waiting_bytes=1 << 20), 0.0) == 4
+    compared = [load_class(LinkView(1, 2, bytes_s=rate), 1000.0) for rate in rates]
+    assert compared == ["load-0", "load-1", "load-2", "load-3"]
+    known = [LinkView(1, 2, peak_bytes_s=rate, bandwidth_bytes_s=1000) for rate in rates]
+    assert [load_class(link, 5000.0) for link in known] == ["use-0", "use-1", "use-2", "use-4"]
+    assert load_text(known[3], 5000.0) == "80 % or more of its bandwidth"
+    assert load_class(LinkView(1, 2, waiting_bytes=1 << 20), 0.0) == "waits"
+    assert load_text(LinkView(1, 2, up=False), 0.0) == "down"
+
+
+def test_the_busier_way_of_a_link_counts_against_its_bandwidth() -> None:
+    said = [overview(1, at_s, links={2: sent}) for at_s, sent in ((10, 0), (12, 6000))]
+    for one, received in zip(said, (0, 1000), strict=True):
+        one["network"]["links"]["2"] |= {"received_bytes": received, "bandwidth_bytes_s": 10_000}
+    (link,) = network_view([Said("a", said[1], said[0])]).links
+    assert (link.bytes_s, link.peak_bytes_s, link.bandwidth_bytes_s) == (3500.0, 3000.0, 10_000)
 
 
 def test_no_two_brokers_stand_in_one_place() -> None:

@@ -1,5 +1,7 @@
 """The kernel's forwarder does what the plain one does; and what only the kernel promises: bounded memory."""
 
+import socket
+
 import pytest
 
 from tidings.errors import UsageError
@@ -15,8 +17,8 @@ from tidings.testing import check_forwarder
 EVERYTHING = encode_predicate(predicate_of(DestinationPattern.parse(">"), Selector("")))
 
 
-def publish(body: bytes = b"", *, receipt: int = 0) -> bytes:
-    message = encode_message(Message(Destination("t"), {}, body))
+def publish(body: bytes = b"", *, receipt: int = 0, to: str = "t") -> bytes:
+    message = encode_message(Message(Destination.parse(to), {}, body))
     return encode_frame(FrameType.PUBLISH, receipt.to_bytes(4, "little") + message)
 
 
@@ -134,3 +136,70 @@ def test_a_removed_sinks_number_is_not_used_while_events_name_it() -> None:
     ((_, _, _, _, _, _, sinks),) = forwarder.events()
     assert sinks == [old]
     assert forwarder.mailbox(EVERYTHING) == old
+
+
+def test_output_goes_to_the_socket_and_the_rest_to_the_driver() -> None:
+    forwarder = Forwarder()
+    connection, other = opened(forwarder), opened(forwarder)
+    mine, peer = socket.socketpair()
+    with mine, peer:
+        mine.setblocking(False)
+        forwarder.set_socket(connection, mine.fileno())
+        forwarder.send(connection, b"hello")
+        forwarder.send(other, b"asked for")
+        assert forwarder.write_all(1 << 20, 7) == [(other, b"asked for", 0)]
+        assert peer.recv(100) == b"hello"
+        assert (forwarder.written_ms(connection), forwarder.output_bytes(connection)) == (7, 0)
+
+        forwarder.send(connection, b"abcdef")  # one write takes four
+        assert forwarder.write_all(4, 8) == [(connection, b"", 2)]
+        forwarder.set_writable(connection, True)
+        assert forwarder.write_all(4, 8) == []
+        assert peer.recv(100) == b"abcdef"
+
+        large = bytes(range(256)) * 8192  # more than the socket takes
+        forwarder.send(connection, large)
+        ((number, rest, left),) = forwarder.write_all(len(large), 9)
+        assert (number, left) == (connection, 0)
+        assert 0 < len(rest) < len(large)
+        got = b""
+        while len(got) < len(large) - len(rest):
+            got += peer.recv(1 << 20)
+        assert got + rest == large
+
+
+def test_output_for_a_socket_that_is_gone_is_gone() -> None:
+    forwarder = Forwarder()
+    connection = opened(forwarder)
+    mine, peer = socket.socketpair()
+    with mine:
+        peer.close()
+        forwarder.set_socket(connection, mine.fileno())
+        forwarder.send(connection, b"hello")
+        assert forwarder.write_all(1 << 20, 0) == []
+        assert forwarder.held_bytes() == 0
+
+
+def test_destinations_are_counted_while_somebody_looks() -> None:
+    forwarder = Forwarder()
+    writer = opened(forwarder)
+    for _ in range(2):
+        sink(forwarder, opened(forwarder))
+    forwarder.feed_bytes(writer, publish(to="a"), 1_000)
+    assert forwarder.destination_counts(1_000) == {}, "nobody had looked"
+    forwarder.feed_bytes(writer, publish(to="a") * 3 + publish(to="b") + publish(to="queue:a"), 5_000)
+    assert forwarder.destination_counts(9_000) == {"topic:a": (3, 6), "topic:b": (1, 2), "queue:a": (1, 0)}
+    forwarder.feed_bytes(writer, publish(to="a"), 18_999)
+    forwarder.feed_bytes(writer, publish(to="a"), 19_000)
+    assert forwarder.destination_counts(19_000) == {}, "ten seconds without a look end it, and it begins anew"
+
+
+def test_so_many_destinations_are_counted_and_no_more() -> None:
+    forwarder = Forwarder()
+    writer = opened(forwarder)
+    forwarder.destination_counts(1)
+    for _ in range(2):
+        forwarder.feed_bytes(writer, b"".join(publish(to=f"t.{number}") for number in range(1_200)), 2)
+    counts = forwarder.destination_counts(3)
+    assert counts.pop("") == (400, 0)
+    assert counts == {f"topic:t.{number}": (2, 0) for number in range(1_000)}

@@ -220,3 +220,27 @@ def test_a_full_link_holds_up_publishers_and_loses_what_passes_through() -> None
     while plane.forwarder.link_waiting(2):
         plane.forwarder.take(plane.links[2], 1 << 20, 0)
     assert plane.forwarder.take_resumable() == [plane.client]
+
+
+def test_strangers_take_no_memory_from_links() -> None:
+    """Half frames of whoever has not logged in have little room together; links once shared it, and broke."""
+    forwarder = Forwarder(memory_bytes_max=80_000, login_frame_bytes_max=8000)
+    forwarder.join(NetworkShape(1))
+    link, stranger = forwarder.open(), forwarder.open()
+    half = (7000).to_bytes(4, "little") + bytes((1, 0, 0, 0)) + bytes(5000)
+    forwarder.feed_bytes(link, half[:3000], 0)
+    forwarder.link(link, 2)
+    forwarder.feed_bytes(stranger, half, 0)
+    forwarder.feed_bytes(link, half[3000:], 0)
+    others = [forwarder.open() for _ in range(3)]
+    for other in others:
+        forwarder.feed_bytes(other, half, 0)
+    broken = {event[1] for event in forwarder.events() if event[0] == Kind.ERROR}
+    assert broken
+    assert broken <= set(others)
+    forwarder.feed_bytes(link, bytes(900), 0)
+    assert forwarder.events() == []
+    forwarder.unlink(2)
+    for connection in (link, stranger, *others):
+        forwarder.close(connection)
+    assert forwarder.held_bytes() == 0

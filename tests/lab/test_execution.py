@@ -132,11 +132,10 @@ def test_a_lab_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     own.write_text(
         'name = "own"\nkind = "filters"\nservers = ["tidings"]\nruns = 2\n'
         "[vary]\nmatching = [1, 2]\nothers = [0, 10]\n"
-        "[measure]\nseconds = 0.3\nwarm_s = 0.1\ncool_s = 0.0\ninterval_s = 0.05\nserver_share_min = 0.0\n"
-        "generator_share_max = 10.0\nattempts = 20\n"
+        "[measure]\nseconds = 0.3\nwarm_s = 0.1\ncool_s = 0.0\ninterval_s = 0.05\nattempts = 20\n"
     )
     folder = tmp_path / "data"
-    command = [sys.executable, "-m", "tidings.cli", "lab", "run", str(own), "--folder", str(folder)]
+    command = [sys.executable, "-m", "tidings.cli", "lab", "run", str(own), "--folder", str(folder), "--busy"]
 
     def runs() -> list[str]:
         return [str(row["run"]) for row in read_rows(folder, RUNS)] if folder.exists() else []

@@ -117,17 +117,18 @@ def test_killing_the_broker_between_loses_no_persistent_message(tmp_path: Path) 
     asyncio.run(check())
 
 
-def test_links_take_as_long_as_the_topology_says(tmp_path: Path) -> None:
+def test_links_take_as_long_as_the_topology_says_and_their_bandwidth_is_told(tmp_path: Path) -> None:
     graph = Graph()
-    graph.add("paris", "oslo", latency_ms=40.0)
+    graph.add("paris", "oslo", latency_ms=40.0, bandwidth_bytes_s=1e6)
 
-    def measured(network: LocalNetwork) -> list[float]:
+    def measured(network: LocalNetwork, what: str = "latency_ms") -> list[float]:
         seen = [one["sees"] for one in network.status().values()]
-        return [link["latency_ms"] for one in seen if one for link in one["links"].values()]
+        return [link[what] for one in seen if one for link in one["links"].values()]
 
     async def check() -> None:
         async with Running(tmp_path, graph, delays=True) as network:
             await eventually(lambda: len(measured(network)) == 2 and min(measured(network)) >= 40.0, 30)
+            assert measured(network, "bandwidth_bytes_s") == [1_000_000, 1_000_000]
 
     asyncio.run(check())
 
@@ -139,8 +140,10 @@ def test_namespaces_and_delays_are_planned(tmp_path: Path) -> None:
     assert network.plan is not None
     assert any("tbf rate 8000000bit" in command for command in network.plan.commands)
     paris, oslo = (config.load(tmp_path / f"{name}.toml").network for name in ("paris", "oslo"))
-    assert paris.peers == (PeerTable(f"{network.plan.address('oslo', 'paris')}:7301", 2, delay_ms=15.0),)
-    assert oslo.peers == (PeerTable("", 1, delay_ms=15.0),)
+    assert paris.peers == (
+        PeerTable(f"{network.plan.address('oslo', 'paris')}:7301", 2, delay_ms=15.0, bandwidth_bytes_s=1_000_000),
+    )
+    assert oslo.peers == (PeerTable("", 1, delay_ms=15.0, bandwidth_bytes_s=1_000_000),)
     assert "paris: down" in network.draw()
 
 

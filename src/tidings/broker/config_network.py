@@ -40,6 +40,9 @@ class PeerTable:
         minimum=0,
         maximum=60_000,
     )
+    bandwidth_bytes_s: int = setting(
+        0, "what the link can carry each way: the console shows its load as a share of that; 0: not known", minimum=0
+    )
     cost: int = setting(0, "of the link, for routes; 0: its measured latency in 0.1 ms", minimum=0, maximum=COST_MAX)
 
 
@@ -173,6 +176,7 @@ class NetworkTable:
             {peer.router: peer.certificate_name for peer in self.peers if peer.certificate_name},
             certificates=bool(self.certificate),
             delays_ms={peer.router: peer.delay_ms for peer in self.peers if peer.delay_ms},
+            bandwidths_bytes_s={one.router: one.bandwidth_bytes_s for one in self.peers if one.bandwidth_bytes_s},
             gather_ms=self.gather_ms,
             insecure=self.insecure,
             address=self.address,

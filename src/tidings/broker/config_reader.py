@@ -142,5 +142,8 @@ def _range(kind: type, low: float | None, high: float | None, choices: Sequence[
 
 def _shown(value: object) -> str:
     """A value as a message may show it: short."""
-    text = repr(value) if not isinstance(value, bool) else str(value).lower()
+    try:
+        text = repr(value) if not isinstance(value, bool) else str(value).lower()
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number with too many digits"
     return text if len(text) <= 40 else text[:37] + "..."

@@ -203,7 +203,7 @@ def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
             yield Problem((*at, "router"), f"{router} is this broker itself", "name another one")
         if peer.router and peer.router in seen:
             yield Problem((*at, "router"), f"{peer.router} is named twice", "one table for each peer")
-        for key in ("cost", "delay_ms"):
+        for key in ("cost", "delay_ms", "bandwidth_bytes_s"):
             if getattr(peer, key) and not peer.router:
                 yield Problem((*at, key), "it is not known whose link this is", "set router too")
         if peer.certificate_name and not peer.router:

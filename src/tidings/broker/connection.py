@@ -63,7 +63,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         # Not 0: with TLS, uvloop takes an empty buffer for a full one then, and says "pause" without a "resume".
         self._transport.set_write_buffer_limits(high=1, low=0)
-        self._socket = _own(transport.get_extra_info("socket"))
+        self._socket = own_socket(transport.get_extra_info("socket"))
         self._direct = None if transport.get_extra_info("ssl_object") else self._socket
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
@@ -113,7 +113,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._socket is not None:
-            self._socket.detach()  # it is the transport's to close
+            self._socket.detach()
             self._direct = None
             self._socket = None
         self.broker.lost(self)
@@ -212,8 +212,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-def _own(given: socket.socket | None) -> socket.socket | None:
-    """The transport's socket as a real one: uvloop's stand-in makes a new one, with system calls, for each call."""
+def own_socket(given: socket.socket | None) -> socket.socket | None:
+    """The transport's socket as a real one: uvloop's stand-in makes a new one, with system calls, for each call.
+
+    To be detached when the connection is lost: it is the transport's to close.
+    """
     if given is None or given.family not in (socket.AF_INET, socket.AF_INET6):
         return None
     return socket.socket(given.family, given.type, given.proto, given.fileno())

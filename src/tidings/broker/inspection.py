@@ -196,6 +196,17 @@ def _destinations(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
     return len(counts), _page(items, request)
 
 
+def _traffic(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+    """What is published to, busiest first: counted as long as somebody asks (native/tidings/topic_meter.hpp)."""
+    found = [
+        (came, given, name)
+        for name, (came, given) in broker.forwarder.destination_counts(broker.now_ms()).items()
+        if _mentions(request.containing, name)
+    ]
+    busiest = nlargest(request.offset + _count(request), found)[request.offset :]
+    return len(found), [{"destination": _short(name), "in": came, "out": given} for came, given, name in busiest]
+
+
 def _routing(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
     network = broker.node.network
     if network is None:
@@ -219,6 +230,7 @@ _LISTS: dict[str, Callable[["Broker", Inspect], tuple[int, list[Item]]]] = {
     "subscriptions": _subscriptions,
     "mailboxes": _mailboxes,
     "destinations": _destinations,
+    "traffic": _traffic,
     "routing": _routing,
 }
 

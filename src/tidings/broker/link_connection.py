@@ -13,6 +13,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from tidings.broker.connection import own_socket
 from tidings.broker.gathering import Gathering
 from tidings.broker.link_secret import Handshake
 from tidings.node.network import CONTROL_FRAME
@@ -44,11 +45,12 @@ class LinkConnection(asyncio.BufferedProtocol):
         self._wrote_at = 0.0  # seconds
         self._timer: asyncio.TimerHandle | None = None  # runs while something is gathered
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=64 << 10)
-        self._socket: socket.socket | None = transport.get_extra_info("socket")
+        self._socket = own_socket(transport.get_extra_info("socket"))
         self.links.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -74,6 +76,9 @@ class LinkConnection(asyncio.BufferedProtocol):
             self.links.set_writable(self, True)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._socket is not None:
+            self._socket.detach()
+            self._socket = None
         self.links.lost(self, "the connection ended" if exc is None else str(exc))
 
     def certificate_name(self) -> str:

@@ -45,6 +45,7 @@ class LinkSettings:
     certificate_names: Mapping[int, str] = field(default_factory=dict)  # by router number; default: "broker-<number>"
     certificates: bool = False  # a peer must show the certificate of its name
     delays_ms: Mapping[int, float] = field(default_factory=dict)  # by router number: how long output is held back
+    bandwidths_bytes_s: Mapping[int, int] = field(default_factory=dict)  # by router number, as far as known
     gather_ms: float = GATHER_MS  # how long output waits at most for more to go with it, on a link that is busy
     insecure: bool = False  # let everybody in who can reach the port
     address: str = ""  # host:port where other brokers reach this one, if it is not host and port
@@ -182,7 +183,7 @@ class BrokerLinks:
             case Kind.ARRIVED | Kind.RELAY:
                 self._broker.node.from_network(now_ms, event)
             case Kind.ERROR:
-                _, _, code, reason, position = event
+                _, _, code, reason, position, _ = event
                 self.network.broken(self.now(), number, RemoteProtocolError(code, reason, position=position))
 
     def write(self, number: int, data: bytes, left: int) -> None:
@@ -196,6 +197,10 @@ class BrokerLinks:
         if left and connection.writable:
             self._forwarder.set_writable(number, True)
             self._broker.flush_soon()
+
+    def bandwidth_bytes_s(self, router: int) -> int:
+        """What the configuration says that the link carries each way; 0: nothing."""
+        return self.settings.bandwidths_bytes_s.get(router, 0)
 
     def traffic(self, name: str) -> tuple[int, int]:
         """Bytes sent and received since this connection was made."""

@@ -25,6 +25,7 @@ def status(broker: "Broker") -> dict[str, Any]:
             "waiting_bytes": broker.forwarder.link_waiting(peer),
             "sent_bytes": sent,
             "received_bytes": received,
+            "bandwidth_bytes_s": broker.links.bandwidth_bytes_s(peer),
         }
     return {
         "router": network.settings.router,

@@ -34,6 +34,9 @@ class NoLinks:
     def event(self, event: EventTuple) -> None: ...
     def write(self, number: int, data: bytes, left: int) -> None: ...
     def carry_out(self) -> None: ...
+    def bandwidth_bytes_s(self, router: int) -> int:
+        return 0
+
     def traffic(self, name: str) -> tuple[int, int]:
         return 0, 0
 

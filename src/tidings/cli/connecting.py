@@ -1,9 +1,12 @@
 """The options by which every client command connects, and how passwords are asked for."""
 
 import asyncio
+import inspect
 import ssl
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, fields
+from functools import wraps
 from getpass import getpass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -15,33 +18,67 @@ from tidings.client import Client, connect
 from tidings.errors import UsageError
 
 T = TypeVar("T")
-Url = Annotated[str, typer.Option(envvar="TIDINGS_URL", help="The broker; tidings+tls://… with TLS.")]
-User = Annotated[str, typer.Option(envvar="TIDINGS_USER", help="The user to log in as.")]
-PasswordFile = Annotated[
-    Path | None, typer.Option(envvar="TIDINGS_PASSWORD_FILE", help="A file whose first line is the password.")
-]
-TlsCa = Annotated[Path | None, typer.Option(help="Who signs the broker's certificate (PEM), if not a public one.")]
-TlsCertificate = Annotated[Path | None, typer.Option(help="A certificate to log in with (PEM).")]
-TlsKey = Annotated[Path | None, typer.Option(help="Its private key, if it is not in the same file.")]
 DEFAULT_URL = "tidings://127.0.0.1:7300"
 
 
-def client(
-    url: str,
-    user: str,
-    password_file: Path | None,
-    tls_ca: Path | None,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    **options: Any,
-) -> Client:
-    password = first_line(password_file) if password_file is not None else ""
-    if user and not password and not tls_certificate:
-        password = ask("Password: ")
-    tls = tls_context(tls_ca, tls_certificate, tls_key) if url.startswith("tidings+tls:") else None
-    if tls is None and (tls_ca or tls_certificate or tls_key):
-        raise UsageError("E_URL", "TLS options need an address that begins with tidings+tls://")
-    return connect(url, user=user, password=password, tls=tls, **options)
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Which broker, and as whom. The fields are options of every command that `connects`."""
+
+    url: Annotated[str, typer.Option(envvar="TIDINGS_URL", help="The broker; tidings+tls://… with TLS.")] = DEFAULT_URL
+    user: Annotated[str, typer.Option(envvar="TIDINGS_USER", help="The user to log in as.")] = ""
+    password_file: Annotated[
+        Path | None, typer.Option(envvar="TIDINGS_PASSWORD_FILE", help="A file whose first line is the password.")
+    ] = None
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="Who signs the broker's certificate (PEM), if not a public one.")
+    ] = None
+    tls_certificate: Annotated[Path | None, typer.Option(help="A certificate to log in with (PEM).")] = None
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, if it is not in the same file.")] = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether the password has to come from the terminal, or the input."""
+        return bool(self.user) and self.password_file is None and self.tls_certificate is None
+
+    def password(self) -> str:
+        if self.asks:
+            return ask("Password: ")
+        return first_line(self.password_file) if self.password_file is not None else ""
+
+    def tls(self) -> ssl.SSLContext | None:
+        """For the TLS options that were given; None: none were."""
+        if not (self.tls_ca or self.tls_certificate or self.tls_key):
+            return None
+        return tls_context(self.tls_ca, self.tls_certificate, self.tls_key)
+
+    def client(self, **options: Any) -> Client:
+        encrypted, tls = self.url.startswith("tidings+tls:"), self.tls()
+        if tls is not None and not encrypted:
+            raise UsageError("E_URL", "TLS options need an address that begins with tidings+tls://")
+        return connect(self.url, user=self.user, password=self.password(), tls=tls, **options)
+
+
+def connects(*, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of `Access`, last, in place of its parameter `access`."""
+    shared = [one for one in fields(Access) if one.name not in leave_out]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def connecting(**given: Any) -> None:
+            access = Access(**{one.name: given.pop(one.name) for one in shared})
+            command(**given, access=access)
+
+        signature = inspect.signature(command)
+        own = [one for one in signature.parameters.values() if one.name != "access"]
+        options = [
+            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type)
+            for one in shared
+        ]
+        connecting.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+        return connecting
+
+    return decorate
 
 
 def tls_context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from tidings.cli import connecting
-from tidings.cli.connecting import DEFAULT_URL, PasswordFile, TlsCa, TlsCertificate, TlsKey, User
 from tidings.client import connect
 from tidings.errors import SecurityError, TidingsError, UsageError
 
@@ -18,6 +17,7 @@ def register(app: typer.Typer) -> None:
     app.command()(console)
 
 
+@connecting.connects(leave_out=("url",))
 def console(
     urls: Annotated[list[str] | None, typer.Argument(help="The brokers to watch.", metavar="URL")] = None,
     net: Annotated[
@@ -31,16 +31,13 @@ def console(
     name: Annotated[
         list[str] | None, typer.Option(help="A host name under which it is called, such as that of a proxy before it.")
     ] = None,
-    user: User = "",
-    password_file: PasswordFile = None,
-    tls_ca: TlsCa = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
     allow_anonymous: Annotated[
         bool, typer.Option("--allow-anonymous", help="On other addresses than loopback too, without users.")
     ] = False,
     metrics: Annotated[str, typer.Option(hidden=True)] = "",
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+    *,
+    access: connecting.Access,
 ) -> None:
     """Show brokers in a browser: map, rates, queues, subscriptions, traces, capacity.
 
@@ -57,14 +54,10 @@ def console(
             raise
         reason = f"the console needs {error.name}: pip install 'tidings[console]'"
         raise UsageError("E_CONSOLE_MISSING", reason) from None
-    named = [*(urls or []), *(() if net is None else _urls(net))] or [DEFAULT_URL]
+    named = [*(urls or []), *(() if net is None else _urls(net))] or [connecting.DEFAULT_URL]
     if host not in LOOPBACK and not allow_anonymous:
-        _check_exposure(named, host, user)
-    password = connecting.first_line(password_file) if password_file is not None else ""
-    if user and not password and tls_certificate is None:
-        password = connecting.ask("Password: ")
-    encrypted = tls_ca or tls_certificate or tls_key
-    login = Login(user, password, connecting.tls_context(tls_ca, tls_certificate, tls_key) if encrypted else None)
+        _check_exposure(named, host, access.user)
+    login = Login(access.user, access.password(), access.tls())
 
     def ready(found: int) -> None:
         shown = f"[{host}]" if ":" in host else host

@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command()(pub)
 
 
+@connecting.connects()
 def pub(
     destination: Annotated[
         str, typer.Argument(help="A topic, or queue:NAME; - with --jsonl: as each line says; nothing with --type.")
@@ -43,12 +44,8 @@ def pub(
         float, typer.Option(min=0, help="Advertise first, and wait so many seconds for interest (covering).")
     ] = 0,
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    user: connecting.User = "",
-    password_file: connecting.PasswordFile = None,
-    tls_ca: connecting.TlsCa = None,
-    tls_certificate: connecting.TlsCertificate = None,
-    tls_key: connecting.TlsKey = None,
+    *,
+    access: connecting.Access,
 ) -> None:
     """Publish messages.
 
@@ -62,13 +59,13 @@ def pub(
         raise UsageError("E_OPTIONS", "a destination or an event type, not both")
     if jsonl and (stdin or body or prop):
         raise UsageError("E_OPTIONS", "--jsonl brings bodies and properties itself: leave --stdin, --body, --prop out")
-    if (jsonl or stdin) and user and password_file is None and tls_certificate is None:
+    if (jsonl or stdin) and access.asks:
         raise UsageError("E_OPTIONS", "the input brings messages: give the password by --password-file")
     if stdin and body:
         raise UsageError("E_OPTIONS", "the body comes from --body or from --stdin, not from both")
     where = None if type or (jsonl and destination == "-") else Destination.parse(destination)
     properties = dict(parse_property(text) for text in prop or ())
-    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    client = access.client(reconnect=False)
     if jsonl:
         lines = json_lines()
     else:

@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     app.command()(sub)
 
 
+@connecting.connects()
 def sub(
     destination: Annotated[
         str,
@@ -40,12 +41,8 @@ def sub(
     timeout: Annotated[float, typer.Option(min=0, help="Stop after so many seconds without a message.")] = 0,
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
     json: Annotated[bool, typer.Option("--json", help="A JSON object for each message.")] = False,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    user: connecting.User = "",
-    password_file: connecting.PasswordFile = None,
-    tls_ca: connecting.TlsCa = None,
-    tls_certificate: connecting.TlsCertificate = None,
-    tls_key: connecting.TlsKey = None,
+    *,
+    access: connecting.Access,
 ) -> None:
     """Write messages as they arrive. Ends with status 1 if --count messages did not come before --timeout.
 
@@ -65,7 +62,7 @@ def sub(
         Selector(selector)
     except SelectorError as error:
         raise show_selector(selector, error) from None
-    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, client_id=client_id)
+    client = access.client(client_id=client_id)
     if browse and (durable or shared or timeout):
         raise UsageError("E_OPTIONS", "--browse looks once: leave out --durable, --shared and --timeout")
     options: dict[str, Any] = {"type": type, "selector": selector, "durable": durable, "shared": shared}

@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command()(trace)
 
 
+@connecting.connects()
 def trace(
     message: Annotated[str, typer.Argument(help="Its id: 32 hexadecimal digits, with or without ID: before them.")],
     everywhere: Annotated[bool, typer.Option("--everywhere", help="Ask brokers beside the route too.")] = False,
@@ -34,12 +35,8 @@ def trace(
     dot: Annotated[bool, typer.Option("--dot", help="For graphviz.")] = False,
     svg: Annotated[bool, typer.Option("--svg", help="A picture.")] = False,
     output: Annotated[FilePath | None, typer.Option(help="Write it to this file.")] = None,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    user: connecting.User = "",
-    password_file: connecting.PasswordFile = None,
-    tls_ca: connecting.TlsCa = None,
-    tls_certificate: connecting.TlsCertificate = None,
-    tls_key: connecting.TlsKey = None,
+    *,
+    access: connecting.Access,
 ) -> None:
     """Which brokers a message passed and who got it. Ends with status 1 if no broker that was asked has it.
 
@@ -48,7 +45,7 @@ def trace(
     Example: tidings trace 0000000700000001019a3f62547b0000 --json
     """
     wanted = MessageId.parse(message)
-    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    client = access.client(reconnect=False)
     path = connecting.run(_trace(client, wanted, everywhere))
     form = Form.JSON if as_json else Form.DOT if dot else Form.SVG if svg else Form.TREE
     show(path, form, output)

@@ -23,63 +23,54 @@ def register(app: typer.Typer) -> None:
 
 
 @group.command()
+@connecting.connects()
 def add(
     name: Name,
     attribute: Annotated[
         list[str] | None, typer.Argument(help="Its own attributes, name:type; bool, int, float, string or bytes.")
     ] = None,
     parent: Annotated[str, typer.Option(help="The type whose attributes it inherits.")] = "",
-    url: connecting.Url = connecting.DEFAULT_URL,
-    user: connecting.User = "",
-    password_file: connecting.PasswordFile = None,
-    tls_ca: connecting.TlsCa = None,
-    tls_certificate: connecting.TlsCertificate = None,
-    tls_key: connecting.TlsKey = None,
+    *,
+    access: connecting.Access,
 ) -> None:
     """Make an event type known.
 
     Example: tidings type add Sale buyer:string --parent Trade
     """
     added = EventType(name, parent or None, attributes_of(dict(map(_attribute, attribute or ()))))
-    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    client = access.client(reconnect=False)
     _ask(client, lambda: client.add_type(added))
     typer.echo(f"added {name}")
 
 
 @group.command()
+@connecting.connects()
 def remove(
     name: Name,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    user: connecting.User = "",
-    password_file: connecting.PasswordFile = None,
-    tls_ca: connecting.TlsCa = None,
-    tls_certificate: connecting.TlsCertificate = None,
-    tls_key: connecting.TlsKey = None,
+    *,
+    access: connecting.Access,
 ) -> None:
     """Forget an event type that has no subtypes, no subscribers, and that nobody advertises.
 
     Example: tidings type remove Sale
     """
-    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    client = access.client(reconnect=False)
     _ask(client, lambda: client.remove_type(name))
     typer.echo(f"removed {name}")
 
 
 @group.command("list")
+@connecting.connects()
 def list_types(
     json: Json = False,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    user: connecting.User = "",
-    password_file: connecting.PasswordFile = None,
-    tls_ca: connecting.TlsCa = None,
-    tls_certificate: connecting.TlsCertificate = None,
-    tls_key: connecting.TlsKey = None,
+    *,
+    access: connecting.Access,
 ) -> None:
     """The event types that this broker knows of; in a network that need not be all.
 
     Example: tidings type list
     """
-    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    client = access.client(reconnect=False)
     types = _ask(client, client.types)
     if json:
         typer.echo(json_format.dumps([type_to_object(one) for one in types]))
@@ -89,21 +80,18 @@ def list_types(
 
 
 @group.command()
+@connecting.connects()
 def show(
     name: Name,
     json: Json = False,
-    url: connecting.Url = connecting.DEFAULT_URL,
-    user: connecting.User = "",
-    password_file: connecting.PasswordFile = None,
-    tls_ca: connecting.TlsCa = None,
-    tls_certificate: connecting.TlsCertificate = None,
-    tls_key: connecting.TlsKey = None,
+    *,
+    access: connecting.Access,
 ) -> None:
     """An event type with all its attributes, inherited ones first.
 
     Example: tidings type show Sale --json
     """
-    client = connecting.client(url, user, password_file, tls_ca, tls_certificate, tls_key, reconnect=False)
+    client = access.client(reconnect=False)
     chain = _ask(client, lambda: client.get_type(name))
     attributes = TypeTree(chain).attributes(name)
     ancestors = [one.name for one in chain[:-1]]

@@ -30,19 +30,19 @@ class Listing:
         label: str,
         nothing: str,
         numbers: Sequence[str] = (),
+        roomy: Sequence[str] = (),
         on_pick: Callable[[Row], Any] | None = None,
-        on_page: Callable[[list[Row]], Any] | None = None,
         seconds: float = 2.0,
     ) -> None:
         self._session, self._part, self._row, self._key = session, part, row, key
-        self._nothing, self._on_page = nothing, on_page
+        self._nothing = nothing
         self._offset = 0
         self.items: dict[Any, Row] = {}
         with ui.element("div").classes("t-row"):
             broker_select(session, self._first)
             self._text = ui.input("Find", on_change=self._first).props("outlined dense clearable debounce=300")
         self._error = problem("")
-        self._table = table(columns, key=key, numbers=numbers, label=label, pick=on_pick is not None)
+        self._table = table(columns, key=key, numbers=numbers, roomy=roomy, label=label, pick=on_pick is not None)
         if on_pick is not None:
             first = next(iter(columns))
             self._table.add_slot(f"body-cell-{first}", _BUTTON)  # which the keyboard reaches, as it does not a row
@@ -86,8 +86,6 @@ class Listing:
         self._where.text = f"{self._offset + 1}–{last} of {total}" if items else ""
         self._back.set_visibility(self._offset > 0)
         self._on.set_visibility(last < total)
-        if self._on_page is not None:
-            self._on_page(items)
 
     def _keyed(self, item: Row) -> Row:
         """Subscriptions are told apart by two numbers, all others by one field."""

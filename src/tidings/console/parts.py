@@ -16,10 +16,11 @@ SHOWN_BYTES = 2000
 
 
 @contextmanager
-def card(title: str = "", about: str = "") -> Iterator[Element]:
+def card(title: str, about: str = "", *, alone: bool = False) -> Iterator[Element]:
+    """`alone`: the only one of a pane, which has the same title."""
     with ui.element("section").classes("t-card") as made:
-        if title:
-            made.props["aria-label"] = title
+        made.props["aria-label"] = title
+        if not alone:
             heading(title)
         if about:
             faint(about)
@@ -49,11 +50,29 @@ def _text(tag: str, text: str) -> ui.label:
     return label
 
 
-def facts(pairs: Mapping[str, object]) -> None:
-    with ui.element("dl").classes("t-facts"):
+class Facts:
+    """Names and values. Those on the page already are only changed: a text that somebody marks stays marked."""
+
+    def __init__(self) -> None:
+        self._list = ui.element("dl").classes("t-facts")
+        self._values: dict[str, ui.label] = {}
+
+    def set(self, pairs: Mapping[str, object]) -> None:
+        if list(pairs) != list(self._values):
+            self._list.clear()
+            with self._list:
+                self._values = {name: _fact(name) for name in pairs}
         for name, value in pairs.items():
-            _text("dt", name)
-            _text("dd", str(value))
+            self._values[name].text = str(value)
+
+
+def _fact(name: str) -> ui.label:
+    _text("dt", name)
+    return _text("dd", "")
+
+
+def facts(pairs: Mapping[str, object]) -> None:
+    Facts().set(pairs)
 
 
 class Figures:
@@ -73,11 +92,19 @@ class Figures:
 
 
 def table(
-    columns: Mapping[str, str], *, key: str, numbers: Sequence[str] = (), label: str, pick: bool = False
+    columns: Mapping[str, str],
+    *,
+    key: str,
+    numbers: Sequence[str] = (),
+    roomy: Sequence[str] = (),
+    label: str,
+    pick: bool = False,
 ) -> ui.table:
-    """Columns: field and title. Rows come later; the broker sorts and pages, not the browser."""
+    """Columns: field and title; those in `roomy` are left out on a phone. Rows come later; the broker sorts and pages,
+    not the browser."""
     described = [
         {"name": name, "label": title, "field": name, "align": "right" if name in numbers else "left"}
+        | ({"classes": "gt-xs", "headerClasses": "gt-xs"} if name in roomy else {})
         for name, title in columns.items()
     ]
     made = ui.table(columns=described, rows=[], row_key=key, pagination=0).classes("t-table w-full")
@@ -95,6 +122,38 @@ def count_text(number: float) -> str:
     if number < 10_000:
         return f"{number:,.0f}"
     return f"{number / 1000:.1f}k" if number < 1e6 else f"{number / 1e6:.2f}M"
+
+
+def seconds_text(seconds: float | None) -> str:
+    """
+    >>> seconds_text(0.0217), seconds_text(3.4e-6), seconds_text(2.5), seconds_text(None)
+    ('21.7 ms', '3.4 µs', '2.5 s', '–')
+    """
+    if seconds is None:
+        return "–"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def rate_number(rate: float) -> str:
+    """Of things a second: slow ones with a digit behind the point, or 0.4 a second would look like none.
+
+    >>> rate_number(0), rate_number(0.4), rate_number(42), rate_number(12_345)
+    ('0', '0.4', '42', '12.3k')
+    """
+    return f"{rate:.1f}" if 0 < rate < 10 else count_text(rate)
+
+
+def bytes_text(count: float) -> str:
+    """
+    >>> bytes_text(950), bytes_text(12_345), bytes_text(3_456_789)
+    ('950 bytes', '12.3 kB', '3.46 MB')
+    """
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    return f"{count / 1000:.1f} kB" if count < 1e6 else f"{count / 1e6:.2f} MB"
 
 
 def body_text(body: bytes) -> str:

@@ -63,6 +63,8 @@ class LinkView:
     latency_ms: float = 0.0
     bytes_s: float = 0.0  # both ways
     waiting_bytes: int = 0
+    peak_bytes_s: float = 0.0  # the busier way
+    bandwidth_bytes_s: int = 0  # each way; 0: nobody has said
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -151,13 +153,17 @@ def _links(told: list[Said]) -> tuple[LinkView, ...]:
         seconds = 0.0 if one.before is None else (one.now["time_ms"] - one.before["time_ms"]) / 1000
         for peer, link in ((one.now.get("network") or {}).get("links", {})).items():
             ends = min(me, int(peer)), max(me, int(peer))
-            rate = _bytes(link) - _bytes(earlier.get(peer, link))
+            sent, received = (
+                _rate(link, earlier.get(peer, link), way, seconds) for way in ("sent_bytes", "received_bytes")
+            )
             seen = LinkView(
                 *ends,
                 link.get("state", "up") == "up",
                 link["latency_ms"],
-                max(0.0, rate / seconds) if seconds > 0 else 0.0,
+                sent + received,
                 link["waiting_bytes"],
+                max(sent, received),
+                link.get("bandwidth_bytes_s", 0),
             )
             other = found.get(ends)
             found[ends] = seen if other is None else _both(other, seen)
@@ -167,8 +173,9 @@ def _links(told: list[Said]) -> tuple[LinkView, ...]:
     return tuple(found[ends] for ends in sorted(found))
 
 
-def _bytes(link: Mapping[str, Any]) -> int:
-    return int(link.get("sent_bytes", 0) + link.get("received_bytes", 0))
+def _rate(now: Mapping[str, Any], before: Mapping[str, Any], name: str, seconds: float) -> float:
+    """Never negative: a link that came up anew counts from zero."""
+    return float(max(0, now.get(name, 0) - before.get(name, 0)) / seconds) if seconds > 0 else 0.0
 
 
 def _both(one: LinkView, other: LinkView) -> LinkView:
@@ -180,4 +187,6 @@ def _both(one: LinkView, other: LinkView) -> LinkView:
         max(one.latency_ms, other.latency_ms),
         max(one.bytes_s, other.bytes_s),
         one.waiting_bytes + other.waiting_bytes,
+        max(one.peak_bytes_s, other.peak_bytes_s),
+        max(one.bandwidth_bytes_s, other.bandwidth_bytes_s),
     )

@@ -103,6 +103,7 @@ class Forwarder:
         self.sink_counts = plane.sink_counts
         self.stats = plane.stats
         self.grade_sums = plane.grade_sums
+        self.destination_counts = plane.destination_counts
         self.filters = plane.filters
         self.received = plane.received
         self.has_events = plane.has_events

@@ -22,7 +22,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class Measure:
     attempts: int = 3  # runs that do not count are repeated so often
     server_share_min: float = 0.96
     generator_share_max: float = 0.75
+    per_cpu_second: float = 0.0  # not 0: rates are those of a second of the server's processor time
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -62,7 +63,18 @@ class Measure:
 
     @property
     def rules(self) -> Rules:
-        return Rules(self.warm_s, self.cool_s, self.server_share_min, self.generator_share_max)
+        return Rules(
+            self.warm_s,
+            self.cool_s,
+            self.server_share_min,
+            self.generator_share_max,
+            per_cpu_second=self.per_cpu_second,
+        )
+
+    def on_busy_machine(self) -> "Measure":
+        """The server need not have its core for itself: rates are those of its processor time. Nor does it matter how
+        much the generator needs, which has one core, or a part of it."""
+        return replace(self, server_share_min=0.0, generator_share_max=2.0, per_cpu_second=1.0)
 
     @property
     def run_s(self) -> float:

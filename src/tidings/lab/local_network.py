@@ -66,16 +66,17 @@ class LocalNetwork:
         return network
 
     def _peers(self, name: str, *, delays: bool) -> list[Peer]:
-        """Of each link the end that comes first dials; the other only learns of a delay."""
+        """Of each link the end that comes first dials; the other only learns of its delay and bandwidth."""
         found = []
         for edge in self.graph.edges():
             a, b, delay_ms = str(edge.a), str(edge.b), edge.latency_ms if delays else 0.0
+            bandwidth = round(edge.bandwidth_bytes_s or 0)
             if a == name:
                 there = self.members[b]
                 host = self.plan.address(b, a) if self.plan else there.link_host
-                found.append(Peer(f"{host}:{there.link_port}", there.router, delay_ms))
-            elif b == name and delay_ms:
-                found.append(Peer("", self.members[a].router, delay_ms))
+                found.append(Peer(f"{host}:{there.link_port}", there.router, delay_ms, bandwidth_bytes_s=bandwidth))
+            elif b == name and (delay_ms or bandwidth):
+                found.append(Peer("", self.members[a].router, delay_ms, bandwidth_bytes_s=bandwidth))
         return found
 
     @classmethod

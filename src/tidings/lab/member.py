@@ -33,13 +33,14 @@ class Routing:
 
 
 class Peer(NamedTuple):
-    """Another member: where it is dialled (empty: it dials), its number, how long what is sent to it is held back, and
-    what the link costs (0: its measured latency)."""
+    """Another member: where it is dialled (empty: it dials), its number, how long what is sent to it is held back, what
+    the link costs (0: its measured latency) and can carry (0: not known)."""
 
     address: str
     router: int
     delay_ms: float = 0.0
     cost: int = 0
+    bandwidth_bytes_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,8 @@ class Member:
 
 
 def _peer_table(one: Peer) -> str:
-    lines = (f'address = "{one.address}"', f"router = {one.router}", f"delay_ms = {one.delay_ms}", f"cost = {one.cost}")
-    return "\n".join(("[[network.peers]]", *lines))
+    numbers = (f"{name} = {getattr(one, name)}" for name in one._fields[1:])
+    return "\n".join(("[[network.peers]]", f'address = "{one.address}"', *numbers))
 
 
 def write_secret(folder: Path, secret: str) -> None:

@@ -21,6 +21,7 @@ CORES = os.cpu_count() or 1
 LATE_SECONDS = 0.5  # a generator that is later does not send what the profile says
 FULL = 0.9  # share of a link or a process that leaves nothing
 BUSY = 0.85  # of all processors
+OTHERS = 0.3  # processors that others take
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Second:
     clients_cores: float = 0.0
     broker_most: float = 0.0
     client_most: float = 0.0
+    others_cores: float = 0.0  # of whatever else runs on this machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ def _reason(one: Second) -> str:
         return "a link is full"
     if one.brokers_cores + one.clients_cores >= BUSY * CORES:
         return f"processors: brokers take {one.brokers_cores:.1f} of {CORES}, clients {one.clients_cores:.1f}"
+    if one.others_cores >= OTHERS:
+        return f"other work on this machine took {one.others_cores:.1f} of {CORES} processors"
     if one.client_most >= FULL:
         return "a process of clients takes a whole processor"
     if one.broker_most >= FULL:

@@ -6,6 +6,7 @@ scale_out.py. Beside our own variants runs ActiveMQ's network of brokers.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -99,8 +100,10 @@ class _Watch:
         self.carried: list[dict[tuple[str, str], int]] = []
         self.brokers: list[list[float]] = []  # processor seconds so far
         self.clients: list[list[float]] = []
+        self.machine: list[float] = []  # of everything that runs on it
 
     def look(self) -> None:
+        self.machine.append(_machine_seconds())
         self.carried.append(self._plan.sent_bytes())
         self.brokers.append([_cpu_seconds(one.pid) for one in self._brokers])
         self.clients.append([_cpu_seconds(one.pid) for one in self._clients])
@@ -111,12 +114,14 @@ class _Watch:
             for before, after in pairwise(self.carried)
         ]
 
-    def cores(self) -> list[tuple[float, float, float, float]]:
-        """Of all brokers, of all clients, of the busiest of each."""
+    def cores(self) -> list[tuple[float, float, float, float, float]]:
+        """Of all brokers, of all clients, of the busiest of each, of others."""
         found = []
-        for brokers, clients in zip(pairwise(self.brokers), pairwise(self.clients), strict=True):
-            taken = [[b - a for a, b in zip(*pair, strict=True)] for pair in (brokers, clients)]
-            found.append((sum(taken[0]), sum(taken[1]), max(taken[0], default=0.0), max(taken[1], default=0.0)))
+        pairs = (pairwise(one) for one in (self.brokers, self.clients, self.machine))
+        for brokers, clients, (before, after) in zip(*pairs, strict=True):
+            mine, theirs = ([b - a for a, b in zip(*pair, strict=True)] for pair in (brokers, clients))
+            most = max(mine, default=0.0), max(theirs, default=0.0)
+            found.append((sum(mine), sum(theirs), *most, max(0.0, after - before - sum(mine) - sum(theirs))))
         return found
 
 
@@ -126,6 +131,12 @@ def _cpu_seconds(pid: int) -> float:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
         return 0.0
+
+
+def _machine_seconds() -> float:
+    """Processor time that everything on this machine has taken, what the machine's host took included."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def topology(brokers: int) -> Graph:

@@ -10,6 +10,12 @@ they were read, so that whoever analyses them later can judge by other rules: wh
 (1000.0, 4000.0, True)
 >>> judge([replace(one, server_cpu_s=one.server_cpu_s / 2) for one in counters], Rules()).reasons
 ('the server used 49.5 % of its core, at least 96.0 % are asked for',)
+
+On a busy machine the server gets only a part of its core. What it does in a second of that part is still known:
+
+>>> busy = [replace(one, server_cpu_s=one.server_cpu_s / 2) for one in counters]
+>>> judge(busy, Rules(server_share_min=0, per_cpu_second=1)).received_per_s == 1000 / 0.495
+True
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +47,7 @@ class Rules:
     server_share_min: float = 0.96  # of its core; 0: the server need not be the bottleneck
     generator_share_max: float = 0.75  # of its core
     memory_bytes_max: float = 2e9  # of the server
+    per_cpu_second: float = 0.0  # not 0: rates are those of a second of the server's processor time
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ def judge(samples: Sequence[Sample], rules: Rules, lost: float = 0) -> Verdict:
     received = b.received_messages - a.received_messages
     server = (b.server_cpu_s - a.server_cpu_s) / seconds
     generator = (b.generator_cpu_s - a.generator_cpu_s) / seconds
+    counted_s = max(b.server_cpu_s - a.server_cpu_s, 1e-9) if rules.per_cpu_second else seconds
     memory = max(one.server_memory_bytes for one in middle)
     found = [
         (received <= 0, "no message arrived"),
@@ -93,8 +101,8 @@ def judge(samples: Sequence[Sample], rules: Rules, lost: float = 0) -> Verdict:
     ]
     return Verdict(
         seconds=seconds,
-        received_per_s=received / seconds,
-        dispatched_per_s=(b.dispatched_messages - a.dispatched_messages) / seconds,
+        received_per_s=received / counted_s,
+        dispatched_per_s=(b.dispatched_messages - a.dispatched_messages) / counted_s,
         server_share=server,
         generator_share=generator,
         memory_bytes=memory,

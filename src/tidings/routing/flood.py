@@ -17,7 +17,7 @@ Use: `publish` what this router has to say; give `receive` the Flood… messages
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
@@ -227,7 +227,7 @@ class Flood:
             repeat_at = now + self.options.retransmit_ms
             self._soonest = min(self._soonest, repeat_at)
             self._unacked[neighbour].setdefault(key, {})[item.version] = (item, repeat_at)
-            yield Send(neighbour, replace(item, lifetime_ms=left_ms))
+            yield Send(neighbour, FloodItem(*key, item.version, left_ms, item.full, item.payload))
 
     def _summary(self, now: float, neighbour: Router) -> Send:
         self._summary_at[neighbour] = now + self.options.summary_ms

@@ -15,6 +15,7 @@ looks inside. What is advertised is aggregated: no row that another one of the s
 True
 """
 
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ class InterestEncoding:
 
 
 def elements(row: bytes) -> list[int]:
-    return [int.from_bytes(row[at : at + ELEMENT_BYTES], "little") for at in range(0, len(row), ELEMENT_BYTES)]
+    return list(struct.unpack(f"<{len(row) // ELEMENT_BYTES}Q", row))
 
 
 class LocalInterests:

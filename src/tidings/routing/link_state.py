@@ -173,13 +173,14 @@ def encode_links(links: Mapping[Router, int]) -> bytes:
 
 
 def decode_links(data: bytes) -> dict[Router, int]:
-    reader = Reader(data)
+    reader, last = Reader(data), -1
     links: dict[Router, int] = {}
     for _ in range(reader.count()):
         at = reader.at
         neighbour, cost = reader.varint(0xFFFF_FFFF), reader.varint(COST_MAX)
-        if neighbour in links or cost < 1:
-            raise reader.fail("LINKS", "a neighbour named twice, or a cost of 0", at)
+        if neighbour <= last or cost < 1:
+            raise reader.fail("LINKS", "neighbours do not ascend, or a cost of 0", at)
+        last = neighbour
         links[neighbour] = cost
     if reader.at != len(data):
         raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")

@@ -17,6 +17,8 @@ from tidings.model.tables import Table
 from tidings.segments.names import SegmentName
 from tidings.segments.schema import TABLE_KEY, VERSION_KEY, arrow_schema
 
+_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)  # the last: names of columns that are no text
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -63,7 +65,7 @@ def _opened(source: Path | pa.BufferReader, where: str, table: Table) -> pq.Parq
         _check(where, table, metadata.get(TABLE_KEY), metadata.get(VERSION_KEY), file.schema_arrow)
     except FileNotFoundError as error:
         raise StoreError("E_STORE_IO", f"cannot read {where}: {error}") from None
-    except (pa.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise StoreError("E_STORE_DAMAGED", f"{where} is no Parquet file: {error}") from None
     return file
 
@@ -73,7 +75,7 @@ def read_segment(segment: Segment, table: Table, columns: list[str] | None = Non
     try:
         # One thread: segments are small, and whoever reads them may fork, which Arrow's threads do not outlive well.
         return file.read(columns=columns, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+    except _UNREADABLE as error:
         raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None
 
 

@@ -196,7 +196,7 @@ class SimBroker:
             case Kind.ARRIVED | Kind.RELAY | Kind.ENTRY:
                 self.node.from_network(self._wall(now), event)
             case Kind.ERROR:
-                _, _, code, reason, position = event
+                _, _, code, reason, position, _ = event
                 self.network.broken(now, number, RemoteProtocolError(code, reason, position=position))
 
     def _carry_out(self, now: float, effects: list[nfx.Effect]) -> list[Any]:

@@ -11,18 +11,21 @@ from dataclasses import dataclass, field
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.predicate import Predicate
+from tidings.overlay.effects import ControlMessage
 from tidings.overlay.graph import Graph
 from tidings.routing.bdrp import Bdrp
 from tidings.routing.codec import encode
+from tidings.routing.control import FloodAck, FloodItem
 from tidings.routing.effects import Deliver, Effect, Install, Router, Send, SetTimer
 from tidings.routing.hierarchy import Border
 from tidings.routing.interests import InterestEncoding
-from tidings.routing.link_state import LinkState
+from tidings.routing.link_state import LinkState, LinkStateOptions
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
 from tidings.sim.calendar import Calendar
 
 LATENCY_MS = 5.0
 ROWS_MAX = 256
+PATIENT = LinkStateOptions(compute_ms=250)  # all brokers start at once: paths are computed when most have spoken
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,10 @@ class Hierarchy:
         self.messages = self.bytes = 0  # of advertisements and routes, over all links
         self.places: dict[tuple[int, Router], Area] = {}
         self._timers: dict[tuple[tuple[int, Router], str], float] = {}
+        self._sizes: dict[object, int] = {}
         for number, graph in enumerate(layout.areas):
             for node in graph:
-                place = self.places[number, int(node)] = Area(int(node), LinkState(int(node), 1))
+                place = self.places[number, int(node)] = Area(int(node), LinkState(int(node), 1, PATIENT))
                 place.scheme = Bdrp(place.unicast.flood, self.encoding, place)
         self._join_borders()
         for key, place in self.places.items():
@@ -117,7 +121,7 @@ class Hierarchy:
             match effect:
                 case Send(neighbour=neighbour, message=message):
                     self.messages += 1
-                    self.bytes += len(encode(message))  # type: ignore[arg-type]
+                    self.bytes += self._size(message)
                     self.calendar.after(LATENCY_MS, self._arrive, (key[0], neighbour), key[1], message)
                 case SetTimer(name=name, at=at):
                     self._timers[key, name] = at
@@ -127,6 +131,20 @@ class Hierarchy:
                 case Deliver():
                     self._do(key, place.scheme.learn(now, effect))
         self._bridge(key)
+
+    def _size(self, message: ControlMessage) -> int:
+        """Of its bytes. A flood brings the same item, and its acknowledgement, over every link: counted once."""
+        match message:
+            case FloodItem(topic=topic, origin=origin, version=version, lifetime_ms=left_ms, full=full):
+                about: object = topic, origin, version, full, left_ms.bit_length() // 7
+            case FloodAck(topic=topic, origin=origin, version=version):
+                about = topic, origin, version
+            case _:
+                return len(encode(message))  # type: ignore[arg-type]
+        size = self._sizes.get(about)
+        if size is None:
+            size = self._sizes[about] = len(encode(message))
+        return size
 
     def _arrive(self, key: tuple[int, Router], neighbour: Router, message: object) -> None:
         self._do(key, self.places[key].unicast.receive(self.calendar.now, neighbour, message))  # type: ignore[arg-type]

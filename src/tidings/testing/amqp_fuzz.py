@@ -2,6 +2,7 @@
 
     python -m tidings.testing.amqp_fuzz 100000 1             so many streams in this process, from this seed
     python -m tidings.testing.amqp_fuzz 10000 1 --sockets    over sockets, while a client goes on undisturbed
+    … --results FILE                                         adds a line to a file of results
 
 A stream is what a client may say, with frames left out, doubled or swapped, and bytes changed, cut out or put in. The
 broker may refuse it in any way but these: an internal error, or more than a second.
@@ -27,6 +28,7 @@ from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.amqp_sasl import AMQP_HEADER, INIT, SASL_HEADER, amqp_frame, sasl_frame
 from tidings.protocols.amqp_sections import Section, encode
 from tidings.protocols.native import NativeSession
+from tidings.testing.record import note
 
 STREAM_SECONDS_MAX = 1.0
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
@@ -241,6 +243,10 @@ def main(arguments: list[str]) -> None:
         asyncio.run(fuzz_sockets(count, seed))
     else:
         asyncio.run(fuzz_here(count, seed))
+    if "--results" in arguments:
+        parser = "amqp over sockets" if "--sockets" in arguments else "amqp"
+        path = arguments[arguments.index("--results") + 1]
+        note(path, "fuzzing", parser=parser, seed=seed, inputs=count, wrong=0)
     sys.stdout.write(f"amqp: {count} streams from seed {seed} in {time.monotonic() - began:.0f} s, no fault\n")
 
 

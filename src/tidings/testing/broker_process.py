@@ -18,7 +18,7 @@ port = 0
 port = 0
 [logging]
 json = true
-level = "debug"
+level = "{level}"
 {more}
 """
 
@@ -26,14 +26,14 @@ level = "debug"
 class BrokerProcess:
     """Use it with `with`; it is ended if the test has not ended it."""
 
-    def __init__(self, directory: Path, more: str = "", *, listener: str = "") -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, more: str = "", *, listener: str = "", level: str = "debug") -> None:
+        self.directory, self._level = directory, level
         self.config = directory / "broker.toml"
         self.configure(more, listener=listener)
         self._log = directory / "broker.log"
 
     def configure(self, more: str, *, listener: str = "") -> None:
-        self.config.write_text(_CONFIG.format(listener=listener, more=more))
+        self.config.write_text(_CONFIG.format(listener=listener, level=self._level, more=more))
 
     def __enter__(self) -> "BrokerProcess":
         starts = len(self.events("ready"))  # of earlier processes in this directory

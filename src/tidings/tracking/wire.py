@@ -83,7 +83,9 @@ def _put_answer(out: bytearray, answer: Answer) -> None:
 def _get_answer(reader: Reader) -> Answer:
     broker, verdict = reader.varint(_U32), _VERDICTS[reader.varint(len(_VERDICTS) - 1)]
     probability, neighbours = _probability(reader), _get_routers(reader)
-    known, forwarded = reader.varint(1), _get_routers(reader)
+    known, at, forwarded = reader.varint(1), reader.at, _get_routers(reader)
+    if forwarded and not known:
+        raise reader.fail("RANGE", "neighbours it went to, of which nothing is known", at)
     subscribers = tuple(_statement(reader) for _ in range(reader.count()))
     filters, incomplete = reader.varint(_U64), bool(reader.varint(1))
     statements = (neighbours, forwarded if known else None, subscribers)

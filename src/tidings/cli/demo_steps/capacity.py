@@ -75,9 +75,8 @@ def skip(stage: Stage, reason: str) -> None:
 def measured(stage: Stage, name: str, vary: dict[str, list[Parameter]]) -> list[Measurement]:
     """The points whose run counts: messages in a second of the broker's processor time."""
     measure = Measure(
-        seconds=stage.scale.measure_s, warm_s=0.4, cool_s=0.1, interval_s=0.1, attempts=2,
-        server_share_min=0.0, generator_share_max=1.0,
-    )  # fmt: skip
+        seconds=stage.scale.measure_s, warm_s=0.4, cool_s=0.1, interval_s=0.1, attempts=2
+    ).on_busy_machine()
     experiment = Experiment(name, "filters", vary, {}, servers=(SERVER,), runs=1, measure=measure)
     folder = stage.work / "lab"
     folder.mkdir(exist_ok=True)
@@ -93,7 +92,7 @@ def measured(stage: Stage, name: str, vary: dict[str, list[Parameter]]) -> list[
             about = json.loads(str(row["parameters"]))
             samples = of_rows(one for one in read_rows(folder, SAMPLES) if one["run"] == row["run"])
             verdict = judge(samples, measure.rules, about["lost"])
-            found.append(Measurement(Load(**about["load"]), verdict.received_per_s / verdict.server_share))
+            found.append(Measurement(Load(**about["load"]), verdict.received_per_s))
     return found
 
 

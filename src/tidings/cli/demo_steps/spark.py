@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.table import Table
 
 from tidings.cli.demo_steps import quotes
 from tidings.cli.demo_steps.stage import Stage
@@ -32,7 +31,9 @@ def analyse(stage: Stage) -> None:
     began = time.monotonic()
     try:
         with stage.console.status("Spark") as status, jobs.opened(config, status.update, quick=True) as run:
-            outcomes = [one for job in JOBS if jobs.JOBS[job].ready(run) for one in jobs.work(run, job)]
+            for job in JOBS:
+                if jobs.JOBS[job].ready(run):
+                    work(stage, run, job)
             matched = run.result("matches").read(run.spark).selectExpr("sum(matches)").collect()[0][0]
             traced = run.result("traces").read(run.spark).count()
             paths = run.result("paths").read(run.spark).collect()
@@ -42,7 +43,6 @@ def analyse(stage: Stage) -> None:
         stage.tell(f"left out: {error.reason}")
         stage.find("Spark pipeline", f"left out: {error.reason}")
         return
-    show(stage, outcomes)
     delivered = sum(desk.received for desk in stage.desks)
     if matched != delivered:
         raise TidingsError("E_DEMO_REPLAY", f"the replay finds {matched} matches, the desks got {delivered} messages")
@@ -56,6 +56,16 @@ def analyse(stage: Stage) -> None:
     pictures = [f"pipeline/{one.name}" for one in sorted((stage.output / "pipeline").glob("*.svg"))]
     texts = [f"{about}. Matched again in Spark, the archived quotes give {matched:,} deliveries, as happened."]
     stage.section("What Spark finds in the records", texts, *pictures)
+
+
+def work(stage: Stage, run: jobs.Run, job: str) -> None:
+    """One job, and a line about it: whoever watches sees that it goes on."""
+    began = time.monotonic()
+    outcomes = list(jobs.work(run, job))
+    made = ", ".join(f"{one.table} {one.rows:,}" for one in outcomes)
+    skipped = sum(len(one.skipped) for one in outcomes)
+    left_out = f" ({skipped} segments left out)" if skipped else ""
+    stage.tell(f"  {job:<8}{time.monotonic() - began:5.1f} s   rows: {made}{left_out}")
 
 
 def gather(stage: Stage) -> None:
@@ -85,10 +95,3 @@ def gather(stage: Stage) -> None:
 def _no_tables(folder: str, names: list[str]) -> set[str]:
     """What lies beside segments: catalogues, locks, what is being written."""
     return {name for name in names if ("." in name and not name.endswith(".parquet")) or name in ("lock", "since")}
-
-
-def show(stage: Stage, outcomes: list[jobs.Outcome]) -> None:
-    table = Table("table", "rows", "segments left out")
-    for one in outcomes:
-        table.add_row(one.table, f"{one.rows:,}", str(len(one.skipped) or ""))
-    stage.console.print(table)

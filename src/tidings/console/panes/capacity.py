@@ -20,6 +20,7 @@ from tidings.console.parts import (
     facts,
     faint,
     problem,
+    seconds_text,
     table,
 )
 from tidings.console.sessions import Session
@@ -31,6 +32,7 @@ from tidings.lab.service import Poisson
 
 SHOWN = 120  # seconds of the chart
 _LINES = {"predicted": "#7a3fd1", "measured": "#2f8fc4"}
+FEW_S = 100  # messages a second
 MODEL = "log"  # that of the broker's own estimate
 
 
@@ -51,7 +53,7 @@ class CapacityPane:
         with ui.element("div").classes("t-row").style("max-width: 420px"):
             broker_select(session, self._forget)
         self._figures = Figures(
-            ["Utilisation now", "It can carry, a second", "A message takes", "99.99 % wait at most"]
+            ["Utilisation now", "Messages/s it can carry", "A message takes", "99.99 % wait at most"]
         )
         with ui.element("div").classes("t-columns even"):
             with card(
@@ -62,6 +64,9 @@ class CapacityPane:
                 columns = {"what": "", "predicted": "Predicted", "actual": "Measured"}
                 self._table = table(
                     columns, key="what", numbers=("predicted", "actual"), label="Predicted and measured"
+                )
+                self._few = faint(
+                    f"Below {FEW_S} messages a second this says little: what the broker does besides counts as theirs."
                 )
                 self._none = empty(
                     "The broker has not carried any message yet, or estimates nothing (capacity in [metrics]; "
@@ -94,6 +99,7 @@ class CapacityPane:
         self._chart.element.set_visibility(bool(said))
         self._sliders.set_visibility(bool(said))
         self._none.set_visibility(not said)
+        self._few.set_visibility(bool(said) and broker is not None and broker.rates.received < FEW_S)
         if broker is None or not said:
             self._answer.clear()
             return
@@ -102,9 +108,9 @@ class CapacityPane:
         self._figures.set(
             {
                 "Utilisation now": f"{broker.rates.utilisation:.1%}",
-                "It can carry, a second": count_text(said["capacity_messages_per_second"]),
-                "A message takes": f"{said['service_seconds'] * 1e6:.1f} µs",
-                "99.99 % wait at most": _milliseconds(waiting.get("0.9999")),
+                "Messages/s it can carry": count_text(said["capacity_messages_per_second"]),
+                "A message takes": seconds_text(said["service_seconds"]),
+                "99.99 % wait at most": seconds_text(waiting.get("0.9999")),
             }
         )
         self._table.rows = compared(broker, said)
@@ -153,7 +159,7 @@ class LogSlider:
 
     def _tell(self) -> None:
         value = self.value
-        self._label.text = f"{self._name}: {count_text(value) if value >= 10 else f'{value:.1f}'}"
+        self._label.text = f"{self._name}: {count_text(value) if value >= 10 else f'{value:.2g}'}"
 
 
 def compared(broker: BrokerView, said: dict[str, Any]) -> list[dict[str, str]]:
@@ -167,8 +173,8 @@ def compared(broker: BrokerView, said: dict[str, Any]) -> list[dict[str, str]]:
         },
         {
             "what": "Processor time of a message",
-            "predicted": f"{service * 1e6:.1f} µs",
-            "actual": f"{broker.rates.utilisation / rate * 1e6:.1f} µs" if rate else "–",
+            "predicted": seconds_text(service),
+            "actual": seconds_text(broker.rates.utilisation / rate if rate else None),
         },
     ]
 
@@ -182,7 +188,7 @@ def _tell(server: Fitted, asked: WhatIf) -> None:
         facts(
             {
                 "Utilisation": f"{found.utilisation:.1%}",
-                "99.99 % wait at most": _milliseconds(found.waiting_quantile),
+                "99.99 % wait at most": seconds_text(found.waiting_quantile),
                 "It would take up to": f"{count_text(answer.rate_max)} messages/s",
                 "Or up to": "any number of filters"
                 if answer.filters_max >= FILTERS_MAX
@@ -198,10 +204,6 @@ def _tell(server: Fitted, asked: WhatIf) -> None:
             "Brokers, subscribers spread": answer.subscriber_side or "no number is enough",
         }
     )
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return "–" if seconds is None else f"{seconds * 1000:.2f} ms"
 
 
 PANE = Pane("/capacity", "Capacity", "speed", "How much a broker carries, and how much it would.", CapacityPane)

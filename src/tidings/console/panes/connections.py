@@ -5,22 +5,23 @@ from typing import Any
 
 from tidings.console.frame import Pane
 from tidings.console.listing import Listing
-from tidings.console.parts import card, count_text
+from tidings.console.parts import bytes_text, card, count_text
 from tidings.console.sessions import Session
 
 
 def _build(session: Session) -> None:
     columns = {
-        "slow": "",
+        "slow": "State",
         "user": "User",
         "client": "Client",
         "address": "Address",
         "protocol": "Protocol",
         "subscriptions": "Subscriptions",
-        "waiting": "Waiting bytes",
+        "waiting": "Waiting",
         "since": "Since",
     }
-    with card("Connections", "Those that most waits for come first; a slow one has a quarter of its limit waiting."):
+    about = "Most waiting first. Slow: a quarter of what may wait for it does, or one of its subscriptions has stalled."
+    with card("Connections", about, alone=True):
         Listing(
             session,
             "connections",
@@ -29,6 +30,7 @@ def _build(session: Session) -> None:
             key="connection",
             label="Connections",
             numbers=("subscriptions", "waiting"),
+            roomy=("address", "protocol", "since"),
             nothing="Nobody is connected.",
         )
 
@@ -38,12 +40,12 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
     return {
         "slow": "⚠ slow" if item["slow"] else "ok",
         "user": item["user"] or "(logging in)",
-        "client": item["client"],
+        "client": item["client"] or "–",
         "address": item["address"],
         "protocol": item["protocol"],
         "subscriptions": count_text(item["subscriptions"]),
-        "waiting": count_text(item["waiting_bytes"]),
-        "since": since.strftime("%Y-%m-%d %H:%M"),
+        "waiting": bytes_text(item["waiting_bytes"]),
+        "since": since.strftime("%Y-%m-%d %H:%M:%S"),
     }
 
 

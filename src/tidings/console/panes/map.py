@@ -1,15 +1,16 @@
 """The live map, and what is known of the broker or link that was clicked."""
 
+from collections.abc import Sequence
+
 from nicegui import ui
 
 from tidings.console.frame import Pane
-from tidings.console.network_map import NetworkMap, rate_text
-from tidings.console.parts import card, count_text, empty, every, facts, heading, problem
+from tidings.console.network_map import Legend, NetworkMap, busiest, load_text, rate_text
+from tidings.console.parts import Facts, bytes_text, card, count_text, empty, every, heading, problem, rate_number
 from tidings.console.sessions import Session
 from tidings.console.view import BrokerView, LinkView, NetworkView, State
 
-_USE_NAMES = ("idle", "below 25 %", "below 50 %", "below 80 %", "above 80 % of a core")
-_LOAD_NAMES = ("quiet", "some", "busy", "busiest", "more waits than goes")
+_NOT_WATCHED = "Not watched. Start the console with the address of broker {} too to see it from inside."
 
 
 class MapPane:
@@ -19,11 +20,11 @@ class MapPane:
         self._link = ""
         self._round = -1
         with ui.element("div").classes("t-columns two"):
-            with card("Map"):
+            with card("Map", alone=True):
                 self._map = NetworkMap(self._choose_broker, self._choose_link)
-                _legend()
+                self._legend = Legend()
             with card("Details"):
-                self._details = ui.column().classes("w-full gap-3")
+                self._details = Details()
         every(1.0, self._show)
 
     def _choose_broker(self, broker: int) -> None:
@@ -38,78 +39,87 @@ class MapPane:
         if self._watch.rounds == self._round and not anyway:
             return
         self._round, view = self._watch.rounds, self._watch.view
-        self._map.show(view, selected=self._broker)
-        self._details.clear()
+        self._map.show(view, selected=self._broker, chosen=self._link)
+        self._legend.show(view)
         links = {f"{link.a}-{link.b}": link for link in view.links}
-        with self._details:
-            if self._broker in view.brokers:
-                _broker_details(view.brokers[self._broker])
-            elif self._link in links:
-                _link_details(view, links[self._link])
-            else:
-                _hint(view)
+        if self._broker in view.brokers:
+            broker = view.brokers[self._broker]
+            unseen = "" if broker.overview else _NOT_WATCHED.format(broker.id)
+            self._details.show(broker.name, broker_facts(broker), [broker.error] if broker.error else [], unseen)
+        elif self._link in links:
+            link = links[self._link]
+            self._details.show(f"{view.name(link.a)} – {view.name(link.b)}", link_facts(link, busiest(view)))
+        else:
+            self._details.show("", {}, [f"{one.url}: {one.error}" for one in view.unreached], _hint(view))
 
 
-def _hint(view: NetworkView) -> None:
-    for one in view.unreached:
-        problem(f"{one.url}: {one.error}")
-        if one.state is State.FORBIDDEN:
-            empty('Whoever looks after the broker can add a rule: operations = ["manage"], destination = ">".')
+class Details:
+    """Of what was chosen: changed in place as long as it is the same."""
+
+    def __init__(self) -> None:
+        self._title = heading("")
+        self._problems = ui.column().classes("w-full gap-1")
+        self._problems.set_visibility(False)
+        self._told: list[str] = []
+        self._facts = Facts()
+        self._hint = empty("")
+
+    def show(self, title: str, facts: dict[str, object], problems: Sequence[str] = (), hint: str = "") -> None:
+        self._title.text, self._hint.text = title, hint
+        self._title.set_visibility(bool(title))
+        self._hint.set_visibility(bool(hint))
+        self._facts.set(facts)
+        if list(problems) != self._told:
+            self._told = list(problems)
+            self._problems.set_visibility(bool(problems))
+            self._problems.clear()
+            with self._problems:
+                for one in problems:
+                    problem(one)
+
+
+def _hint(view: NetworkView) -> str:
+    if any(one.state is State.FORBIDDEN for one in view.unreached):
+        return 'Whoever looks after the broker can add a rule: operations = ["manage"], destination = ">".'
     if view.brokers:
-        empty("Choose a broker or a link on the map.")
-    elif not view.unreached:
-        empty("No broker has answered yet.")
+        return "Choose a broker or a link on the map."
+    return "" if view.unreached else "No broker has answered yet."
 
 
-def _broker_details(broker: BrokerView) -> None:
-    heading(broker.name)
-    if broker.error:
-        problem(broker.error)
-    said, rates, network = broker.overview, broker.rates, broker.network
-    if not said:
-        empty(f"Not watched. Start the console with the address of broker {broker.id} too to see it from inside.")
-        return
-    facts(
-        {
-            "State": broker.state.value,
-            "Address": broker.url,
-            "Number": broker.id,
-            "Utilisation": f"{rates.utilisation:.1%} of a core",
-            "In": f"{count_text(rates.received)} messages/s",
-            "Out": f"{count_text(rates.delivered)} deliveries/s",
-            "Undelivered": f"{count_text(rates.unmatched)}/s that nobody wants, {count_text(rates.dropped)}/s dropped",
-            "Connections": broker.number("connections"),
-            "Filters": broker.number("filters"),
-            "Waiting": f"{count_text(broker.number('waiting'))} messages in {broker.number('mailboxes')} mailboxes",
-            "Dead letters": f"{count_text(broker.number('dead'))} since it started",
-            "Routing": network.get("routing", "stands alone"),
-        }
-    )
+def broker_facts(broker: BrokerView) -> dict[str, object]:
+    rates = broker.rates
+    if not broker.overview:
+        return {}
+    return {
+        "State": broker.state.value,
+        "Address": broker.url,
+        "Number": broker.id,
+        "Utilisation": f"{rates.utilisation:.1%} of a core",
+        "In": f"{rate_number(rates.received)} messages/s",
+        "Out": f"{rate_number(rates.delivered)} deliveries/s",
+        "Nobody wants": f"{rate_number(rates.unmatched)} messages/s",
+        "Dropped": f"{rate_number(rates.dropped)} deliveries/s",
+        "Connections": broker.number("connections"),
+        "Filters": count_text(broker.number("filters")),
+        "Waiting": f"{count_text(broker.number('waiting'))} messages in {broker.number('mailboxes')} mailboxes",
+        "Dead letters": f"{count_text(broker.number('dead'))} since it started",
+        "Routing": broker.network.get("routing", "stands alone"),
+    }
 
 
-def _link_details(view: NetworkView, link: LinkView) -> None:
-    heading(f"{view.name(link.a)} – {view.name(link.b)}")
-    facts(
-        {
-            "State": "up" if link.up else "down",
-            "Latency": f"{link.latency_ms:.2f} ms",
-            "Traffic": f"{rate_text(link.bytes_s)}, both ways",
-            "Waiting": f"{count_text(link.waiting_bytes)} bytes",
-        }
-    )
-
-
-def _legend() -> None:
-    with ui.element("div").classes("t-legend"):
-        for level, name in enumerate(_USE_NAMES):
-            with ui.element("span"):
-                ui.element("i").style(f"background: var(--use-{level})")
-                ui.label(name).classes("inline")
-    with ui.element("div").classes("t-legend"):
-        for level, name in enumerate(_LOAD_NAMES):
-            with ui.element("span"):
-                ui.element("i").classes("bar").style(f"background: var(--use-{level})")
-                ui.label(name).classes("inline")
+def link_facts(link: LinkView, most: float) -> dict[str, object]:
+    found: dict[str, object] = {
+        "State": "up" if link.up else "down",
+        "Latency": f"{link.latency_ms:.2f} ms",
+        "Traffic": f"{rate_text(link.bytes_s)}, both ways",
+        "Waiting": bytes_text(link.waiting_bytes),
+    }
+    if link.bandwidth_bytes_s:
+        share = link.peak_bytes_s / link.bandwidth_bytes_s
+        found["Load"] = f"{share:.1%} of {rate_text(link.bandwidth_bytes_s)} on the busier way"
+    elif link.up:
+        found["Load"] = f"{load_text(link, most)}; its bandwidth is not configured"
+    return found
 
 
 PANE = Pane("/", "Map", "hub", "Brokers coloured by how busy they are, links by what they carry.", MapPane)

@@ -28,11 +28,11 @@ from tidings.model.message import Message
 SHOWN = 25  # messages of a queue
 _KINDS = {
     "queue": "queue",
-    "durable": "durable subscription",
-    "shared": "shared subscription",
-    "shared-durable": "shared durable subscription",
-    "retained": "retained subscription",
-    "private": "subscription with acknowledgements",
+    "durable": "durable",
+    "shared": "shared",
+    "shared-durable": "shared, durable",
+    "retained": "retained",
+    "private": "private",
     "temporary": "temporary queue",
 }
 
@@ -42,35 +42,37 @@ class QueuesPane:
         self._session = session
         self._queue = ""
         with ui.element("div").classes("t-columns even"):
-            with card("Queues and kept subscriptions", "Most messages first. Choose a queue to look into it."):
-                columns = {
-                    "name": "Name",
-                    "kind": "Kind",
-                    "waiting": "Waiting",
-                    "out": "Given out",
-                    "consumers": "Consumers",
-                }
-                self._list = Listing(
-                    session,
-                    "mailboxes",
-                    columns,
-                    _row,
-                    key="name",
-                    label="Queues",
-                    numbers=("waiting", "out", "consumers"),
-                    nothing="No queue yet. The first message to queue:orders makes one of that name.",
-                    on_pick=self._pick,
-                )
+            with ui.element("div").classes("t-columns"):
+                with card("Queues and kept subscriptions", "Most messages first. Choose a queue to look into it."):
+                    columns = {
+                        "name": "Name",
+                        "kind": "Kind",
+                        "waiting": "Waiting",
+                        "out": "Given out",
+                        "consumers": "Consumers",
+                    }
+                    self._list = Listing(
+                        session,
+                        "mailboxes",
+                        columns,
+                        _row,
+                        key="name",
+                        label="Queues",
+                        numbers=("waiting", "out", "consumers"),
+                        roomy=("kind", "out"),
+                        nothing="No queue yet. The first message to queue:orders makes one of that name.",
+                        on_pick=self._pick,
+                    )
+                with card("What is subscribed to", "Topic patterns and queues, those with most subscriptions first."):
+                    self._topics = table(
+                        {"destination": "Destination", "subscriptions": "Subscriptions"},
+                        key="destination",
+                        numbers=("subscriptions",),
+                        label="Destinations",
+                    )
+                    self._nobody = empty("Nobody has subscribed to anything.")
             with card("Messages"):
                 self._inside = ui.column().classes("w-full gap-3")
-            with card("What is subscribed to", "Topic patterns and queues, those with most subscriptions first."):
-                self._topics = table(
-                    {"destination": "Destination", "subscriptions": "Subscriptions"},
-                    key="destination",
-                    numbers=("subscriptions",),
-                    label="Destinations",
-                )
-                self._nobody = empty("Nobody has subscribed to anything.")
         ui.timer(2.0, self._show_topics)
         ui.timer(0.1, self._begin, once=True)
 

@@ -1,10 +1,14 @@
 """Messages in, out and undelivered, over the last minutes."""
 
+import time
 from datetime import UTC, datetime
+from typing import Any
 
 from tidings.console.charts import LineChart
 from tidings.console.frame import Pane
-from tidings.console.parts import Figures, card, count_text, every, table
+from tidings.console.growth import Growth
+from tidings.console.listing import Listing
+from tidings.console.parts import Figures, card, chosen_url, count_text, every, rate_number, table
 from tidings.console.sessions import Session
 from tidings.console.view import Rates
 
@@ -13,7 +17,8 @@ _LINES = {"in": "#2f8fc4", "out": "#4a9d6f", "nobody wants": "#d58a12", "dropped
 
 class RatesPane:
     def __init__(self, session: Session) -> None:
-        self._watch = session.watch
+        self._session, self._watch = session, session.watch
+        self._growth = Growth()
         self._round = -1
         self._figures = Figures(
             [
@@ -36,7 +41,27 @@ class RatesPane:
                 "use": "Utilisation",
             }
             self._table = table(columns, key="id", numbers=list(columns)[1:], label="Rates by broker")
+        with card("By destination", "What came in at one broker, and to how many it was given there; busiest first."):
+            Listing(
+                session,
+                "traffic",
+                {"destination": "Destination", "in": "In/s", "out": "Out/s", "all_in": "In", "all_out": "Out"},
+                self._destination,
+                key="destination",
+                label="Rates by destination",
+                numbers=("in", "out", "all_in", "all_out"),
+                roomy=("all_in", "all_out"),
+                nothing="Nothing has been published since this page was opened: it counts while somebody looks.",
+            )
         every(1.0, self._show)
+
+    def _destination(self, item: dict[str, Any]) -> dict[str, str]:
+        now, key = time.monotonic(), f"{chosen_url(self._session)} {item['destination']}"
+        rates = (self._growth.rate(f"{key} {way}", item[way], now) for way in ("in", "out"))
+        came, given = ("…" if rate is None else rate_number(rate) for rate in rates)
+        name = item["destination"] or "(all others)"
+        sums = {"all_in": count_text(item["in"]), "all_out": count_text(item["out"])}
+        return {"destination": name, "in": came, "out": given, **sums}
 
     def _show(self) -> None:
         if self._watch.rounds == self._round:
@@ -45,10 +70,10 @@ class RatesPane:
         total = view.rates
         self._figures.set(
             {
-                "Messages in a second": count_text(total.received),
-                "Deliveries a second": count_text(total.delivered),
-                "Nobody wants, a second": count_text(total.unmatched),
-                "Dropped a second": count_text(total.dropped),
+                "Messages in a second": rate_number(total.received),
+                "Deliveries a second": rate_number(total.delivered),
+                "Nobody wants, a second": rate_number(total.unmatched),
+                "Dropped a second": rate_number(total.dropped),
                 "Busiest broker": f"{total.utilisation:.0%} of a core",
             }
         )
@@ -61,10 +86,10 @@ class RatesPane:
 
 def _row(rates: Rates) -> dict[str, str]:
     return {
-        "received": count_text(rates.received),
-        "delivered": count_text(rates.delivered),
-        "unmatched": count_text(rates.unmatched),
-        "dropped": count_text(rates.dropped),
+        "received": rate_number(rates.received),
+        "delivered": rate_number(rates.delivered),
+        "unmatched": rate_number(rates.unmatched),
+        "dropped": rate_number(rates.dropped),
         "use": f"{rates.utilisation:.0%}",
     }
 

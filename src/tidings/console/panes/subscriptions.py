@@ -4,16 +4,16 @@ import time
 from typing import Any
 
 from tidings.console.frame import Pane
+from tidings.console.growth import Growth
 from tidings.console.listing import Listing
-from tidings.console.parts import card, count_text
+from tidings.console.parts import card, chosen_url, count_text, rate_number
 from tidings.console.sessions import Session
 
 
 class SubscriptionsPane:
     def __init__(self, session: Session) -> None:
-        self._watch = session.watch
-        self._before: dict[str, tuple[float, int]] = {}
-        self._rates: dict[str, float] = {}
+        self._session = session
+        self._growth = Growth()
         columns = {
             "destination": "Destination",
             "selector": "Selector",
@@ -24,7 +24,7 @@ class SubscriptionsPane:
             "rate": "Matched/s",
             "dropped": "Dropped",
         }
-        with card("Subscriptions"):
+        with card("Subscriptions", alone=True):
             Listing(
                 session,
                 "subscriptions",
@@ -33,36 +33,23 @@ class SubscriptionsPane:
                 key="id",
                 label="Subscriptions",
                 numbers=("matched", "rate", "dropped"),
+                roomy=("owner", "client", "kind", "matched", "dropped"),
                 nothing="Nobody has subscribed. Try it: tidings sub 'ticks.>' --selector 'price > 20'",
-                on_page=self._remember,
             )
 
     def _row(self, item: dict[str, Any]) -> dict[str, Any]:
-        matched, (at, earlier) = _matched(item), self._before.get(item["id"], (0.0, 0))
-        seconds = time.monotonic() - at
-        if at and seconds > 0.2:
-            self._rates[item["id"]] = max(0, matched - earlier) / seconds
-        rate = self._rates.get(item["id"])
+        matched = int(item["delivered"] + item["dropped"])
+        rate = self._growth.rate(f"{chosen_url(self._session)} {item['id']}", matched, time.monotonic())
         return {
             "destination": item["destination"],
             "selector": item["selector"] or "everything",
             "owner": item["user"],
-            "client": item["client"],
+            "client": item["client"] or "–",
             "kind": item["kind"] + (", stalled" if item["stalled"] else ""),
             "matched": count_text(matched),
-            "rate": "" if rate is None else f"{rate:.1f}",
+            "rate": "…" if rate is None else rate_number(rate),
             "dropped": count_text(item["dropped"]),
         }
-
-    def _remember(self, items: list[dict[str, Any]]) -> None:
-        now = time.monotonic()
-        keyed = {f"{item['connection']}/{item['subscription']}": _matched(item) for item in items}
-        self._before = {key: (now, matched) for key, matched in keyed.items()}
-        self._rates = {key: rate for key, rate in self._rates.items() if key in keyed}
-
-
-def _matched(item: dict[str, Any]) -> int:
-    return int(item["delivered"] + item["dropped"])
 
 
 PANE = Pane(

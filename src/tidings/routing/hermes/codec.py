@@ -76,6 +76,8 @@ def _get_type(reader: Reader) -> EventType:
         attribute, number = TEXT.get(reader), reader.byte()
         if number >= len(ATTRIBUTE_TYPES):
             raise reader.fail("RANGE", f"there is no attribute type {number}", reader.at - 1)
+        if attribute in attributes:
+            raise reader.fail("RANGE", f"attribute {attribute!r} is named twice", reader.at - 1)
         attributes[attribute] = ATTRIBUTE_TYPES[number]
     try:
         return EventType(name, parent or None, attributes)
@@ -137,7 +139,11 @@ def decode_types(data: bytes) -> tuple[EventType, ...]:
     >>> decode_types(encode_types(chain)) == chain
     True
     """
-    return _get_types(Reader(data))
+    reader = Reader(data)
+    chain = _get_types(reader)
+    if reader.at != len(data):
+        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+    return chain
 
 
 def _expect(data: bytes, kind: type[T]) -> T:

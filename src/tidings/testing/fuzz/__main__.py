@@ -1,0 +1,91 @@
+"""The command: `python -m tidings.testing.fuzz TARGET COUNT SEED`."""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import tidings.testing.fuzz
+from tidings.testing.fuzz import links, sockets
+from tidings.testing.fuzz.codecs import Codecs
+from tidings.testing.fuzz.configuration import Texts
+from tidings.testing.fuzz.segments import Files
+from tidings.testing.record import note
+
+INPUT_SECONDS_MAX = 1.0
+
+
+def each(run: Callable[[int, int], object], asked: argparse.Namespace, end: float) -> int:
+    """One input after the other; returns how many there were."""
+    for number in range(asked.first, asked.first + asked.count):
+        if time.monotonic() > end:
+            return number - asked.first
+        began = time.thread_time()
+        try:
+            run(asked.seed, number)
+            took = time.thread_time() - began
+            assert took < INPUT_SECONDS_MAX, f"it took {took:.1f} s"
+        except BaseException as error:
+            command = f"python -m tidings.testing.fuzz {asked.target} 1 {asked.seed} --first {number}"
+            error.add_note(f"Repeat with: {command}")
+            raise
+    return int(asked.count)
+
+
+def lies(asked: argparse.Namespace, end: float) -> int:
+    """Networks with a liar, until so much was changed. `--first`: the number of the first network."""
+    done, number = 0, asked.first
+    while done < asked.count and time.monotonic() < end:
+        try:
+            done += links.run(asked.seed * 1_000_000 + number)
+        except BaseException as error:
+            command = f"python -m tidings.testing.fuzz links 1 {asked.seed} --first {number}"
+            error.add_note(f"Repeat with: {command}")
+            raise
+        number += 1
+    return done
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Returns how many inputs there were; what is wrong is an exception."""
+    end = time.monotonic() + (asked.seconds or float("inf"))
+    match asked.target:
+        case "codecs":
+            return each(Codecs().run, asked, end)
+        case "configuration":
+            return each(Texts().run, asked, end)
+        case "segments":
+            with tempfile.TemporaryDirectory() as folder:
+                return each(Files(Path(folder)).run, asked, end)
+        case "links":
+            return lies(asked, end)
+        case _:
+            return asyncio.run(sockets.fuzz(asked.count, asked.seed, asked.first, end))
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tidings.testing.fuzz",
+        description=tidings.testing.fuzz.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("target", choices=("codecs", "links", "configuration", "segments", "sockets"))
+    parser.add_argument("count", type=int, help="how many inputs")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first input")
+    parser.add_argument("--seconds", type=float, help="begin nothing more after so long")
+    parser.add_argument("--results", help="add a line to this file")
+    asked = parser.parse_args(arguments)
+    began = time.monotonic()
+    done = run(asked)
+    took = time.monotonic() - began
+    sys.stdout.write(f"{asked.target}: {done} inputs from seed {asked.seed}, {took:.0f} s, nothing wrong\n")
+    if asked.results:
+        note(asked.results, "fuzzing", parser=asked.target, seed=asked.seed, inputs=done, wrong=0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
