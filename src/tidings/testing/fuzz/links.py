@@ -46,7 +46,8 @@ class Liar(SimBroker):
         if self.rng.random() > LIE_SHARE or _greets(data):
             return effect
         self.lies += 1
-        return fx.Transmit(effect.connection, self._lie(data))  # type: ignore[arg-type]  # bytes, not messages
+        lie: Any = self._lie(data)  # bytes, where machines have records
+        return replace(effect, message=lie)
 
     def _lie(self, data: bytes) -> bytes:
         """Mostly frames that are whole, with other payloads: these get further."""
