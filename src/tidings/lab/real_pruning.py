@@ -33,6 +33,7 @@ LINKS = ((1, 2), (2, 3), (3, 4), (4, 5), (4, 6), (3, 7))
 PUBLISHER, SUBSCRIBERS = "1", ("5", "6", "7")
 X_MAX, NARROW = 1000, 600
 WAIT_SECONDS, SAMPLE_SECONDS = 300.0, 0.25
+TOGETHER = 100  # subscriptions that wait for their receipts at the same time
 CONTROL = ("subscribes", "controls")
 
 
@@ -133,8 +134,10 @@ class _Run:
             low = self.rng.randrange(X_MAX - NARROW)
             covered.append(f"class = 'c{number % options.roots}' AND x BETWEEN {low} AND {low + NARROW}")
         self.rng.shuffle(covered)
-        for selector in covered:
-            await self._subscribe_one(clients[self.rng.choice(SUBSCRIBERS)], selector)
+        for first in range(0, len(covered), TOGETHER):
+            batch = covered[first : first + TOGETHER]
+            whose = [clients[self.rng.choice(SUBSCRIBERS)] for _ in batch]
+            await asyncio.gather(*map(self._subscribe_one, whose, batch))
 
     async def _subscribe_one(self, client: Client, selector: str) -> Subscription:
         subscription = await client.subscribe(">", selector=selector)

@@ -8,9 +8,9 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
+from tidings.routing.carried import batch_of
 from tidings.routing.covering.messages import SubscriptionId
 from tidings.routing.covering.preserved import Bucket, Preserved
-from tidings.routing.covering.tables import batch_of
 
 
 @given(st.lists(st.booleans(), max_size=200), st.sampled_from([0.5, 0.8, 0.9]), st.sampled_from([1.0, 3.0, 10.0]))

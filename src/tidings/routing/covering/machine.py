@@ -20,6 +20,7 @@ from tidings.model.covering import covers
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
 from tidings.overlay.effects import Router
+from tidings.routing.carried import batch_of
 from tidings.routing.covering.messages import (
     Advertise,
     AdvertisementId,
@@ -35,7 +36,7 @@ from tidings.routing.covering.messages import (
     Unsubscribe,
 )
 from tidings.routing.covering.policy import Policy
-from tidings.routing.covering.tables import Border, Entry, Hop, Table, batch_of
+from tidings.routing.covering.tables import Border, Entry, Hop, Table
 from tidings.routing.effects import Send
 
 Effect: TypeAlias = Send | Hand

@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import cast
 
-from tidings.errors import CodecError
 from tidings.kernel.codec import MessageBatch
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
 from tidings.routing.alarm import without_timer
 from tidings.routing.bdrp import Bdrp
+from tidings.routing.carried import batch_of, heard
 from tidings.routing.control import SchemeMessage
 from tidings.routing.covering import machine as covering
 from tidings.routing.covering.codec import SCHEME, decode, encode
@@ -41,8 +41,7 @@ from tidings.routing.covering.messages import (
 )
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
-from tidings.routing.covering.tables import batch_of
-from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Report, Router, Send, SetTimer, UnicastTable
+from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Router, Send, SetTimer, UnicastTable
 from tidings.routing.forwarding import ID
 from tidings.routing.scheme import TIMER
 
@@ -141,17 +140,11 @@ class CoveringScheme:
         if isinstance(item, Deliver):
             return without_timer(TIMER, self._bdrp.learn(now, item))
         neighbour, said = item
-        try:
-            if said.scheme != SCHEME:
-                raise CodecError("E_SCHEME_MESSAGE", f"scheme {said.scheme} is not spoken here")
-            message = decode(said.payload)
-            if isinstance(message, Publication):
-                batch_of(message.message)  # refused here, not in the machine
-        except CodecError as error:
-            return [Report("E_SCHEME_MESSAGE", f"what router {neighbour} said makes no sense: {error}")]
+        message, out = heard(neighbour, said, SCHEME, decode, _carried)
+        if message is None:
+            return out
         self._count(message)
-        came: list[Effect] = [Passed(message.message[ID])] if isinstance(message, Publication) else []
-        return came + self._step(now, neighbour, message)
+        return out + self._step(now, neighbour, message)
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return [*self._bdrp.routed(now, table), *self._refresh(now)]
@@ -241,3 +234,7 @@ class CoveringScheme:
 def _of_queues(predicate: Predicate) -> bool:
     """A queue belongs to one broker: nobody else need know who waits for it."""
     return any(one.name == QUEUE_ATTRIBUTE for each in predicate.conjunctions for one in each)
+
+
+def _carried(message: object) -> bytes | None:
+    return message.message if isinstance(message, Publication) else None

@@ -11,10 +11,8 @@ told a neighbour is what the neighbour's table has of it, messages on the way ap
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias
 
-from tidings.errors import CodecError
 from tidings.kernel.codec import MessageBatch
 from tidings.matching.cover_index import CoverIndex
 from tidings.matching.indexed import IndexedMatcher
@@ -101,13 +99,3 @@ class Border:
             entry = table.entries[id]
             if entry.hop != self.neighbour and id not in self.told and self.wants(entry.filter):
                 yield entry
-
-
-@lru_cache(maxsize=1024)
-def batch_of(message: bytes) -> MessageBatch:
-    """An encoded message as the batch of one that matchers take; kept, since it visits many brokers."""
-    batch = MessageBatch.from_messages(len(message).to_bytes(4, "little") + message)
-    if len(batch) != 1 or not batch.is_message(0):
-        error = (batch.error(0) if len(batch) else None) or batch.fatal
-        raise error or CodecError("E_CODEC_TRUNCATED", "not a message", position=0)
-    return batch

@@ -22,7 +22,7 @@ from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
 from tidings.model.values import Value
 from tidings.overlay.effects import Router, SetTimer
-from tidings.routing.covering.tables import batch_of
+from tidings.routing.carried import batch_of
 from tidings.routing.hermes.custody import Custodian
 from tidings.routing.hermes.estates import Estates
 from tidings.routing.hermes.flow import ALWAYS, Hop

@@ -22,8 +22,8 @@ from tidings.model.predicate import Predicate
 from tidings.model.type_topics import path_of, typed_interest
 from tidings.routing.alarm import without_timer
 from tidings.routing.bdrp import Bdrp
+from tidings.routing.carried import batch_of, heard
 from tidings.routing.control import SchemeMessage
-from tidings.routing.covering.tables import batch_of
 from tidings.routing.effects import (
     AskKey,
     Deliver,
@@ -37,13 +37,13 @@ from tidings.routing.effects import (
     SetTimer,
     UnicastTable,
 )
+from tidings.routing.forwarding import ID
 from tidings.routing.hermes import messages as hermes
 from tidings.routing.hermes.codec import SCHEME, decode, decode_answer, decode_request, encode
 from tidings.routing.hermes.machine import Hermes
 from tidings.routing.hermes.messages import HermesEffect, HermesMessage, Publication, SubscriptionId, TypeAnswer
 from tidings.routing.scheme import TIMER, Then
 
-ID = slice(4, 20)  # of a message: docs/wire.md
 UNASKED_MS = 30_000  # how long requests wait for this broker to be in the network
 RECENT = 1 << 16
 
@@ -128,17 +128,11 @@ class HermesScheme:
         if isinstance(item, Deliver):
             return without_timer(TIMER, self._bdrp.learn(now, item))
         neighbour, said = item
-        try:
-            if said.scheme != SCHEME:
-                raise CodecError("E_SCHEME_MESSAGE", f"scheme {said.scheme} is not spoken here")
-            message = decode(said.payload)
-            if isinstance(message, Publication):
-                batch_of(message.message)  # refused here, not in the machine
-        except CodecError as error:
-            return [Report("E_SCHEME_MESSAGE", f"what router {neighbour} said makes no sense: {error}")]
-        came: list[Effect] = [Passed(message.message[ID])] if isinstance(message, Publication) else []
+        message, out = heard(neighbour, said, SCHEME, decode, _carried)
+        if message is None:
+            return out
         self._counts["publications" if isinstance(message, Publication) else "controls"] += 1
-        return came + self._do(now, self.machine.hear(now, neighbour, message))
+        return out + self._do(now, self.machine.hear(now, neighbour, message))
 
     def routed(self, now: float, table: UnicastTable) -> list[Effect]:
         return self._bdrp.routed(now, table)
@@ -343,6 +337,10 @@ class HermesScheme:
             self._counts["copies"] += 1
         went: list[Effect] = [Passed(message.message[ID], neighbour)] if isinstance(message, Publication) else []
         return [Send(neighbour, SchemeMessage(SCHEME, encode(message))), *went]
+
+
+def _carried(message: object) -> bytes | None:
+    return message.message if isinstance(message, Publication) else None
 
 
 def _type_of(message: bytes) -> str:

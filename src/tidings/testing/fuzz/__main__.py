@@ -20,9 +20,10 @@ INPUT_SECONDS_MAX = 1.0
 
 def each(run: Callable[[int, int], object], asked: argparse.Namespace, end: float) -> int:
     """One input after the other; returns how many there were."""
-    for number in range(asked.first, asked.first + asked.count):
+    first: int = asked.first
+    for number in range(first, first + asked.count):
         if time.monotonic() > end:
-            return number - asked.first
+            return number - first
         began = time.thread_time()
         try:
             run(asked.seed, number)

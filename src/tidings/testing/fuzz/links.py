@@ -46,7 +46,8 @@ class Liar(SimBroker):
         if self.rng.random() > LIE_SHARE or _greets(data):
             return effect
         self.lies += 1
-        return replace(effect, message=self._lie(data))
+        lie: Any = self._lie(data)  # bytes, where machines have records
+        return replace(effect, message=lie)
 
     def _lie(self, data: bytes) -> bytes:
         """Mostly frames that are whole, with other payloads: these get further."""
