@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize tsan crash sim load flaps pan hermes covering docs proton stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize tsan crash sim load flaps partition pan hermes covering docs proton stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ sim: setup  ## random networks, workloads and faults in the simulator, judged ag
 flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
 	$(BIN)/python -m tidings.testing.flaps $(or $(SECONDS),120)
 
+partition: setup  ## cut a network of broker processes in two and heal it, in network namespaces (TIMES=5; as root)
+	$(BIN)/python -m tidings.testing.partition $(or $(TIMES),5) $(HARDENING)/partition.json
+
 pan: setup  ## Pan under joins, leaves and crashes: every key must reach the closest node (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.pan 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/pan.json
 
@@ -78,7 +81,7 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	  -C cmake.define.TIDINGS_SANITIZE=thread -C build-dir=build/tsan/cmake .
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0" OPENBLAS_NUM_THREADS=1 \
 	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider tests/kernel/test_threads.py
-	$(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads tests=tests/kernel/test_threads.py wrong=0
+	$(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads tests=5 wrong=0
 
 docs: setup  ## build the documentation into build/docs, without warnings
 	$(BIN)/python -m docs.pages docs/generated

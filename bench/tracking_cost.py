@@ -43,7 +43,7 @@ POINTS = {
     "1000 bytes, r = 40": Load(Plan("", BIG), matching=40),
     "receipts, 10 a send": Load(Plan("", receipts=True), block=10),
 }
-QUICK = ("no body, r = 1", "1000 bytes, r = 1", "receipts, 10 a send")
+QUICK = ("no body, r = 1", "no body, r = 10", "no body, r = 40", "1000 bytes, r = 1", "receipts, 10 a send")
 
 
 class Now(Native):

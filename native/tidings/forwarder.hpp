@@ -58,7 +58,7 @@ public:
 
     void log_in(uint32_t number, size_t frame_bytes_max, bool checks_destinations) {
         Connection& connection = out_.at(number);
-        out_.admit(connection);
+        out_.strangers.admit(connection);
         connection.logged_in = true;
         connection.frame_bytes_max = frame_bytes_max;
         connection.checks_destinations = checks_destinations;
@@ -224,7 +224,7 @@ private:
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
-        if (connection.stranger && !out_.hold_login_bytes(rest.size())) {
+        if (!out_.strangers.hold(connection, rest.size())) {
             fail(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
             cut_tail(connection, connection.tail.size());
         }
@@ -233,7 +233,7 @@ private:
     void cut_tail(Connection& connection, size_t bytes) {
         connection.tail.drop(bytes);
         out_.free_bytes(bytes);
-        if (connection.stranger) out_.free_login_bytes(bytes);
+        out_.strangers.free(connection, bytes);
         if (connection.tail.empty()) connection.tail.release();
     }
 

@@ -90,7 +90,7 @@ public:
     void link(uint32_t connection, uint32_t neighbour) {
         if (links_.contains(neighbour)) throw UsageError{"E_LINK_TWICE", "the neighbour is linked already"};
         links_[neighbour] = out_.add_link(connection, options_.backlog_bytes_max, options_.output_bytes_max);
-        out_.admit(out_.at(connection));
+        out_.strangers.admit(out_.at(connection));
         out_.at(connection).neighbour = neighbour;
         out_.at(connection).frame_bytes_max = options_.frame_bytes_max;
     }

@@ -15,6 +15,7 @@
 #include "tidings/frames.hpp"
 #include "tidings/options.hpp"
 #include "tidings/sink.hpp"
+#include "tidings/strangers.hpp"
 #include "tidings/stomp_message.hpp"
 #include "tidings/tracker.hpp"
 
@@ -58,7 +59,7 @@ public:
         std::erase(memory_waiters_, number);
         if (connection.pushed_back)
             for (Sink& sink : sinks_) std::erase(sink.waiters, number);
-        if (connection.stranger) login_bytes_ -= connection.tail.size();
+        strangers.free(connection, connection.tail.size());
         connections_[number & place_mask].reset();
         free_connections_.push_back(number + place_mask + 1);
         relieve_memory();
@@ -308,19 +309,6 @@ public:
     size_t held_bytes() const { return held_bytes_ + events.bytes(); }
     size_t fresh_bytes() const { return fresh_bytes_; }  // output since the last `take_dirty`
 
-    // Strangers may not fill the memory: false if together they sent too much before their log-in.
-    bool hold_login_bytes(size_t bytes) {
-        login_bytes_ += bytes;
-        return login_bytes_ <= options.memory_bytes_max / 8;
-    }
-    void free_login_bytes(size_t bytes) { login_bytes_ -= bytes; }
-
-    // It is known now who this is: strangers no longer take memory from it.
-    void admit(Connection& connection) {
-        if (connection.stranger) free_login_bytes(connection.tail.size());
-        connection.stranger = false;
-    }
-
     void maybe_push_back(uint32_t number, Connection& connection) {
         if (held_bytes() <= options.memory_bytes_max) return;
         if (std::ranges::find(memory_waiters_, number) != memory_waiters_.end()) return;
@@ -341,6 +329,7 @@ public:
     bool has_output() const { return !dirty_.empty(); }
 
     const ForwarderOptions options;
+    Strangers strangers{options.memory_bytes_max};
     ForwarderStats stats;
     Events events;
     Tracker* tracker = nullptr;  // what passes is recorded there, if it is set
@@ -498,7 +487,6 @@ private:
     std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
     size_t held_bytes_ = 0;   // of output, backlogs and input
     size_t fresh_bytes_ = 0;
-    size_t login_bytes_ = 0;  // of input from strangers
     StompRenderer stomp_;
 };
 

@@ -171,6 +171,7 @@ private:
         Kind kind = Kind::Publish;
         uint32_t origin = 0, peer = 0;
         uint64_t sequence = 0;
+        int64_t late_ms = 0;             // what is older than a volume by more than this is a straggler
         std::shared_ptr<Volume> volume;  // from the first flush on
     };
 
@@ -227,6 +228,7 @@ private:
         history.origin = origin;
         history.peer = peer;
         history.sequence = next_sequence_++;
+        history.late_ms = options_.skew_ms + (kind == Kind::Publish ? 0 : options_.jitter_ms);
         return index;
     }
 
@@ -236,6 +238,7 @@ private:
             Volume& volume = *history.volume;
             if (volume.dirty()) emit(volume, index, content_of(volume), now_ms);
             std::erase(volume.owners, index);
+            if (!volume.owners.empty()) own(volume);
             history = History{};
             free_.push_back(index);
         }
@@ -266,6 +269,7 @@ private:
         if (arena_.empty()) return;
         times_.now_ms = std::max(times_.now_ms, now_ms);
         arena_.find_positions();
+        oldest_ms_ = *std::min_element(arena_.times.begin(), arena_.times.begin() + arena_.used);
         ++turn_;
         for (const uint32_t index : dirty_)
             if (!histories_[index].volume) place(index);
@@ -282,34 +286,49 @@ private:
 
     // A new history: with another new one of the same marks, or alone.
     void place(uint32_t index) {
-        History& history = histories_[index];
-        const int64_t late_ms = options_.skew_ms + (history.kind == Kind::Publish ? 0 : options_.jitter_ms);
         for (const std::shared_ptr<Volume>& one : fresh_) {
-            if (one->late_ms != late_ms || marks_[one->owners.front()] != marks_[index]) continue;
+            if (marks_[one->owners.front()] != marks_[index]) continue;
             one->owners.push_back(index);
-            history.volume = one;
+            own(*one);
+            histories_[index].volume = one;
             return;
         }
-        history.volume = std::make_shared<Volume>();
-        history.volume->owners = {index};
-        history.volume->late_ms = late_ms;
-        history.volume->early_ms = options_.skew_ms;
-        if (fresh_.size() < fresh_max) fresh_.push_back(history.volume);
+        auto volume = histories_[index].volume = std::make_shared<Volume>();
+        volume->owners = {index};
+        volume->early_ms = options_.skew_ms;
+        own(*volume);
+        if (fresh_.size() < fresh_max) fresh_.push_back(volume);
+    }
+
+    // Its owners have changed.
+    void own(Volume& volume) const {
+        const auto late_ms = [&](uint32_t index) { return histories_[index].late_ms; };
+        const auto [least, most] = std::ranges::minmax(volume.owners, {}, late_ms);
+        volume.late_ms = late_ms(least);
+        volume.mixed = late_ms(least) != late_ms(most);
+    }
+
+    // Whether two owners of a volume do the same with what is in the arena: they take the same, and if what is late to one is not
+    // to the other, nothing is late to either.
+    bool alike(const Volume& volume, uint32_t one, uint32_t other) const {
+        return marks_[one] == marks_[other] && (!volume.mixed || oldest_ms_ >= times_.began_ms - volume.late_ms ||
+                                                histories_[one].late_ms == histories_[other].late_ms);
     }
 
     bool agree(const Volume& volume) const {
-        const Marks& first = marks_[volume.owners.front()];
-        return std::ranges::all_of(volume.owners, [&](uint32_t index) { return marks_[index] == first; });
+        return std::ranges::all_of(volume.owners, [&](uint32_t index) { return alike(volume, volume.owners.front(), index); });
     }
 
-    // Owners with different marks part.
+    // Owners that differ part.
     void split(std::shared_ptr<Volume> volume) {
-        std::vector<uint32_t> left = std::move(volume->owners);
-        const auto takes_first = [&, first = marks_[left.front()]](uint32_t index) { return marks_[index] == first; };
-        const auto others = std::ranges::stable_partition(left, takes_first);
+        std::vector<uint32_t> left = volume->owners;
+        const auto as_first = [&, first = left.front()](uint32_t index) { return alike(*volume, first, index); };
+        const auto others = std::ranges::stable_partition(left, as_first);
         auto apart = volume->copy_for({others.begin(), others.end()});
         left.erase(others.begin(), left.end());
         volume->owners = std::move(left);
+        own(*volume);
+        own(*apart);
         for (const uint32_t index : apart->owners) histories_[index].volume = apart;
         if (!agree(*apart)) split(apart);
     }
@@ -377,6 +396,7 @@ private:
     std::vector<TrackedFilter> done_;
     uint64_t next_sequence_ = 0, turn_ = 0;
     Volume::Times times_;
+    int64_t oldest_ms_ = 0;  // of the ids in the arena
     IdArena arena_;
 };
 

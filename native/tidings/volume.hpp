@@ -31,6 +31,7 @@ struct Volume {
 
     std::vector<uint32_t> owners;          // histories
     int64_t late_ms = 0, early_ms = 0;     // what is older than the volume by more than this, or further ahead, is a straggler
+    bool mixed = false;                    // to some of its owners only what is older still
     bool has_range = false, busy = false;  // busy: the filter before was full
     uint64_t count = 0, stored_count = 0;
     int64_t first_ms = 0, last_ms = 0, opened_ms = 0, dirty_ms = 0;
@@ -56,7 +57,7 @@ struct Volume {
     std::shared_ptr<Volume> copy_for(std::vector<uint32_t> some) const {
         auto copy = std::make_shared<Volume>();
         copy->owners = std::move(some);
-        copy->late_ms = late_ms, copy->early_ms = early_ms;
+        copy->early_ms = early_ms;
         copy->has_range = has_range, copy->busy = busy;
         copy->count = count, copy->stored_count = stored_count;
         copy->first_ms = first_ms, copy->last_ms = last_ms, copy->opened_ms = opened_ms, copy->dirty_ms = dirty_ms;

@@ -127,7 +127,7 @@ def test_links_and_routes_are_told(tmp_path: Path) -> None:
             connect(network.url(1)) as client,
             connect(network.url(3)) as far,
         ):
-            ticks = await far.subscribe("ticks.>")
+            ticks = await far.subscribe("ticks.a")
             await eventually(network.known)
             for name in ("ticks.a", "nobody"):
                 await client.publish(name, wait=True)

@@ -139,7 +139,8 @@ def test_reload_of_users_rules_and_certificates(tmp_path: Path) -> None:
         assert serial(alice) > serial(bob)
         assert bob.connected
         # Bob's password changes: his connection ends, and the old password no longer helps.
-        save_users(tmp_path / "users.toml", alice="one", bob="another")
+        known = users.load(tmp_path / "users.toml")
+        users.save(tmp_path / "users.toml", users.change_password(known, "bob", "another", CHEAP))
         broker.signal(signal.SIGHUP)
         await asyncio.to_thread(broker.wait_for, "reloaded", 2)
         while bob.connected:

@@ -3,9 +3,13 @@
 import ast
 import asyncio
 import re
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tidings.client import connect
 from tidings.protocols.stomp_frames import Version
@@ -85,3 +89,38 @@ def test_the_versions_that_were_looked_at_are_those_that_are_installed() -> None
     assert len(listed) >= 7
     for name, version in listed:
         assert locked[name] == version, name
+
+
+def needed(names: list[str]) -> set[str]:
+    """These packages and everything they ask for here."""
+    found: set[str] = set()
+    while names:
+        requirement = Requirement(names.pop())
+        name = canonicalize_name(requirement.name)
+        extras = requirement.extras or {""}
+        if name in found or (
+            requirement.marker and not any(requirement.marker.evaluate({"extra": one}) for one in extras)
+        ):
+            continue
+        found.add(name)
+        for further in metadata.requires(name) or ():
+            marker = Requirement(further).marker
+            if marker is None or any(marker.evaluate({"extra": one}) for one in extras):
+                names.append(further.partition(";")[0])
+    return found
+
+
+def test_the_lock_file_is_complete_and_exact() -> None:
+    lines = [line for line in (ROOT / "requirements-dev.lock").read_text().splitlines() if line[:1] not in ("#", "")]
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.+!-]+", line)] == []
+    locked = {canonicalize_name(line.partition("==")[0]) for line in lines}
+    assert len(locked) == len(lines)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    for more in [
+        *project["project"].get("optional-dependencies", {}).values(),
+        *project.get("dependency-groups", {}).values(),
+    ]:
+        asked += more
+    missing = needed(asked) - locked - {"tidings", "pip", "setuptools", "wheel"}
+    assert missing == set()

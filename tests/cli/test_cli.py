@@ -57,15 +57,15 @@ def test_pub_and_sub_through_real_processes(tmp_path: Path, tidings: Command) ->
     with BrokerProcess(tmp_path) as broker:
         at = ("--url", broker.url)
         sub = spawn(
-            "sub", "ticks.>", "--selector", "price > 20", "--json", "--count", 3, "--timeout", 30, "--stats", *at
+            "sub", "ticks.>", "--selector", "price > 20", "--json", "--count", 3, "--timeout", 60, "--stats", *at
         )
         subscribed(sub)
         lines = [{"properties": {"price": 21}, "body": "/w==", "body_encoding": "base64"}, {"properties": {"price": 1}}]
         pub = spawn("pub", "ticks.b", "--jsonl", *at, stdin=subprocess.PIPE)
-        assert pub.communicate("\n".join(map(json.dumps, lines)), 30) == ("", "")
+        assert pub.communicate("\n".join(map(json.dumps, lines)), 60) == ("", "")
         assert tidings("pub", "ticks.xyz", "--prop", "price=50", "--prop", "stock='7'", "--body", "hallo", *at)[0] == 0
         assert tidings("pub", "ticks.c", "--prop", "price=30", "--persistent", *at)[0] == 0
-        output, errors = sub.communicate(timeout=30)
+        output, errors = sub.communicate(timeout=60)
         assert sub.returncode == 0
         first, second, third = map(json.loads, output.splitlines())
         assert len(first.pop("id")) == 32

@@ -125,6 +125,7 @@ def test_a_message_is_published_received_and_traced(browser: Browser) -> None:
     mark = browser.until(lambda: next((one.text for one in browser.all(".t-mark") if "^" in one.text), None))
     above, below = mark.split("\n")
     assert above[below.index("^") :] == "AND x", "the mark stands below the second AND"
+    browser.sees("expected a value, found AND")
     browser.press("Subscribe")  # nothing happens while it is wrong
     browser.fill("Selector (empty: everything)", "note = 'hello'")
     browser.until(lambda: not any(one.is_displayed() for one in browser.all(".t-mark")) or None)
@@ -172,7 +173,7 @@ def _slider(browser: Browser, name: str) -> WebElement:
 
 def test_routes_are_shown(browser: Browser) -> None:
     browser.open("/routing")
-    browser.sees("3: broker 3", "broker 2", "directly", "bdrp", "copies sent to other brokers")
+    browser.sees("3: broker 3", "broker 2", "directly", "bdrp", "Copies sent to other brokers")
 
 
 def test_a_scenario_is_run_and_played(browser: Browser) -> None:

@@ -144,6 +144,15 @@ def test_the_rate_for_a_utilisation_is_the_inverse() -> None:
         assert analyse(rate, mean, cold=0.2).busy == pytest.approx(busy, rel=1e-4)
 
 
+def test_what_is_too_close_to_the_limit_to_be_analysed_is_busy() -> None:
+    """A broker's watcher once ended with this, and admission went by what it had said last."""
+    mean = line(0.1, 1.0)
+    rate = rate_at(0.999, lambda rate: analyse(rate, mean, sizes_max=64), capacity(mean))
+    assert 0 < rate < capacity(mean)
+    with pytest.raises(UsageError, match="too close to the server's limit"):
+        analyse(rate * 1.01, mean, sizes_max=64)
+
+
 def test_overload_and_what_is_not_analysed_are_refused() -> None:
     mean = line(1.0, 0.5)
     for rate in (2.0, 5.0):

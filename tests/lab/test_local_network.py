@@ -127,7 +127,7 @@ def test_links_take_as_long_as_the_topology_says_and_their_bandwidth_is_told(tmp
 
     async def check() -> None:
         async with Running(tmp_path, graph, delays=True) as network:
-            await eventually(lambda: len(measured(network)) == 2 and min(measured(network)) >= 40.0, 30)
+            await eventually(lambda: len(measured(network)) == 2 and min(measured(network)) >= 40.0, 60)
             assert measured(network, "bandwidth_bytes_s") == [1_000_000, 1_000_000]
 
     asyncio.run(check())

@@ -57,6 +57,19 @@ def test_checkers_notice_brokers_that_join_no_tree(monkeypatch: pytest.MonkeyPat
     assert failing(range(3), scheme=COVERING[1])
 
 
+@pytest.mark.parametrize("says_so", [True, False])
+def test_checkers_notice_half_a_batch_on_a_full_disk(monkeypatch: pytest.MonkeyPatch, says_so: bool) -> None:
+    def append(self: Host, records: Sequence[Record]) -> StoreError | None:
+        if not self.full:
+            self.store.append(records)
+            return None
+        self.store.append(records[: (len(records) + 1) // 2])
+        return StoreError("E_STORE_FULL", "half of it did not fit") if says_so else None
+
+    monkeypatch.setattr(Host, "append", append)
+    assert any("whole-batches" in one for one in failing(range(7, 9), scheme="bdrp", tracking="none"))
+
+
 def test_checkers_notice_what_arrives_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Seen, "__contains__", lambda self, id: False)
     found = failing(range(20), scheme="bdrp")

@@ -78,7 +78,10 @@ def test_subscribers_that_get_the_same_share_what_is_kept_and_part_unnoticed(nam
             there |= {f"{round} {number}": rng.choice((0, 0, 3, 50)) for number in range(2)}
         for _ in range(rng.choice((1, 20, 130, 300))):
             counter += 1
-            one = bytes(MessageId(rng.randrange(5), rng.choice((1, 1, 1, 2)), now_ms + rng.choice((0, -5)), counter))
+            strayed = now_ms - (
+                rng.choice((25, 5000)) if rng.random() < 0.002 else 5
+            )  # 25: late to some histories only
+            one = bytes(MessageId(rng.randrange(5), rng.choice((1, 1, 1, 2)), strayed, counter))
             takers = [peer for peer, without in there.items() if not without or counter % without]
             for each in (books, kernel):
                 each.add(Kind.PUBLISH, "", one, now_ms)

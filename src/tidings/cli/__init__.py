@@ -61,8 +61,9 @@ def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def main() -> None:
-    wanted = [name for name in sys.argv[1:2] if name in COMMANDS]
+    first = sys.argv[1:2]
+    wanted = () if first == ["--version"] else [name for name in first if name in COMMANDS] or COMMANDS
     try:
-        make_app(wanted or COMMANDS)(prog_name="tidings")
+        make_app(wanted)(prog_name="tidings")
     except Exception as error:  # noqa: BLE001  (what is not ours is raised again)
         sys.exit(report(error))

@@ -48,15 +48,16 @@ class Access:
 
     def tls(self) -> ssl.SSLContext | None:
         """For the TLS options that were given; None: none were."""
-        if not (self.tls_ca or self.tls_certificate or self.tls_key):
-            return None
-        return tls_context(self.tls_ca, self.tls_certificate, self.tls_key)
+        return tls_context(self.tls_ca, self.tls_certificate, self.tls_key) if self._encrypts else None
+
+    @property
+    def _encrypts(self) -> bool:
+        return any((self.tls_ca, self.tls_certificate, self.tls_key))
 
     def client(self, **options: Any) -> Client:
-        encrypted, tls = self.url.startswith("tidings+tls:"), self.tls()
-        if tls is not None and not encrypted:
+        if self._encrypts and not self.url.startswith("tidings+tls:"):
             raise UsageError("E_URL", "TLS options need an address that begins with tidings+tls://")
-        return connect(self.url, user=self.user, password=self.password(), tls=tls, **options)
+        return connect(self.url, user=self.user, password=self.password(), tls=self.tls(), **options)
 
 
 def connects(*, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -65,9 +66,9 @@ def connects(*, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def connecting(**given: Any) -> None:
-            access = Access(**{one.name: given.pop(one.name) for one in shared})
-            command(**given, access=access)
+        def connecting(*named: Any, **given: Any) -> None:
+            access = Access(**{one.name: given.pop(one.name) for one in shared if one.name in given})
+            command(*named, **given, access=access)
 
         signature = inspect.signature(command)
         own = [one for one in signature.parameters.values() if one.name != "access"]

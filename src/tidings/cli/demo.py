@@ -98,9 +98,15 @@ def explain(stage: "Stage", step: "Step", error: Exception) -> None:
     if stage.running is None:
         return
     for name, alive in stage.running.alive().items():
-        log = stage.running.folder / f"{name}.log"
-        lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:] if log.exists() else []
         stage.tell(f"{name} ({'running' if alive else 'not running'}):")
-        for line in lines:
-            stage.console.print(f"  {line}", markup=False, highlight=False)
+        show_end(stage, stage.running.folder / f"{name}.log")
+    for log in stage.work.glob("*.log"):
+        stage.tell(f"{log.name}:")
+        show_end(stage, log)
     stage.tell("If the machine is very busy or has less than 2 GB of free memory, try `tidings demo --quick`.")
+
+
+def show_end(stage: "Stage", log: Path) -> None:
+    lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:] if log.exists() else []
+    for line in lines:
+        stage.console.print(f"  {line}", markup=False, highlight=False)

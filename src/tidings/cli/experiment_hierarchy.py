@@ -28,20 +28,22 @@ def hierarchy_command(
 ) -> None:
     """State of a broker and traffic of advertisements: one network of all brokers, and two levels.
 
+    Each network is kept in the output folder once it is simulated: the same command, given again, only does the rest.
+
     Example: tidings sim experiment hierarchy --clusters 8 --size 8
     """
     console = Console(stderr=as_json)
     options = HierarchyOptions(clusters, size, filters, rows_max=rows, seed=seed)
     with console.status(f"{clusters * size} brokers, two levels"):
-        found = {"two levels": run(options, 2)}
+        found = {"two levels": _kept(options, 2, output)}
     if flat_clusters:
         less = replace(options, clusters=min(clusters, flat_clusters))
         with console.status(f"{less.clusters * size} brokers, flat"):
-            small = found[f"flat, {less.clusters * size} brokers" if less != options else "flat"] = run(less, 1)
+            small = _kept(less, 1, output)
+        found[f"flat, {less.clusters * size} brokers" if less != options else "flat"] = small
         if less != options:
             found["flat, by formula"] = flat_of(found["two levels"], small)
     data = [{"what": name, **asdict(one)} for name, one in found.items()]
-    output.mkdir(parents=True, exist_ok=True)
     (output / "hierarchy.json").write_text(json.dumps(data, indent=1) + "\n")
     console.print(as_table(found))
     if as_json:
@@ -49,6 +51,17 @@ def hierarchy_command(
     if any(one.missed for one in found.values()):
         console.print("[red]messages were not brought to brokers that want them[/red]")
         raise typer.Exit(1)
+
+
+def _kept(options: HierarchyOptions, levels: int, output: Path) -> HierarchyResult:
+    """From a run before, or from one now."""
+    name = "-".join(f"{value}" for value in asdict(options).values())
+    path = output / "runs" / f"{levels}-{name}.json"
+    if not path.exists():
+        found = run(options, levels)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(found)) + "\n")
+    return HierarchyResult(**json.loads(path.read_text()))
 
 
 def as_table(named: dict[str, HierarchyResult]) -> Table:

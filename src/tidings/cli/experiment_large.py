@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tidings.errors import UsageError
 from tidings.lab.broker_costs import Costs
-from tidings.lab.large_network import SERIES, Point, draw, run
+from tidings.lab.large_network import SERIES, Point, Terms, draw, run
 from tidings.lab.scale_out import VARIANTS
 
 
@@ -26,6 +26,8 @@ def large_command(
 ) -> None:
     """Output against the ideal as clients, filters, constraints and the capacity of links vary.
 
+    Each point is kept in the output folder once it is simulated: the same command, given again, only does the rest.
+
     Example: tidings sim experiment large-network --series capacity --variant graded --variant plain
     """
     console = Console(stderr=as_json)
@@ -36,12 +38,13 @@ def large_command(
         if name not in VARIANTS:
             raise UsageError("E_VARIANT", f"{name} is not one of {', '.join(VARIANTS)}")
     prices = Costs(**json.loads(costs.read_text())) if costs else Costs()
+    terms = Terms(rate, seconds, prices, seed)
     points: list[Point] = []
     table = Table("series", "value", "variant", "deliveries", "of ideal", "busiest link")
     with console.status("simulating 42 brokers"):
         for name in series or SERIES:
             for one in variant or ["graded"]:
-                for point in run(name, rate, seconds, one, prices, seed):
+                for point in run(name, one, terms, output / "runs"):
                     points.append(point)
                     got = point.measured
                     share = f"{got.delivered / max(1, got.expected):.1%}"

@@ -76,6 +76,7 @@ def scale_out(
     ] = None,
     seed: Annotated[int, typer.Option()] = 1,
     fresh: Annotated[bool, typer.Option(help="Measure again what is there already.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Measure nothing, show what the output folder has.")] = False,
     output: Output = OUTPUT,
     as_json: AsJson = False,
 ) -> None:
@@ -100,6 +101,8 @@ def scale_out(
             path = (
                 output / name / f"{size}-{one}-{'-'.join(f'{part.last:g}' for part in profile)}-{seconds:g}-{seed}.json"
             )
+            if kept and not path.exists():
+                continue
             if fresh or not path.exists():
                 with (
                     console.status(f"{size} brokers, {one}, up to {profile[-1].last:g} messages a second"),
@@ -108,9 +111,15 @@ def scale_out(
                     real_network.measure(size, one, profile, seed).save(path)
             found.append(RealMeasurement.load(path))
     data = [one.brief() for one in found]
-    (output / f"scale_out_{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    output.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(map(json.dumps, data))
+    (output / f"scale_out_{name}.json").write_text(f"[\n{lines}\n]\n")
     real_network_figures.draw(found, output / f"scale_out_{name}.png")
     console.print(_scale_table(found))
+    for run in found:
+        late, why = run.limit()
+        if why:
+            console.print(f"{run.brokers} brokers, {run.variant}: fell behind in second {late}: {why}")
     if constant:
         console.print(_constant_table(found))
     console.print(f"data and picture in [bold]{output}[/bold]")
@@ -122,6 +131,9 @@ def scale_out(
 def costs(
     rate: Annotated[list[float] | None, typer.Option(help="Messages a second; may be repeated.")] = None,
     seconds: Annotated[float, typer.Option(min=2.0, help="Of each run.")] = 10.0,
+    runs: Annotated[
+        Path | None, typer.Option(help="Where scale-out kept its runs: take these, measure nothing.")
+    ] = None,
     output: Output = OUTPUT,
     as_json: AsJson = False,
 ) -> None:
@@ -131,7 +143,9 @@ def costs(
     """
     console = Console(stderr=as_json)
     work: list[dict[str, float]] = []
-    for one in rate or [200.0, 600.0]:
+    for path in sorted(runs.glob("*/*.json")) if runs else ():
+        work += RealMeasurement.load(path).work
+    for one in [] if runs else rate or [200.0, 600.0]:
         for variant in ("graded", "flooding"):
             with console.status(f"four brokers, {variant}, {one:g} messages a second"):
                 work += real_network.measure(4, variant, [Stretch(one, one, seconds)]).work
@@ -146,14 +160,13 @@ def costs(
 
 def _scale_table(found: list[RealMeasurement]) -> Table:
     ratios = ("frames", "all", "like for like")
-    table = Table("brokers", "variant", "sent", "undelivered", "busiest link", "linear", *ratios, "fell behind")
+    table = Table("brokers", "variant", "sent", "undelivered", "busiest link", "linear", *ratios)
     for one in found:
         peak = max((second.busiest for second in one.timeline), default=0.0)
         shares = [f"{one.ratios[name]:.3f}" if name in one.ratios else "" for name in ratios]
-        late, why = one.limit()
         cells = (str(one.brokers), one.variant, f"{one.sent} of {one.planned}", f"{one.undelivered} of {one.expected}")
         straight = f"{linearity(one.timeline):.3f}" if one.link_bytes else ""
-        table.add_row(*cells, f"{peak:.1%}", straight, *shares, f"{late} s: {why}" if why else "never")
+        table.add_row(*cells, f"{peak:.1%}", straight, *shares)
     return table
 
 

@@ -14,7 +14,7 @@ from tidings.errors import UsageError
 from tidings.lab.batch_costs import BatchCosts
 from tidings.lab.batch_plan import BatchAnswer, plan_batches
 from tidings.lab.capacity import PROBABILITIES, SPREADS, TOPOLOGIES, Answer, Question, plan_capacity
-from tidings.lab.planner import Allowed
+from tidings.lab.planner import FILTERS_MAX, Allowed
 from tidings.lab.processing import Fitted
 from tidings.lab.service import Empirical, Replication
 
@@ -98,8 +98,9 @@ def _show(console: Console, question: Question, answer: Answer) -> None:
     console.print(
         f"filters pay: {'yes' if answer.filters_pay else 'no, sending everything would cost the server less'}"
     )
+    servers = "one server" if question.publishers == 1 else f"{question.publishers} servers"
     console.print(
-        f"{question.publishers} servers at the publishers: {answer.publisher_side:,.0f}/s; at the subscribers: "
+        f"{servers} at the publishers: {answer.publisher_side:,.0f}/s; at the subscribers: "
         f"{answer.subscriber_side:,.0f}/s; break-even at {answer.break_even_publishers:,.1f} publishers"
     )
     if answer.network is not None:
@@ -109,7 +110,7 @@ def _show(console: Console, question: Question, answer: Answer) -> None:
     if isinstance(answer.demand, Allowed):
         allowed = answer.demand
         console.print(
-            f"{question.rate:,.0f}/s: yes; up to {allowed.rate_max:,.0f}/s or {allowed.filters_max:,} filters"
+            f"{question.rate:,.0f}/s: yes; up to {allowed.rate_max:,.0f}/s or {_filters(allowed.filters_max)}"
         )
     elif answer.demand is not None:
         refused = answer.demand
@@ -134,6 +135,10 @@ def _show_batches(console: Console, question: Question, answer: BatchAnswer) -> 
 def _waits() -> list[str]:
     names = [f"{p:.5g}".replace("0.", "").ljust(2, "0") for p in PROBABILITIES]
     return [f"{name[:2]}{'.' + name[2:] if name[2:] else ''} %" for name in names]
+
+
+def _filters(count: int) -> str:
+    return "any number of filters" if count >= FILTERS_MAX else f"{count:,} filters"
 
 
 def _time(seconds: float) -> str:

@@ -60,11 +60,12 @@ class Gate:
         await self.app(scope, receive, _with_headers(send))
 
     def _at_home(self, headers: dict[bytes, str]) -> bool:
-        host = headers.get(b"host", "")
-        if self._hosts and (urlsplit(f"//{host}").hostname or "") not in self._hosts:
+        host, origin = headers.get(b"host", ""), headers.get(b"origin")
+        try:
+            name, page = urlsplit(f"//{host}").hostname or "", urlsplit(origin or "").netloc
+        except ValueError:  # neither is an address
             return False
-        origin = headers.get(b"origin")
-        return origin is None or urlsplit(origin).netloc == host
+        return (not self._hosts or name in self._hosts) and (origin is None or page == host)
 
 
 def token_of(cookies: str) -> str:

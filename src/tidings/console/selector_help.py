@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from tidings.console.parts import facts
+from tidings.console.parts import facts, problem
 from tidings.errors import SelectorError
 from tidings.model.selector import Selector
 
@@ -23,8 +23,10 @@ class SelectorInput:
     def __init__(self) -> None:
         self._input = ui.input("Selector (empty: everything)", value="price > 20", on_change=self.check)
         self._input.props("outlined dense").classes("t-selector")
-        self._mark = ui.label().classes("t-mark").props("role=alert")
+        self._mark = ui.label().classes("t-mark").props("aria-hidden=true")
         self._mark.set_visibility(False)
+        self._reason = problem("")
+        self._reason.set_visibility(False)
         with ui.expansion("What can a selector say?").props("dense"):
             facts(_HELP)
 
@@ -37,19 +39,22 @@ class SelectorInput:
         try:
             Selector(self.text)
         except SelectorError as error:
-            self._mark.text = marked(self.text, error)
-            self._mark.set_visibility(True)
+            self._tell(marked(self.text, error), error.reason)
             return False
-        self._mark.text = ""
-        self._mark.set_visibility(False)
+        self._tell("", "")
         return True
+
+    def _tell(self, mark: str, reason: str) -> None:
+        self._mark.text, self._reason.text = mark, reason
+        for one in (self._mark, self._reason):
+            one.set_visibility(bool(reason))
 
 
 def marked(text: str, error: SelectorError) -> str:
     """
-    >>> print(marked("price >", SelectorError("E_SELECTOR_SYNTAX", "expected a value", position=7)))
-    price >
-           ^ expected a value
+    >>> print(marked("price >> 2", SelectorError("E_SELECTOR_SYNTAX", "expected a value", position=7)))
+    price >> 2
+           ^
     """
     line = "".join(" " if character.isspace() else character for character in text)
-    return f"{line}\n{' ' * (error.position or 0)}^ {error.reason}"
+    return f"{line}\n{' ' * (error.position or 0)}^"

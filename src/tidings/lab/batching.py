@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaincc, gammaln, xlogy
 
+from tidings.errors import UsageError
 from tidings.lab.arrays import Array, Floats, check_finite, refuse
 
 SIZES_MIN, SIZES_MAX = 32, 1024
@@ -156,9 +157,15 @@ def rate_at(busy: float, queue: Callable[[float], BatchQueue], rate_max: float) 
     check_finite("busy", busy, 0, 0.999, open_low=True)
 
     def excess(rate: float) -> float:
-        return queue(rate).busy - busy
+        try:
+            return queue(rate).busy - busy
+        except UsageError as error:
+            if error.code != "E_LAB_OVERLOAD":
+                raise
+            return 1.0 - busy  # too close to the limit to be analysed, and surely that busy
 
-    low = high = busy / queue(rate_max * 1e-9).per_batch_s  # at which messages one by one would keep it so busy
+    low = rate_max * 1e-9
+    high = busy / queue(low).per_batch_s  # at which messages one by one would keep it so busy
     while excess(high) < 0:  # from below: the closer to the limit, the longer the analysis
         low, high = high, min(high * 2, (high + rate_max) / 2)
     return float(brentq(excess, low, high, rtol=1e-6, xtol=1e-6))

@@ -5,8 +5,10 @@ output against the ideal, input times replication. Brokers are those that ship, 
 a message was measured on real ones (broker_costs.py).
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from tidings.lab.broker_costs import Costs, meter
@@ -38,11 +40,27 @@ class Point:
         return {"series": self.series, "value": self.value, **asdict(self.setup), **found}
 
 
-def run(series: str, rate: float, seconds: float, variant: str, costs: Costs, seed: int = 1) -> Iterator[Point]:
-    """Each point in a fresh network."""
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What all points of a run share."""
+
+    rate: float  # messages a second, all clients together
+    seconds: float
+    costs: Costs
+    seed: int = 1
+
+
+def run(series: str, variant: str, terms: Terms, kept: Path) -> Iterator[Point]:
+    """Each point in a fresh network, and kept in a folder: what is there already is not simulated again."""
     for setup in SERIES[series]:
-        network = ScaleOut(setup, variant, seed, meter(costs))
-        yield Point(series, setup, network.run(rate, seconds))
+        about = json.dumps([asdict(setup), variant, asdict(terms)], sort_keys=True)
+        path = kept / f"{sha256(about.encode()).hexdigest()[:16]}.json"
+        if not path.exists():
+            network = ScaleOut(setup, variant, terms.seed, meter(terms.costs))
+            found = asdict(network.run(terms.rate, terms.seconds))
+            kept.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"about": json.loads(about), "found": found}) + "\n")
+        yield Point(series, setup, Measurement(**json.loads(path.read_text())["found"]))
 
 
 def draw(points: list[Point], path: Path) -> None:

@@ -103,6 +103,11 @@ class Plan:
         for name in self.nodes:
             subprocess.run(["ip", "netns", "delete", self.namespace(name)], capture_output=True, check=False)
 
+    def set_link(self, a: str, b: str, *, up: bool) -> None:
+        """Pull the cable between two nodes, or put it in again."""
+        for one, other in ((a, b), (b, a)):
+            _run(f"ip -n {self.namespace(one)} link set {self.interfaces[one, other]} {'up' if up else 'down'}")
+
     def inside(self, name: str, command: list[str]) -> list[str]:
         """The command, to be run in a broker's namespace."""
         return ["ip", "netns", "exec", self.namespace(name), *command]

@@ -139,9 +139,11 @@ def allow(scenario: Scenario, rate: float, waiting_max: float, probability: floa
         )
         return Allowed(forecast_at(scenario, rate, probability), limit, limit / mean, filters)
     needed = rate * mean
-    what = "no server takes it" if needed >= 1 else f"{probability:.6g} of the messages would wait longer"
+    asked = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+    longer = f"more than {100 * (1 - probability):.2g} % of them would wait longer than {1000 * waiting_max:.3g} ms"
+    what = "no server takes it" if needed >= 1 else longer
     return Refused(
-        reason=f"{rate:g} messages a second need {needed:.1%} of a server, {limit:.1%} are allowed: {what}",
+        reason=f"{asked} messages a second need {needed:.1%} of a server, {limit:.1%} are allowed: {what}",
         utilisation_needed=needed,
         utilisation_max=limit,
         publisher_side=_fewest(lambda n: _fits(service, rate / n, waiting_max, probability)),

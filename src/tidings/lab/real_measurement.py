@@ -139,5 +139,5 @@ def linearity(timeline: Sequence[Second]) -> float:
     """Correlation of the busiest link's use with the input, over the seconds in which something was sent."""
     import numpy as np
 
-    pairs = [(one.sent, one.busiest) for one in timeline if one.sent]
-    return float(np.corrcoef(np.array(pairs).T)[0, 1]) if len(pairs) > 2 else 0.0
+    pairs = np.array([(one.sent, one.busiest) for one in timeline if one.sent])
+    return float(np.corrcoef(pairs.T)[0, 1]) if len(pairs) > 2 and pairs.std(axis=0).all() else 0.0

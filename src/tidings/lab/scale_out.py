@@ -135,7 +135,7 @@ class ScaleOut:
             for node in self.graph
         }
         self.net = Brokers(self.graph, settings, seed, service=service)
-        self.clients: list[SimClient] = []
+        self.clients: dict[int, SimClient] = {}
         self._subscribe()
         self.net.calendar.run(until=SETTLE_MS)
 
@@ -144,9 +144,10 @@ class ScaleOut:
             size = self.setup.subscriptions
             mine = self.truth.predicates[client * size : (client + 1) * size]
 
-            def act(machine: SimBroker, now: float, mine: Sequence[Predicate] = mine) -> list[Any]:
-                one = machine.connect()
-                self.clients.append(one)
+            def act(
+                machine: SimBroker, now: float, client: int = client, mine: Sequence[Predicate] = mine
+            ) -> list[Any]:
+                one = self.clients[client] = machine.connect()  # brokers that take time are not asked in turn
                 effects: list[Any] = []
                 for number, predicate in enumerate(mine, 1):
                     request = Subscribe(number, number, ">", selector_of(predicate))

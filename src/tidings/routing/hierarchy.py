@@ -12,7 +12,7 @@ one that came from the backbone never goes back there, so nothing circulates.
 A cluster has one border: without it the cluster is alone.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Set
 
 from tidings.matching.encoding import Elements, minimal_sets
@@ -33,14 +33,17 @@ def aggregate(sets: Iterable[Elements], rows_max: int) -> set[Elements]:
     """
     kept = minimal_sets(set(sets))
     while len(kept) > rows_max:
-        counts = Counter(element for one in kept for element in one)
-        shared = sorted((count, element) for element, count in counts.items() if count > 1)
+        holders: defaultdict[int, list[Elements]] = defaultdict(list)
+        for one in kept:
+            for element in one:
+                holders[element].append(one)
+        shared = sorted((len(some), element) for element, some in holders.items() if len(some) > 1)
         if not shared:
             return {frozenset()}
         for count, element in shared:
             if len(kept) <= rows_max:
                 break
-            inside = [one for one in kept if element in one]
+            inside = [one for one in holders[element] if one in kept]
             if len(inside) > 1:  # others may have been joined meanwhile
                 kept.difference_update(inside)
                 kept.add(frozenset({element}))

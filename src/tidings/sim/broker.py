@@ -231,7 +231,7 @@ class SimBroker:
     def _write(self, now: float) -> list[Any]:
         """The disk has it; the broker does not know yet."""
         writes, self._unwritten = self._unwritten, []
-        self._written += [(write.ticket, self._host.append(write.records)) for write in writes]
+        self._written += [(write.ticket, self._host.write(write.records)) for write in writes]
         return [fx.SetTimer("written", now + self._host.write_ms / 2)]
 
     def _tell_written(self, now: float) -> list[nfx.Effect]:

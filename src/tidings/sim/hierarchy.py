@@ -17,6 +17,7 @@ from tidings.routing.bdrp import Bdrp
 from tidings.routing.codec import encode
 from tidings.routing.control import FloodAck, FloodItem
 from tidings.routing.effects import Deliver, Effect, Install, Router, Send, SetTimer
+from tidings.routing.flood import FloodOptions
 from tidings.routing.hierarchy import Border
 from tidings.routing.interests import InterestEncoding
 from tidings.routing.link_state import LinkState, LinkStateOptions
@@ -25,6 +26,7 @@ from tidings.sim.calendar import Calendar
 
 LATENCY_MS = 5.0
 ROWS_MAX = 256
+ONCE = FloodOptions(lifetime_ms=7_200_000, renew_ms=3.6e6, summary_ms=3.6e6)  # what changes cost, without upkeep
 PATIENT = LinkStateOptions(compute_ms=250)  # all brokers start at once: paths are computed when most have spoken
 
 
@@ -76,9 +78,10 @@ class Hierarchy:
         self.places: dict[tuple[int, Router], Area] = {}
         self._timers: dict[tuple[tuple[int, Router], str], float] = {}
         self._sizes: dict[object, int] = {}
+        self._thinking: set[Router] = set()  # borders that have news to think about
         for number, graph in enumerate(layout.areas):
             for node in graph:
-                place = self.places[number, int(node)] = Area(int(node), LinkState(int(node), 1, PATIENT))
+                place = self.places[number, int(node)] = Area(int(node), LinkState(int(node), 1, PATIENT, ONCE))
                 place.scheme = Bdrp(place.unicast.flood, self.encoding, place)
         self._join_borders()
         for key, place in self.places.items():
@@ -161,12 +164,15 @@ class Hierarchy:
         place = self.places[key]
         if place.border is not None and (place.dirty or always):
             place.dirty = False
-            self.calendar.after(place.scheme.options.coalesce_ms, self._rethink, key)
+            if key[1] not in self._thinking:
+                self._thinking.add(key[1])
+                self.calendar.after(place.scheme.options.coalesce_ms, self._rethink, key)
 
     def _rethink(self, key: tuple[int, Router]) -> None:
         place = self.places[key]
         assert place.border is not None
         assert self.layout.backbone is not None
+        self._thinking.discard(key[1])
         inside, outside = place.border.changed(self.calendar.now)
         self._do((self.home(key[1]), key[1]), inside)
         self._do((self.layout.backbone, key[1]), outside)

@@ -28,10 +28,22 @@ class Records:
 @dataclass(slots=True)
 class Host:
     store: MemoryStore = field(default_factory=MemoryStore)
+    promised: MemoryStore = field(default_factory=MemoryStore)  # what brokers here were told is on the disk
     records: Records = field(default_factory=Records)
     write_ms: float = WRITE_MS
     full: bool = False
     ahead_ms: float = 0.0  # how far the clock on the wall was set since the simulation began
+
+    def write(self, records: Sequence[Record]) -> StoreError | None:
+        """The same, judged: a batch of which the broker hears that it is written is there as a whole, any other not at
+        all."""
+        error = self.append(records)
+        if error is None:
+            self.promised.append(records)
+        if self.store.recover() != self.promised.recover():
+            said = "was written" if error is None else "failed"
+            raise AssertionError(f"whole-batches: of {len(records)} records that {said} a part is on the disk")
+        return error
 
     def append(self, records: Sequence[Record]) -> StoreError | None:
         """Write a batch as a whole, or say why not."""

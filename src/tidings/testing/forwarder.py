@@ -80,264 +80,271 @@ class _Pair:
         self.broken = False
 
 
+class _Contract(RuleBasedStateMachine):
+    """Does the same with a forwarder and with the reference, and compares all they say."""
+
+    make: Callable[..., Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        options = {"output_bytes_max": OUTPUT_BYTES_MAX, "stall_ms": STALL_MS}
+        self.both = (self.make(**options), ReferenceForwarder(**options))
+        self.pairs: list[_Pair] = []
+        self.mailboxes: list[tuple[int, int]] = []
+        self.now_ms = 1_000
+        for _ in range(2):
+            self.open(checks=False)
+
+    # --- connections
+
+    @rule(checks=st.booleans())
+    def open(self, checks: bool) -> None:
+        if len(self.pairs) < 5:
+            pair = _Pair(self.both[0].open(), self.both[1].open())
+            self.pairs.append(pair)
+            for forwarder, number in zip(self.both, pair.numbers, strict=True):
+                forwarder.log_in(number, 2_000, checks)
+
+    @precondition(lambda self: len(self.pairs) > 2)
+    @rule(data=st.data())
+    def close(self, data: st.DataObject) -> None:
+        pair = self.pick(data)
+        self.unsubscribe_from(pair)
+        self.pairs.remove(pair)
+        for forwarder, number in zip(self.both, pair.numbers, strict=True):
+            forwarder.close(number)
+
+    @rule(data=st.data(), on=st.booleans())
+    def hold(self, data: st.DataObject, on: bool) -> None:
+        pair = self.pick(data)
+        for forwarder, number in zip(self.both, pair.numbers, strict=True):
+            (forwarder.hold if on else forwarder.release)(number)
+
+    @rule(data=st.data(), session=st.sampled_from((0, 7)), on=st.booleans())
+    def transact(self, data: st.DataObject, session: int, on: bool) -> None:
+        pair = self.pick(data)
+        for forwarder, number in zip(self.both, pair.numbers, strict=True):
+            forwarder.transacted(number, session, on and session != 0)
+
+    # --- sinks
+
+    @rule(
+        data=st.data(),
+        predicate=PREDICATES,
+        credit=st.sampled_from((-1, 0, 0, 1, 3)),
+        policy=st.sampled_from(POLICIES),
+        bytes_max=st.sampled_from((0, 200, 1_000)),
+        no_local=st.booleans(),
+    )
+    def subscribe(
+        self, data: st.DataObject, predicate: bytes, credit: int, policy: str, bytes_max: int, no_local: bool
+    ) -> None:
+        pair = self.pick(data)
+        if pair.sink is None:
+            real, plain = (
+                forwarder.subscribe(
+                    number,
+                    1,
+                    predicate,
+                    credit=credit,
+                    policy=policy,
+                    backlog_bytes_max=bytes_max,
+                    no_local=no_local,
+                )
+                for forwarder, number in zip(self.both, pair.numbers, strict=True)
+            )
+            pair.sink = (real, plain)
+
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        self.unsubscribe_from(self.pick(data))
+
+    def unsubscribe_from(self, pair: _Pair) -> None:
+        if pair.sink is not None:
+            for forwarder, sink in zip(self.both, pair.sink, strict=True):
+                forwarder.unsubscribe(sink)
+            pair.sink = None
+
+    @rule(predicate=PREDICATES)
+    def add_mailbox(self, predicate: bytes) -> None:
+        if len(self.mailboxes) < 4:
+            self.mailboxes.append((self.both[0].mailbox(predicate), self.both[1].mailbox(predicate)))
+
+    @precondition(lambda self: self.mailboxes)
+    @rule()
+    def remove_mailbox(self) -> None:
+        for forwarder, sink in zip(self.both, self.mailboxes.pop(0), strict=True):
+            forwarder.unsubscribe(sink)
+
+    @rule(data=st.data(), more=st.integers(0, 3))
+    def credit(self, data: st.DataObject, more: int) -> None:
+        sink = self.pick(data).sink
+        if sink is not None:
+            for forwarder, number in zip(self.both, sink, strict=True):
+                forwarder.credit(number, more, self.now_ms)
+
+    @rule(data=st.data())
+    def take_credit(self, data: st.DataObject) -> None:
+        sink = self.pick(data).sink
+        if sink is not None:
+            left = [forwarder.take_credit(number) for forwarder, number in zip(self.both, sink, strict=True)]
+            assert left[0] == left[1]
+
+    # --- input
+
+    @rule(data=st.data(), frames=st.lists(FRAMES, min_size=1, max_size=8), cut=st.integers(0, 60))
+    def feed(self, data: st.DataObject, frames: list[bytes], cut: int) -> None:
+        pair = self.pick(data)
+        pair.unsent += b"".join(frames)
+        if not pair.blocked:
+            size = max(len(pair.unsent) - cut, 1)
+            self.feed_some(pair, size)
+
+    @rule(data=st.data(), garbage=BROKEN)
+    def feed_garbage(self, data: st.DataObject, garbage: bytes) -> None:
+        pair = self.pick(data)
+        if not pair.blocked and len(self.pairs) > 2:
+            pair.unsent += garbage
+            self.feed_some(pair, len(pair.unsent))
+
+    def feed_some(self, pair: _Pair, size: int) -> None:
+        piece, pair.unsent = pair.unsent[:size], pair.unsent[size:]
+        self.same_flags(pair, "feed_bytes", piece, self.now_ms)
+
+    @rule(data=st.data(), yes=st.booleans())
+    def answer(self, data: st.DataObject, yes: bool) -> None:
+        asked = [pair for pair in self.pairs if pair.question is not None]
+        if not asked:
+            return
+        pair = data.draw(st.sampled_from(asked))
+        question, pair.question = pair.question, None
+        assert question is not None
+        if question[0] == Kind.ASK:
+            for forwarder, number in zip(self.both, pair.numbers, strict=True):
+                if yes:
+                    forwarder.allow(number, f"{'queue' if question[2] else 'topic'}:{question[3]}")
+                else:
+                    forwarder.skip(number)
+        self.same_flags(pair, "handled", self.now_ms)
+
+    def same_flags(self, pair: _Pair, call: str, *arguments: Any) -> None:
+        real, plain = (
+            getattr(forwarder, call)(number, *arguments)
+            for forwarder, number in zip(self.both, pair.numbers, strict=True)
+        )
+        assert real == plain
+        pair.blocked = bool(real & 4)
+
+    # --- messages from above
+
+    @rule(message=MESSAGES, data=st.data(), nobody=st.booleans())
+    def publish(self, message: bytes, data: st.DataObject, nobody: bool) -> None:
+        pair = self.pick(data)
+        for forwarder, number in zip(self.both, pair.numbers, strict=True):
+            forwarder.publish(message, self.now_ms, None if nobody else number)
+        assert self.mailbox_names(0, self.both[0].match(message)) == self.mailbox_names(1, self.both[1].match(message))
+
+    @rule(data=st.data(), message=MESSAGES)
+    def deliver(self, data: st.DataObject, message: bytes) -> None:
+        pair = self.pick(data)
+        rooms = []
+        for forwarder, number in zip(self.both, pair.numbers, strict=True):
+            rooms.append(forwarder.room(number))
+            forwarder.deliver(number, 9, [2], [7], [message])
+            forwarder.send(number, b"answer")
+        assert rooms[0] == rooms[1]
+
+    # --- output and time
+
+    @rule(data=st.data(), bytes_max=st.sampled_from((50, 300, 100_000)))
+    def take(self, data: st.DataObject, bytes_max: int) -> None:
+        pair = self.pick(data)
+        real, plain = (
+            forwarder.take(number, bytes_max, self.now_ms)
+            for forwarder, number in zip(self.both, pair.numbers, strict=True)
+        )
+        assert real == plain
+
+    @rule(data=st.data(), writable=st.booleans())
+    def set_writable(self, data: st.DataObject, writable: bool) -> None:
+        pair = self.pick(data)
+        for forwarder, number in zip(self.both, pair.numbers, strict=True):
+            forwarder.set_writable(number, writable)
+
+    @rule(ms=st.integers(0, 120))
+    def pass_time(self, ms: int) -> None:
+        self.now_ms += ms
+        for forwarder in self.both:
+            forwarder.check_stalls(self.now_ms)
+
+    @rule()
+    def flush(self) -> None:
+        real, plain = (sorted(self.names(i, self.both[i].take_dirty())) for i in (0, 1))
+        assert real == plain
+
+    @rule()
+    def resume(self) -> None:
+        real, plain = (sorted(set(self.names(i, self.both[i].take_resumable()))) for i in (0, 1))
+        assert real == plain
+        for index in real:
+            self.same_flags(self.pairs[index], "resume", self.now_ms)
+
+    # --- sameness
+
+    def pick(self, data: st.DataObject) -> _Pair:
+        return data.draw(st.sampled_from(self.pairs))
+
+    def names(self, which: int, numbers: list[int]) -> list[int]:
+        places = {pair.numbers[which]: index for index, pair in enumerate(self.pairs)}
+        return [places[number] for number in numbers]
+
+    def mailbox_names(self, which: int, sinks: list[int]) -> list[int]:
+        places = {one[which]: index for index, one in enumerate(self.mailboxes)}
+        return sorted(places[sink] for sink in sinks)
+
+    def named(self, which: int, event: tuple[Any, ...]) -> tuple[Any, ...]:
+        kind, number, *rest = event
+        if kind == Kind.MESSAGE:
+            rest[-1] = self.mailbox_names(which, rest[-1])
+        if kind == Kind.ERROR:
+            rest = rest[:1]  # where the fault is counts from what was fed at a time
+        return (int(kind), *self.names(which, [number]), *rest)
+
+    @invariant()
+    def same_events(self) -> None:
+        lists = [[self.named(i, event) for event in self.both[i].events()] for i in (0, 1)]
+        slow = [sorted(event for event in events if event[0] == Kind.SLOW) for events in lists]
+        assert slow[0] == slow[1]
+        real, plain = ([event for event in events if event[0] != Kind.SLOW] for events in lists)
+        assert real == plain
+        for event in real:
+            if event[0] in (Kind.CONTROL, Kind.ASK):
+                self.pairs[event[1]].question = event
+
+    @invariant()
+    def same_state(self) -> None:
+        for pair in self.pairs:
+            sizes = [f.output_bytes(number) for f, number in zip(self.both, pair.numbers, strict=True)]
+            assert sizes[0] == sizes[1]
+            if pair.sink is not None:
+                counts = [f.sink_counts(sink) for f, sink in zip(self.both, pair.sink, strict=True)]
+                assert counts[0] == counts[1]
+        expected = self.both[1].stats()
+        assert {name: self.both[0].stats()[name] for name in expected} == expected
+
+    def teardown(self) -> None:
+        for pair in list(self.pairs):
+            self.unsubscribe_from(pair)
+            self.both[0].events()
+            self.both[0].close(pair.numbers[0])
+        assert self.both[0].held_bytes() == 0, "all that was held is free again"
+
+
 def check_forwarder(make: Callable[..., Any], *, examples: int = 100) -> None:
     """`make(output_bytes_max=…, stall_ms=…)` yields a forwarder; it must do what the reference does."""
 
-    class Contract(RuleBasedStateMachine):
-        def __init__(self) -> None:
-            super().__init__()
-            options = {"output_bytes_max": OUTPUT_BYTES_MAX, "stall_ms": STALL_MS}
-            self.both = (make(**options), ReferenceForwarder(**options))
-            self.pairs: list[_Pair] = []
-            self.mailboxes: list[tuple[int, int]] = []
-            self.now_ms = 1_000
-            for _ in range(2):
-                self.open(checks=False)
+    class Contract(_Contract):
+        pass
 
-        # --- connections
-
-        @rule(checks=st.booleans())
-        def open(self, checks: bool) -> None:
-            if len(self.pairs) < 5:
-                pair = _Pair(self.both[0].open(), self.both[1].open())
-                self.pairs.append(pair)
-                for forwarder, number in zip(self.both, pair.numbers, strict=True):
-                    forwarder.log_in(number, 2_000, checks)
-
-        @precondition(lambda self: len(self.pairs) > 2)
-        @rule(data=st.data())
-        def close(self, data: st.DataObject) -> None:
-            pair = self.pick(data)
-            self.unsubscribe_from(pair)
-            self.pairs.remove(pair)
-            for forwarder, number in zip(self.both, pair.numbers, strict=True):
-                forwarder.close(number)
-
-        @rule(data=st.data(), on=st.booleans())
-        def hold(self, data: st.DataObject, on: bool) -> None:
-            pair = self.pick(data)
-            for forwarder, number in zip(self.both, pair.numbers, strict=True):
-                (forwarder.hold if on else forwarder.release)(number)
-
-        @rule(data=st.data(), session=st.sampled_from((0, 7)), on=st.booleans())
-        def transact(self, data: st.DataObject, session: int, on: bool) -> None:
-            pair = self.pick(data)
-            for forwarder, number in zip(self.both, pair.numbers, strict=True):
-                forwarder.transacted(number, session, on and session != 0)
-
-        # --- sinks
-
-        @rule(
-            data=st.data(),
-            predicate=PREDICATES,
-            credit=st.sampled_from((-1, 0, 0, 1, 3)),
-            policy=st.sampled_from(POLICIES),
-            bytes_max=st.sampled_from((0, 200, 1_000)),
-            no_local=st.booleans(),
-        )
-        def subscribe(
-            self, data: st.DataObject, predicate: bytes, credit: int, policy: str, bytes_max: int, no_local: bool
-        ) -> None:
-            pair = self.pick(data)
-            if pair.sink is None:
-                real, plain = (
-                    forwarder.subscribe(
-                        number,
-                        1,
-                        predicate,
-                        credit=credit,
-                        policy=policy,
-                        backlog_bytes_max=bytes_max,
-                        no_local=no_local,
-                    )
-                    for forwarder, number in zip(self.both, pair.numbers, strict=True)
-                )
-                pair.sink = (real, plain)
-
-        @rule(data=st.data())
-        def unsubscribe(self, data: st.DataObject) -> None:
-            self.unsubscribe_from(self.pick(data))
-
-        def unsubscribe_from(self, pair: _Pair) -> None:
-            if pair.sink is not None:
-                for forwarder, sink in zip(self.both, pair.sink, strict=True):
-                    forwarder.unsubscribe(sink)
-                pair.sink = None
-
-        @rule(predicate=PREDICATES)
-        def add_mailbox(self, predicate: bytes) -> None:
-            if len(self.mailboxes) < 4:
-                self.mailboxes.append((self.both[0].mailbox(predicate), self.both[1].mailbox(predicate)))
-
-        @precondition(lambda self: self.mailboxes)
-        @rule()
-        def remove_mailbox(self) -> None:
-            for forwarder, sink in zip(self.both, self.mailboxes.pop(0), strict=True):
-                forwarder.unsubscribe(sink)
-
-        @rule(data=st.data(), more=st.integers(0, 3))
-        def credit(self, data: st.DataObject, more: int) -> None:
-            sink = self.pick(data).sink
-            if sink is not None:
-                for forwarder, number in zip(self.both, sink, strict=True):
-                    forwarder.credit(number, more, self.now_ms)
-
-        @rule(data=st.data())
-        def take_credit(self, data: st.DataObject) -> None:
-            sink = self.pick(data).sink
-            if sink is not None:
-                left = [forwarder.take_credit(number) for forwarder, number in zip(self.both, sink, strict=True)]
-                assert left[0] == left[1]
-
-        # --- input
-
-        @rule(data=st.data(), frames=st.lists(FRAMES, min_size=1, max_size=8), cut=st.integers(0, 60))
-        def feed(self, data: st.DataObject, frames: list[bytes], cut: int) -> None:
-            pair = self.pick(data)
-            pair.unsent += b"".join(frames)
-            if not pair.blocked:
-                size = max(len(pair.unsent) - cut, 1)
-                self.feed_some(pair, size)
-
-        @rule(data=st.data(), garbage=BROKEN)
-        def feed_garbage(self, data: st.DataObject, garbage: bytes) -> None:
-            pair = self.pick(data)
-            if not pair.blocked and len(self.pairs) > 2:
-                pair.unsent += garbage
-                self.feed_some(pair, len(pair.unsent))
-
-        def feed_some(self, pair: _Pair, size: int) -> None:
-            piece, pair.unsent = pair.unsent[:size], pair.unsent[size:]
-            self.same_flags(pair, "feed_bytes", piece, self.now_ms)
-
-        @rule(data=st.data(), yes=st.booleans())
-        def answer(self, data: st.DataObject, yes: bool) -> None:
-            asked = [pair for pair in self.pairs if pair.question is not None]
-            if not asked:
-                return
-            pair = data.draw(st.sampled_from(asked))
-            question, pair.question = pair.question, None
-            assert question is not None
-            if question[0] == Kind.ASK:
-                for forwarder, number in zip(self.both, pair.numbers, strict=True):
-                    if yes:
-                        forwarder.allow(number, f"{'queue' if question[2] else 'topic'}:{question[3]}")
-                    else:
-                        forwarder.skip(number)
-            self.same_flags(pair, "handled", self.now_ms)
-
-        def same_flags(self, pair: _Pair, call: str, *arguments: Any) -> None:
-            real, plain = (
-                getattr(forwarder, call)(number, *arguments)
-                for forwarder, number in zip(self.both, pair.numbers, strict=True)
-            )
-            assert real == plain
-            pair.blocked = bool(real & 4)
-
-        # --- messages from above
-
-        @rule(message=MESSAGES, data=st.data(), nobody=st.booleans())
-        def publish(self, message: bytes, data: st.DataObject, nobody: bool) -> None:
-            pair = self.pick(data)
-            for forwarder, number in zip(self.both, pair.numbers, strict=True):
-                forwarder.publish(message, self.now_ms, None if nobody else number)
-            assert self.mailbox_names(0, self.both[0].match(message)) == self.mailbox_names(
-                1, self.both[1].match(message)
-            )
-
-        @rule(data=st.data(), message=MESSAGES)
-        def deliver(self, data: st.DataObject, message: bytes) -> None:
-            pair = self.pick(data)
-            rooms = []
-            for forwarder, number in zip(self.both, pair.numbers, strict=True):
-                rooms.append(forwarder.room(number))
-                forwarder.deliver(number, 9, [2], [7], [message])
-                forwarder.send(number, b"answer")
-            assert rooms[0] == rooms[1]
-
-        # --- output and time
-
-        @rule(data=st.data(), bytes_max=st.sampled_from((50, 300, 100_000)))
-        def take(self, data: st.DataObject, bytes_max: int) -> None:
-            pair = self.pick(data)
-            real, plain = (
-                forwarder.take(number, bytes_max, self.now_ms)
-                for forwarder, number in zip(self.both, pair.numbers, strict=True)
-            )
-            assert real == plain
-
-        @rule(data=st.data(), writable=st.booleans())
-        def set_writable(self, data: st.DataObject, writable: bool) -> None:
-            pair = self.pick(data)
-            for forwarder, number in zip(self.both, pair.numbers, strict=True):
-                forwarder.set_writable(number, writable)
-
-        @rule(ms=st.integers(0, 120))
-        def pass_time(self, ms: int) -> None:
-            self.now_ms += ms
-            for forwarder in self.both:
-                forwarder.check_stalls(self.now_ms)
-
-        @rule()
-        def flush(self) -> None:
-            real, plain = (sorted(self.names(i, self.both[i].take_dirty())) for i in (0, 1))
-            assert real == plain
-
-        @rule()
-        def resume(self) -> None:
-            real, plain = (sorted(set(self.names(i, self.both[i].take_resumable()))) for i in (0, 1))
-            assert real == plain
-            for index in real:
-                self.same_flags(self.pairs[index], "resume", self.now_ms)
-
-        # --- sameness
-
-        def pick(self, data: st.DataObject) -> _Pair:
-            return data.draw(st.sampled_from(self.pairs))
-
-        def names(self, which: int, numbers: list[int]) -> list[int]:
-            places = {pair.numbers[which]: index for index, pair in enumerate(self.pairs)}
-            return [places[number] for number in numbers]
-
-        def mailbox_names(self, which: int, sinks: list[int]) -> list[int]:
-            places = {one[which]: index for index, one in enumerate(self.mailboxes)}
-            return sorted(places[sink] for sink in sinks)
-
-        def named(self, which: int, event: tuple[Any, ...]) -> tuple[Any, ...]:
-            kind, number, *rest = event
-            if kind == Kind.MESSAGE:
-                rest[-1] = self.mailbox_names(which, rest[-1])
-            if kind == Kind.ERROR:
-                rest = rest[:1]  # where the fault is counts from what was fed at a time
-            return (int(kind), *self.names(which, [number]), *rest)
-
-        @invariant()
-        def same_events(self) -> None:
-            lists = [[self.named(i, event) for event in self.both[i].events()] for i in (0, 1)]
-            slow = [sorted(event for event in events if event[0] == Kind.SLOW) for events in lists]
-            assert slow[0] == slow[1]
-            real, plain = ([event for event in events if event[0] != Kind.SLOW] for events in lists)
-            assert real == plain
-            for event in real:
-                if event[0] in (Kind.CONTROL, Kind.ASK):
-                    self.pairs[event[1]].question = event
-
-        @invariant()
-        def same_state(self) -> None:
-            for pair in self.pairs:
-                sizes = [f.output_bytes(number) for f, number in zip(self.both, pair.numbers, strict=True)]
-                assert sizes[0] == sizes[1]
-                if pair.sink is not None:
-                    counts = [f.sink_counts(sink) for f, sink in zip(self.both, pair.sink, strict=True)]
-                    assert counts[0] == counts[1]
-            expected = self.both[1].stats()
-            assert {name: self.both[0].stats()[name] for name in expected} == expected
-
-        def teardown(self) -> None:
-            for pair in list(self.pairs):
-                self.unsubscribe_from(pair)
-                self.both[0].events()
-                self.both[0].close(pair.numbers[0])
-            assert self.both[0].held_bytes() == 0, "all that was held is free again"
-
+    Contract.make = staticmethod(make)
     run_state_machine_as_test(Contract, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None))

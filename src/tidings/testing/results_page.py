@@ -5,6 +5,7 @@ python -m tidings.testing.results_page docs/results.md
 
 import json
 import sys
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ What the commands of the left column have done so far, a line each: they add the
 and this page is made from them by `python -m tidings.testing.results_page docs/results.md`. A test holds that it is
 current. What went wrong in a run is counted in its line (*wrong*).
 
+## In all
+| what | runs | sums |
+|---|---|---|
+{totals}
+
+## Run by run
 | command | date | commit | seed | what was done |
 |---|---|---|---|---|
 {rows}
@@ -28,11 +35,13 @@ COMMANDS = {
     "kills in a network": "make crash",
     "power failures": "make crash",
     "damaged stores": "make crash",
+    "partitions": "make partition",
     "access": "python -m tidings.testing.access_matrix",
     "fuzzing": "make fuzz",
     "threads": "make tsan",
     "load": "make load",
 }
+SETTINGS = {"sets", "seconds", "minutes"}  # that say how, and are not to be summed
 COMMON = {"what", "date", "version", "commit", "machine", "system", "python", "cpu", "seed", "first"}
 
 
@@ -49,12 +58,30 @@ def row(one: dict[str, Any]) -> str:
     return f"| `{COMMANDS[one['what']]}` | {one['date'][:16]} | {one['commit']} | {seed} | {one['what']}: {figures} |"
 
 
+def total(what: str, runs: list[dict[str, Any]]) -> str:
+    sums: Counter[str] = Counter()
+    for one in runs:
+        counted = {name: value for name, value in one.items() if name not in COMMON | SETTINGS}
+        sums.update({name: value for name, value in counted.items() if type(value) is int})
+    figures = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sums.items())
+    return f"| {what} | {len(runs)} | {figures} |"
+
+
+def totals() -> list[str]:
+    """A line for each kind of run; parsers one by one, and measurements not at all: these cannot be summed."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for one in lines():
+        if one["what"] not in ("load", "threads"):
+            groups[f"{one['what']}: {one['parser']}" if "parser" in one else one["what"]].append(one)
+    return [total(what, runs) for what, runs in groups.items()]
+
+
 def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int | float) else str(value)
 
 
 def page() -> str:
-    return PAGE.format(rows="\n".join(row(one) for one in lines()))
+    return PAGE.format(totals="\n".join(totals()), rows="\n".join(row(one) for one in lines()))
 
 
 if __name__ == "__main__":

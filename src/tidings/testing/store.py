@@ -40,90 +40,100 @@ OTHERS: st.SearchStrategy[Record] = st.one_of(
 )
 
 
+class _Contract(RuleBasedStateMachine):
+    """Does the same with a store and with `MemoryStore`, and compares."""
+
+    make: Callable[[bool], Store]
+    durable: bool
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = self.make(True)
+        self.model = MemoryStore()
+        self.last_seq = 0
+        # most steps are about mailboxes that are there
+        self.both([MailboxAdded(mailbox, f"box {mailbox}", "queue") for mailbox in (1, 2, 3)])
+
+    def both(self, batch: list[Record]) -> None:
+        self.model.append(batch)
+        self.store.append(batch)
+
+    @rule(
+        messages=st.lists(st.tuples(MESSAGES, st.lists(MAILBOXES, max_size=4), st.integers(1, 3)), max_size=8),
+        others=st.lists(OTHERS, max_size=4),
+        order=st.randoms(use_true_random=False),
+    )
+    def append(self, messages: list[tuple[bytes, list[int], int]], others: list[Record], order: object) -> None:
+        batch: list[Record] = []
+        for message, mailboxes, step in messages:
+            self.last_seq += step
+            batch.append(Stored(self.last_seq, message, tuple(mailboxes)))
+        for record in others:
+            batch.insert(order.randint(0, len(batch)), record)  # type: ignore[attr-defined]
+        self.both(batch)
+
+    @rule(data=st.data(), mailbox=MAILBOXES)
+    def ack_some(self, data: st.DataObject, mailbox: int) -> None:
+        waiting = self.model.recover().waiting.get(mailbox)
+        if waiting:
+            seqs = data.draw(st.lists(st.sampled_from(list(waiting.seqs)), unique=True))
+            self.both([Acked(mailbox, tuple(seqs))])
+
+    @rule()
+    def ack_all(self) -> None:
+        state = self.model.recover()
+        self.both([Acked(mailbox, tuple(waiting.seqs)) for mailbox, waiting in state.waiting.items()])
+
+    @rule(seq=SEQS)
+    def seqs_rise(self, seq: int) -> None:
+        before = self.store.recover()
+        if seq <= self.last_seq:
+            twice: list[Record] = [Stored(self.last_seq + 1, b"a", (1,)), Stored(seq, b"b", (1,))]
+            for store in (self.model, self.store):
+                with suppress(UsageError):
+                    store.append([Note("epoch", b"never"), *twice])
+                    raise AssertionError("a seq that does not rise must be refused")
+            assert self.store.recover() == before, "nothing of a refused batch is there"
+
+    @rule(seq=SEQS)
+    def what_does_not_wait_cannot_be_read(self, seq: int) -> None:
+        if not any(seq in waiting.seqs for waiting in self.model.recover().waiting.values()):
+            with suppress(UsageError):
+                self.store.read([seq])
+                raise AssertionError("it does not wait")
+
+    @rule()
+    def maintain(self) -> None:
+        for _ in range(1000):
+            if not self.store.maintain():
+                return
+        raise AssertionError("housekeeping does not end")
+
+    @precondition(lambda self: self.durable)
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store.close()
+        self.store = self.make(False)
+
+    @invariant()
+    def same(self) -> None:
+        check_same(self.store, self.model)
+
+    def teardown(self) -> None:
+        self.store.close()
+
+
 def check_store(make: Callable[[bool], Store], *, durable: bool = True, examples: int = 30) -> None:
     """`make(True)` yields an empty store, `make(False)` the one before again, which was closed or, if `durable`, lost.
 
     Raises AssertionError where it differs from `MemoryStore`, with the shortest list of steps that shows it.
     """
 
-    class Contract(RuleBasedStateMachine):
-        def __init__(self) -> None:
-            super().__init__()
-            self.store = make(True)
-            self.model = MemoryStore()
-            self.last_seq = 0
-            # most steps are about mailboxes that are there
-            self.both([MailboxAdded(mailbox, f"box {mailbox}", "queue") for mailbox in (1, 2, 3)])
+    class Contract(_Contract):
+        pass
 
-        def both(self, batch: list[Record]) -> None:
-            self.model.append(batch)
-            self.store.append(batch)
-
-        @rule(
-            messages=st.lists(st.tuples(MESSAGES, st.lists(MAILBOXES, max_size=4), st.integers(1, 3)), max_size=8),
-            others=st.lists(OTHERS, max_size=4),
-            order=st.randoms(use_true_random=False),
-        )
-        def append(self, messages: list[tuple[bytes, list[int], int]], others: list[Record], order: object) -> None:
-            batch: list[Record] = []
-            for message, mailboxes, step in messages:
-                self.last_seq += step
-                batch.append(Stored(self.last_seq, message, tuple(mailboxes)))
-            for record in others:
-                batch.insert(order.randint(0, len(batch)), record)  # type: ignore[attr-defined]
-            self.both(batch)
-
-        @rule(data=st.data(), mailbox=MAILBOXES)
-        def ack_some(self, data: st.DataObject, mailbox: int) -> None:
-            waiting = self.model.recover().waiting.get(mailbox)
-            if waiting:
-                seqs = data.draw(st.lists(st.sampled_from(list(waiting.seqs)), unique=True))
-                self.both([Acked(mailbox, tuple(seqs))])
-
-        @rule()
-        def ack_all(self) -> None:
-            state = self.model.recover()
-            self.both([Acked(mailbox, tuple(waiting.seqs)) for mailbox, waiting in state.waiting.items()])
-
-        @rule(seq=SEQS)
-        def seqs_rise(self, seq: int) -> None:
-            before = self.store.recover()
-            if seq <= self.last_seq:
-                twice: list[Record] = [Stored(self.last_seq + 1, b"a", (1,)), Stored(seq, b"b", (1,))]
-                for store in (self.model, self.store):
-                    with suppress(UsageError):
-                        store.append([Note("epoch", b"never"), *twice])
-                        raise AssertionError("a seq that does not rise must be refused")
-                assert self.store.recover() == before, "nothing of a refused batch is there"
-
-        @rule(seq=SEQS)
-        def what_does_not_wait_cannot_be_read(self, seq: int) -> None:
-            if not any(seq in waiting.seqs for waiting in self.model.recover().waiting.values()):
-                with suppress(UsageError):
-                    self.store.read([seq])
-                    raise AssertionError("it does not wait")
-
-        @rule()
-        def maintain(self) -> None:
-            for _ in range(1000):
-                if not self.store.maintain():
-                    return
-            raise AssertionError("housekeeping does not end")
-
-        @precondition(lambda _: durable)
-        @rule()
-        def reopen(self) -> None:
-            self.store.close()
-            self.store.close()
-            self.store = make(False)
-
-        @invariant()
-        def same(self) -> None:
-            check_same(self.store, self.model)
-
-        def teardown(self) -> None:
-            self.store.close()
-
+    Contract.make, Contract.durable = staticmethod(make), durable
     run_state_machine_as_test(Contract, settings=settings(max_examples=examples, stateful_step_count=20, deadline=None))
 
 

@@ -1,8 +1,12 @@
 """What was recorded, analysed by Spark: the brokers' histories, the archive of quotes, the lab's runs."""
 
+import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +20,7 @@ from tidings.pipeline import jobs
 from tidings.pipeline.config import load
 from tidings.segments.writer import SegmentWriter
 
+LOG = "spark.log"
 JOBS = ("ingest", "trace", "replay", "measure", "fit", "report")
 
 
@@ -30,7 +35,11 @@ def analyse(stage: Stage) -> None:
     )
     began = time.monotonic()
     try:
-        with stage.console.status("Spark") as status, jobs.opened(config, status.update, quick=True) as run:
+        with (
+            errors_to(stage.work / LOG),
+            stage.console.status("Spark") as status,
+            jobs.opened(config, status.update, quick=True) as run,
+        ):
             for job in JOBS:
                 if jobs.JOBS[job].ready(run):
                     work(stage, run, job)
@@ -56,6 +65,19 @@ def analyse(stage: Stage) -> None:
     pictures = [f"pipeline/{one.name}" for one in sorted((stage.output / "pipeline").glob("*.svg"))]
     texts = [f"{about}. Matched again in Spark, the archived quotes give {matched:,} deliveries, as happened."]
     stage.section("What Spark finds in the records", texts, *pictures)
+
+
+@contextmanager
+def errors_to(path: Path) -> Iterator[None]:
+    """What the Java machine and its children have to say goes to a file: at every start they warn of the same."""
+    before = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def work(stage: Stage, run: jobs.Run, job: str) -> None:

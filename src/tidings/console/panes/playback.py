@@ -128,7 +128,7 @@ class PlaybackPane:
         self._map.show(film.view(self._at), lit=film.lit(self._at))
         self._where.text = f"{film.steps[self._at].at_ms:.0f} ms · step {self._at + 1} of {len(film.steps)}"
         first = max(0, self._at - AROUND)
-        widest = max(len(name) for name in film.names.values())
+        widest = max(map(len, film.names.values()), default=1)
         with self._lines:
             for number, step in enumerate(film.steps[first : self._at + AROUND + 1], first):
                 line = ui.label(f"{step.at_ms:9.1f} ms  {step.who:<{widest}}  {step.text}")

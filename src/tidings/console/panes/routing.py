@@ -10,13 +10,13 @@ from tidings.console.parts import card, chosen_url, count_text, empty, every, fa
 from tidings.console.sessions import Session
 
 _FATES = {
-    "copies": "copies sent to other brokers",
-    "arrived": "copies that arrived here",
-    "relayed": "passed on",
-    "in_vain": "arrived in vain (nobody here wanted them)",
-    "duplicates": "duplicates thrown away",
-    "no_route": "without a route",
-    "no_hops": "with too many hops",
+    "copies": "Copies sent to other brokers",
+    "arrived": "Copies that arrived here",
+    "relayed": "Passed on",
+    "in_vain": "Arrived in vain (nobody here wanted them)",
+    "duplicates": "Duplicates thrown away",
+    "no_route": "Without a route",
+    "no_hops": "With too many hops",
 }
 
 
@@ -24,7 +24,7 @@ class RoutingPane:
     def __init__(self, session: Session) -> None:
         self._session = session
         with ui.element("div").classes("t-columns two"):
-            with card("Routing table"):
+            with card("Routing table", "Distance: the sum of the links' costs, by default their latency in 0.1 ms."):
                 columns = {"name": "To", "by": "By", "distance": "Distance", "interests": "Interests"}
                 Listing(
                     session,
@@ -58,7 +58,9 @@ class RoutingPane:
                 empty("No network.")
                 return
             named: dict[str, object] = {"Network": network["network"], "Scheme": network["routing"]}
-            named |= {name.replace("_", " "): count_text(value) for name, value in network["scheme"].items()}
+            named |= {
+                name.replace("_", " ").capitalize(): count_text(value) for name, value in network["scheme"].items()
+            }
             named |= {"Persistent, not yet taken": network["in_transit"]}
             facts(named | {told: count_text(network["counts"].get(name, 0)) for name, told in _FATES.items()})
 

@@ -14,7 +14,8 @@ from tidings.routing.covering.policies import POLICIES
 
 WORLDS = {"brokers": 80, "covering": 7, "hermes": 7, "pan": 3, "unicast": 3}  # how often, in a hundred
 COVERING = tuple(f"covering-{policy}" for policy in POLICIES)
-SCHEMES = {"bdrp": 8, "flooding": 2, **dict.fromkeys(COVERING, 2)}
+SCHEMES = {"bdrp": 8, "flooding": 2, **dict.fromkeys(COVERING, 2), "hermes": 0}  # that has a chance of its own
+HERMES_SHARE = 0.05
 OVERLAYS = {"tree": 3, "ring": 3, "waxman": 3, "barabasi-albert": 3, "pan": 1}
 UNICASTS = {"link-state": 4, "distance-vector": 1}
 TRACKINGS = {"none": 6, "bloom": 2, "async": 1}
@@ -50,6 +51,8 @@ def draw(seed: int, **forced: str) -> Choices:
     drawn = {}
     for name, menu in menus.items():
         drawn[name] = Random(f"{name} {seed}").choices(list(menu), list(menu.values()))[0]
+    if Random(f"hermes {seed}").random() < HERMES_SHARE:
+        drawn["scheme"] = "hermes"
     if forced.keys() - {"world"} and "world" not in forced:
         drawn["world"] = "brokers"
     for name, value in forced.items():
@@ -58,6 +61,8 @@ def draw(seed: int, **forced: str) -> Choices:
         drawn[name] = value
     if drawn["scheme"] != "bdrp":
         drawn["unicast"] = "link-state"  # the others need its map
+    if drawn["scheme"] == "hermes":
+        drawn["overlay"] = "pan"
     return Choices(seed, **drawn)
 
 

@@ -14,6 +14,7 @@ from tidings.overlay.pan import PanOptions
 from tidings.routing.interests import InterestEncoding
 from tidings.sim.faults import Fault, random_faults
 from tidings.testing.simulate.choices import Choices
+from tidings.testing.simulate.typed import OPTIONS as HERMES
 from tidings.tracking.history import BloomSettings, Mode
 from tidings.tracking.record import Settings as TrackingSettings
 from tidings.tracking.strategies import AsyncStrategy, BloomStrategy
@@ -66,6 +67,7 @@ def random_scenario(choices: Choices) -> Scenario:
             link=LINK,
             policy=choices.policy or "selective",
             merge=choices.seed % 2 == 1,
+            hermes=HERMES,
             pan=_pan(router, rng) if choices.overlay == "pan" else None,
         )
         for router, others in dials.items()

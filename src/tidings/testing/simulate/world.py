@@ -12,6 +12,7 @@ from tidings.testing.simulate import checkers
 from tidings.testing.simulate.choices import Choices
 from tidings.testing.simulate.clients import QUEUE, Consumer, Mailbox, Transactor
 from tidings.testing.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
+from tidings.testing.simulate.typed import REPAIR_MS, Typed
 from tidings.tracking.path import Path
 
 START_MS, SETTLE_MS, QUIET_MS, DRAIN_MS, ANSWER_MS = 2500.0, 3500.0, 1000.0, 200.0, 3000.0
@@ -44,6 +45,10 @@ class World:
         self.routers = list(one.settings)
         self._broadcasts = any(settings.broadcast_above for settings in one.settings.values())
         self.pan, self.flooding = choices.overlay == "pan", choices.scheme == "flooding"
+        self.typed: Typed | None = None
+        if choices.scheme == "hermes":
+            later = lambda ms: self.until(self.now + ms)  # noqa: E731
+            self.typed = Typed(self.brokers, self.routers, Random(f"types {choices.seed}"), later)
         self.mailboxes: list[Mailbox] = []
         self.consumers: list[Consumer] = []
         transacting = [] if self.flooding else rng.sample(self.routers, min(2, len(self.routers)))
@@ -61,6 +66,8 @@ class World:
         self.people()
         self.until(self.now + START_MS)
         self.converge("at the start")
+        if self.typed is not None:
+            self.typed.start()
         self.judge()
         self.trouble()
         self.until(self.now + FAULTS_MS)
@@ -69,6 +76,9 @@ class World:
         self.until(self.now + SETTLE_MS)
         self.converge("after healing")
         self.converged_ms = self.now - healed
+        if self.typed is not None:
+            self.typed.attend()
+            self.until(self.now + REPAIR_MS)
         self.safe()
         self.judge()
         self.drain()
@@ -99,6 +109,8 @@ class World:
 
     def safe(self) -> None:
         checkers.once_only(self.brokers, self.mailboxes, self.again)
+        if self.typed is not None:
+            self.typed.safe()
 
     def judge(self) -> None:
         """A calm time: publish, wait, and compare with the truth."""
@@ -108,6 +120,8 @@ class World:
         self.calm |= {one.id for one in published if one.persistent or not self._broadcasts}
         self.until(self.now + QUIET_MS)
         checkers.delivered_in_calm(self.brokers, published)
+        if self.typed is not None:
+            self.typed.judge()
         self.safe()
         after = {router: broker.forwarder.network_stats() for router, broker in self.brokers.running().items()}
         no_loops(before, after)
@@ -180,6 +194,9 @@ class World:
         for act, times in ((self.publish, 30), (self.publish_again, 4), (self.change, 4), (self.transact, 8)):
             for _ in range(times):
                 calendar.at(start + rng.uniform(0, FAULTS_MS), act)
+        if self.typed is not None:
+            for _ in range(12):
+                calendar.at(start + rng.uniform(0, FAULTS_MS), self.typed.publish)
         for consumer in self.consumers:
             for _ in range(12):
                 calendar.at(start + rng.uniform(0, FAULTS_MS), consumer.work)

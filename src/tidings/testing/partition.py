@@ -1,0 +1,134 @@
+"""A network of real broker processes is cut in two and healed, again and again: nothing persistent is lost or doubled.
+
+    python -m tidings.testing.partition 5 [RESULTS]      # as root
+
+Each broker is in a network namespace of its own, the links are cables between them (tidings.lab.namespaces). Pulling
+the cables between two halves loses packets without a word, as a network that fails does: no connection is reset. While
+it is cut, messages are published on both sides for durable subscriptions on both.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from tidings.client import connect
+from tidings.client.client import Client
+from tidings.lab.local_network import LocalNetwork, LocalOptions
+from tidings.lab.member import Routing
+from tidings.lab.namespaces import within
+from tidings.overlay.graph import Graph
+from tidings.testing.record import note
+
+EDGES = (("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"))
+HALVES = ({"a", "b"}, {"c", "d"})
+READERS, WRITERS = ("a", "c"), ("b", "d")
+MESSAGES = 50  # by each writer at a time: before the cut, at once after it, when it was noticed, when it is healed
+WAIT_SECONDS = 120.0
+
+
+def run(folder: Path, times: int) -> int:
+    """Returns how many messages were confirmed; ends with an AssertionError if one is missing or came twice."""
+    graph = Graph()
+    for a, b in EDGES:
+        graph.add(a, b, latency_ms=1)
+    network = LocalNetwork.create(folder, graph, LocalOptions(routing=Routing(), namespaces=True))
+    assert network.plan is not None
+    between = [(a, b) for a, b in EDGES if (a in HALVES[0]) != (b in HALVES[0])]
+    network.start()
+    try:
+        _eventually(network.settled, "the network does not settle")
+        for name in READERS:
+            _at(network, name, _subscribe)
+        expected: list[int] = []
+        for number in range(times):
+            start = number * 1_000_000
+            expected += _publish(network, start)
+            for a, b in between:
+                network.plan.set_link(a, b, up=False)
+            expected += _publish(network, start + 100_000)
+            _eventually(lambda: _parted(network), "nobody notices that the network is cut")
+            expected += _publish(network, start + 200_000)
+            for a, b in between:
+                network.plan.set_link(a, b, up=True)
+            _eventually(network.settled, "the network does not come together")
+            expected += _publish(network, start + 300_000)
+        for name in READERS:
+            _at(network, name, partial(_read, expected=expected))
+        return len(expected)
+    finally:
+        network.stop()
+
+
+def _at(network: LocalNetwork, name: str, work: Callable[[Client], Awaitable[None]]) -> None:
+    """By a client of this broker, in its namespace."""
+    assert network.plan is not None
+    url = network.members[name].url()
+
+    async def there() -> None:
+        async with connect(url, client_id=f"client {name}") as client:
+            await work(client)
+
+    within(network.plan.namespace(name), lambda: asyncio.run(there()))
+
+
+async def _subscribe(client: Client) -> None:
+    await client.subscribe("ticks.>", durable="audit")
+
+
+def _publish(network: LocalNetwork, start: int) -> list[int]:
+    numbers: list[int] = []
+    for place, name in enumerate(WRITERS):
+        mine = range(start + place * 10_000, start + place * 10_000 + MESSAGES)
+
+        async def publish(client: Client, mine: range = mine) -> None:
+            receipts = [await client.publish("ticks.a", {"n": number}, persistent=True) for number in mine]
+            for receipt in receipts:
+                await receipt.confirmed()
+
+        _at(network, name, publish)
+        numbers += mine
+    return numbers
+
+
+async def _read(client: Client, expected: list[int]) -> None:
+    audit = await client.subscribe("ticks.>", durable="audit")
+    got: Counter[int] = Counter()
+    while len(got) < len(expected) and (delivery := await audit.receive(WAIT_SECONDS)) is not None:
+        got[int(delivery.properties["n"])] += 1
+        await delivery.ack()
+    missing = set(expected) - set(got)
+    assert not missing, f"{len(missing)} of {len(expected)} are missing"
+    assert await audit.receive(1.0) is None, "something came twice"
+    assert max(got.values()) == 1, "something came twice"
+
+
+def _parted(network: LocalNetwork) -> bool:
+    """Everybody has a route to the other broker of its half, and to no other."""
+    return all(one["sees"] is not None and len(one["sees"]["routes"]) == 1 for one in network.status().values())
+
+
+def _eventually(condition: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.1)
+
+
+def main(arguments: list[str]) -> None:
+    if not 1 <= len(arguments) <= 2 or not arguments[0].isdigit():
+        sys.exit("usage: python -m tidings.testing.partition TIMES [RESULTS]")
+    times = int(arguments[0])
+    with tempfile.TemporaryDirectory() as folder:
+        confirmed = run(Path(folder) / "net", times)
+    sys.stdout.write(f"{times} partitions, {confirmed} confirmed messages: all arrived, none twice\n")
+    if arguments[1:]:
+        note(arguments[1], "partitions", times=times, confirmed=confirmed, wrong=0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
