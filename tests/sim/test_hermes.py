@@ -30,6 +30,10 @@ def test_crashes_lose_no_persistent_event_and_delivery_resumes(seed: int) -> Non
     run(seed, crashes=True)
 
 
+def test_subtypes_keep_the_way_up_when_the_broker_that_added_their_parent_is_lost() -> None:
+    run(306, crashes=True)
+
+
 def network_of(brokers: int, seed: int = 1, options: HermesOptions = OPTIONS) -> HermesNetwork:
     rng = Random(seed)
     pan = PanNetwork(plane(brokers, rng).latency_ms, rng, options=PanOptions(leaves=4), timers=True)

@@ -306,9 +306,7 @@ class Hermes:
         if not answer.code:
             match request.verb:
                 case Verb.ADD | Verb.KEEP:
-                    parent = request.chain[-1].parent
-                    if parent is not None:
-                        self._questions.ask(TypeRequest(Verb.HEIR, parent, request.chain), lambda now, answer: None)
+                    self._tell_parent(request.chain)
                 case Verb.REMOVE:
                     parent = answer.chain[-1].parent
                     if parent is not None:
@@ -316,6 +314,7 @@ class Hermes:
                         self._questions.ask(left, lambda now, answer: None)
                 case Verb.HEIR:
                     self.trees.heir(now, request.name, request.chain[-1].name)
+                    self._tell_parent(request.chain[:-1])  # even if all who have asked for the type itself are gone
                 case Verb.DISINHERIT:
                     self.trees.disinherit(now, request.name, request.chain[-1].name)
                 case Verb.GET | Verb.USE | Verb.UNUSE:
@@ -367,6 +366,11 @@ class Hermes:
                 self.registry.asked(now, request)  # keep it for the next change of the overlay
 
         self._questions.ask(request, handed_over)
+
+    def _tell_parent(self, chain: tuple[EventType, ...]) -> None:
+        """The rendezvous node of its parent must know of a type as long as there is one, or a subtype of it."""
+        if chain and chain[-1].parent is not None:
+            self._questions.ask(TypeRequest(Verb.HEIR, chain[-1].parent, chain), lambda now, answer: None)
 
     def _is_mine(self, name: str) -> bool:
         return self._next_hop(self._key_of(name)) is None

@@ -163,8 +163,8 @@ class Registry:
                 return TypeAnswer(known)
             case Verb.HEIR:
                 self._heirs.setdefault(name, {})[request.chain[-1].name] = (request.chain, until)
-                if not known and len(request.chain) > 1:  # a new rendezvous node learns of the parent from its subtypes
-                    self._kept[name] = (request.chain[:-1], until)
+                if known or len(request.chain) > 1:  # a new rendezvous node learns of the parent from its subtypes
+                    self._kept[name] = (known or request.chain[:-1], until)  # which keep it alive
                 return TypeAnswer()
             case Verb.DISINHERIT:
                 self._heirs.get(name, {}).pop(request.chain[-1].name, None)
