@@ -18,7 +18,6 @@ namespace {
 
 // How many bytes the socket took. One that is broken takes everything: its reader will notice.
 size_t send_some(int socket, std::string_view bytes) {
-    const nb::gil_scoped_release release;
     const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) return static_cast<size_t>(sent);
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : bytes.size();
@@ -41,6 +40,22 @@ public:
         if (bytes > buffer_bytes) throw UsageError{"E_FEED", "more bytes than the buffer holds"};
         nb::gil_scoped_release release;
         return forwarder.feed(connection, {buffer.get(), bytes}, now_ms);
+    }
+
+    // As `feed`; if nothing came of it but output, this is written, too. Left: not all, or there is more to see to.
+    unsigned serve(uint32_t connection, size_t bytes, int64_t now_ms) {
+        if (bytes > buffer_bytes) throw UsageError{"E_FEED", "more bytes than the buffer holds"};
+        nb::gil_scoped_release release;
+        const unsigned flags = forwarder.feed(connection, {buffer.get(), bytes}, now_ms);
+        if (flags != Forwarder::HasOutput) return flags;
+        Outlets& outlets = forwarder.outlets();
+        for (const uint32_t number : outlets.take_dirty()) {
+            const Connection& reader = outlets.at(number);
+            if (reader.socket >= 0) write_some(number, SIZE_MAX, now_ms);
+            if (!reader.output.empty()) outlets.set_writable(number, true);
+        }
+        const bool left = outlets.has_output() || outlets.has_resumable() || !outlets.events.empty();
+        return left ? flags | Left : flags;
     }
 
     unsigned feed_bytes(uint32_t connection, nb::bytes data, int64_t now_ms) {
@@ -73,10 +88,8 @@ public:
             const Connection& connection = forwarder.outlets().at(number);
             size_t room = bytes_max;
             if (connection.socket >= 0) {
-                const std::string_view bytes = connection.output.front(bytes_max);
-                const size_t sent = send_some(connection.socket, bytes);
-                if (sent == bytes.size()) room = 0;
-                if (sent) forwarder.outlets().drop(number, sent, now_ms);
+                const nb::gil_scoped_release release;
+                if (write_some(number, bytes_max, now_ms)) room = 0;
                 if (connection.output.empty()) continue;
             }
             nb::object bytes = take(number, room, now_ms);
@@ -196,6 +209,17 @@ public:
     Forwarder forwarder;
 
 private:
+    static constexpr unsigned Left = 8;  // beside the forwarder's own flags
+
+    // Whether the socket took all of it, up to `bytes_max`.
+    bool write_some(uint32_t number, size_t bytes_max, int64_t now_ms) {
+        const Connection& connection = forwarder.outlets().at(number);
+        const std::string_view bytes = connection.output.front(bytes_max);
+        const size_t sent = send_some(connection.socket, bytes), wanted = bytes.size();
+        if (sent) forwarder.outlets().drop(number, sent, now_ms);
+        return sent == wanted;
+    }
+
     size_t buffer_bytes;
     std::unique_ptr<char[]> buffer;
 };
@@ -379,6 +403,7 @@ void bind_forwarder(nb::module_& m) {
         .def("hold", [](PyForwarder& self, uint32_t connection) { self.forwarder.hold(connection); }, nb::arg("connection"))
         .def("release", [](PyForwarder& self, uint32_t connection) { self.forwarder.release(connection); }, nb::arg("connection"))
         .def("feed", &PyForwarder::feed, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))
+        .def("serve", &PyForwarder::serve, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))
         .def("feed_bytes", &PyForwarder::feed_bytes, nb::arg("connection"), nb::arg("data"), nb::arg("now_ms"))
         .def("handled", &PyForwarder::handled, nb::arg("connection"), nb::arg("now_ms"))
         .def("resume", &PyForwarder::resume, nb::arg("connection"), nb::arg("now_ms"))

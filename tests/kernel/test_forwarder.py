@@ -203,3 +203,26 @@ def test_so_many_destinations_are_counted_and_no_more() -> None:
     counts = forwarder.destination_counts(3)
     assert counts.pop("") == (400, 0)
     assert counts == {f"topic:t.{number}": (2, 0) for number in range(1_000)}
+
+
+def test_small_input_is_served_in_one_call() -> None:
+    forwarder = Forwarder()
+    reader, writer = opened(forwarder), opened(forwarder)
+    forwarder.subscribe(reader, 1, EVERYTHING, credit=0, policy="push-back", backlog_bytes_max=1000, no_local=False)
+    frame = publish(b"hello")
+    view = forwarder.buffer
+    view[: len(frame)] = frame
+    assert forwarder.serve(writer, len(frame), 0) == Flag.OUTPUT | Flag.LEFT  # it has no socket
+    expected = forwarder.take(reader, 1 << 20, 0)
+    mine, peer = socket.socketpair()
+    with mine, peer:
+        forwarder.set_socket(reader, mine.fileno())
+        view[: len(frame)] = frame
+        assert forwarder.serve(writer, len(frame), 0) == Flag.OUTPUT
+        assert peer.recv(1000) == expected
+        assert not forwarder.has_output()
+        asks = publish(b"hello", receipt=7)
+        view[: len(asks)] = asks
+        assert forwarder.serve(writer, len(asks), 0) == Flag.OUTPUT | Flag.LEFT  # the receipt is the driver's to write
+        assert peer.recv(1000) == expected
+        assert [number for number, _, _ in forwarder.write_all(1 << 20, 0)] == [writer]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidings.broker.server import Broker
 
 TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
-OUTPUT = int(Flag.OUTPUT)
+OUTPUT, WRITE = int(Flag.OUTPUT), int(Flag.OUTPUT | Flag.LEFT)
 
 
 SMALL_READ_BYTES = 2_048  # so little at a time means that the broker keeps up
@@ -56,7 +56,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._quick_ack = QuickAck()
         self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
         self._kernel_writes = type(self).write is ClientConnection.write  # what the forwarder has needs no translation
-        self._feed = broker.forwarder.feed
+        self._feed, self._serve = broker.forwarder.feed, broker.forwarder.serve
         self._output_bytes = broker.forwarder.output_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -79,17 +79,19 @@ class ClientConnection(asyncio.BufferedProtocol):
         broker.naps.reads += 1
         now_ms = broker.now_ms()
         pause_ms, self.heard_ms = now_ms - self.heard_ms, now_ms
-        flags = self._feed(self.number, size, now_ms)
+        small = size < SMALL_READ_BYTES  # there is time: no need to wait for others to share the write with
+        flags = self._serve(self.number, size, now_ms) if small else self._feed(self.number, size, now_ms)
         if self._quick_ack.wanted(pause_ms):
             self._acknowledge()
-        if flags == OUTPUT:  # plain messages, the usual case
-            if size < SMALL_READ_BYTES:  # there is time: no need to wait for others to share the write with
-                broker.flush()
-                broker.naps.after_small_read(self.number)
-            else:
+        if flags in (OUTPUT, WRITE):  # plain messages, the usual case
+            if not small:
                 broker.flush_soon()
+                return
+            if flags == WRITE:
+                broker.flush()
+            broker.naps.after_small_read(self.number)
         elif flags:
-            broker.react(self, flags, flush=size < SMALL_READ_BYTES)
+            broker.react(self, flags, flush=small)
 
     def _acknowledge(self) -> None:
         """At once, unless there is an answer to carry it."""

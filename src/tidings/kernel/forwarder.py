@@ -39,11 +39,12 @@ class Kind(IntEnum):
 
 
 class Flag(IntFlag):
-    """What `feed`, `handled` and `resume` tell."""
+    """What `feed`, `serve`, `handled` and `resume` tell."""
 
     OUTPUT = 1  # some connection has output
     EVENTS = 2  # call `events`
     BLOCKED = 4  # stop reading from this connection
+    LEFT = 8  # of `serve`: not everything is written, or there is more to see to
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class Forwarder:
         self.skip = plane.skip
         self.ignore = plane.ignore
         self.feed = plane.feed
+        self.serve = plane.serve  # feed, and write what comes of it if it is only output
         self.feed_bytes = plane.feed_bytes
         self.handled = plane.handled
         self.resume = plane.resume
