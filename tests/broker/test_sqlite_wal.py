@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tidings.broker import sqlite_wal as wal
@@ -67,3 +68,16 @@ def test_damage_in_the_middle_is_passed_over(path: Path, at: int) -> None:
 
 def test_damage_at_the_end_proves_nothing(path: Path) -> None:
     assert flip(path, path.stat().st_size - 100).proven() == 0
+
+
+def test_an_old_commit_inside_a_torn_transaction_ends_nothing() -> None:
+    """Power failures, seed 4244: where a write had not arrived, the last frame of an old transaction was left."""
+    salts, others = (7, 8), (6, 99)
+    frames = [(1, 44, *salts, 0, 0), (1, 0, *salts, 0, 0), (15, 24, *others, 0, 0), (2, 0, *salts, 0, 0)]
+    frames += [(3, 0, *salts, 0, 0), (4, 53, *salts, 0, 0)]
+    sound = np.array([True, True, False, False, True, False])
+    fields = np.array(frames, np.uint32)
+    log = wal.Log(
+        (0, 0, 0, 0, *salts, 0, 0), True, fields, np.zeros((6, 2), np.uint32), sound, np.eye(2, dtype=np.uint32)
+    )
+    assert log.proven() == 0  # its last transaction is bad, and nothing behind it tells otherwise
