@@ -69,8 +69,8 @@ class Log:
         if bad == len(self.sound):
             return None
         same = (self.fields[:, 2:4] == self.header[4:6]).all(axis=1)
-        # Damaged salts, if the next frame goes on from its checksum. Otherwise it may be a frame of an earlier use of the
-        # file, which a write that never arrived has left in the middle of the last transaction: its end is not ours.
+        # Damaged salts, if the next frame goes on from its checksum. Otherwise it may be a frame of an earlier use of
+        # the file, left in the middle of the last transaction by a write that never arrived: its end is not ours.
         same[bad] |= self.sound[bad + 1 : bad + 2].any()
         commits = np.nonzero(same & (self.fields[:, 1] > 0))[0]
         commits_behind = commits[commits >= bad]
