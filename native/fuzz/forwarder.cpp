@@ -1,5 +1,6 @@
 // Any bytes as what clients send, cut anywhere, with sinks of every policy and outputs that are slow. What the forwarder
 // holds must add up: when all connections are closed, nothing is held.
+#include "pieces.hpp"
 #include "seeds.hpp"
 #include "target.hpp"
 #include "tidings/forwarder.hpp"
@@ -76,20 +77,7 @@ struct Run {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    if (size == 0) return 0;
-    Run run(data[0]);
-    size_t at = 1;
-    while (at + 2 <= size) {
-        const uint8_t choice = data[at];
-        const size_t length = std::min<size_t>(data[at + 1], size - at - 2);
-        run.forwarder.feed(run.connections[choice % 3], {reinterpret_cast<const char*>(data) + at + 2, length}, run.now_ms);
-        run.step(choice);
-        at += 2 + length;
-    }
-    run.finish();
-    return 0;
-}
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { return fuzz_in_pieces<Run>(data, size); }
 
 std::vector<std::string> fuzz_seeds() {
     const std::string publish = frame(frame_publish, std::string("\x01\0\0\0", 4) + seeds::message(true));

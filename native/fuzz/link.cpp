@@ -1,6 +1,7 @@
 // Any bytes as what neighbours send by their links, cut anywhere, while links come and go and are slow. Every copy that leaves must
 // be a whole FORWARD frame, with destinations that are not here and fewer hops than a message may take; when all connections are
 // closed, nothing is held.
+#include "pieces.hpp"
 #include "seeds.hpp"
 #include "target.hpp"
 #include "tidings/forwarder.hpp"
@@ -135,20 +136,7 @@ std::string forward(const ForwardHeader& header, std::string_view message) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-    if (size == 0) return 0;
-    Run run(data[0]);
-    size_t at = 1;
-    while (at + 2 <= size) {
-        const uint8_t choice = data[at];
-        const size_t length = std::min<size_t>(data[at + 1], size - at - 2);
-        run.forwarder.feed(run.connections[choice % 3], {reinterpret_cast<const char*>(data) + at + 2, length}, run.now_ms);
-        run.step(choice);
-        at += 2 + length;
-    }
-    run.finish();
-    return 0;
-}
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { return fuzz_in_pieces<Run>(data, size); }
 
 std::vector<std::string> fuzz_seeds() {
     ForwardHeader listed, broadcast, tagged;

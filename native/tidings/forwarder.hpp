@@ -4,7 +4,7 @@
 //                                       ├─ mailbox:     an event for Python, with the message and the mailboxes
 //                                       └─ other brokers, if there is a network (network.hpp)
 //
-// The forwarder knows no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
+// The forwarder uses no socket and no clock: a driver gives it bytes and the time, takes output and events. Parsing of a
 // connection stops at a control frame until Python has handled it, or a subscription would miss, or see too early, what
 // follows on the same connection. Acknowledgements and credit change nothing of what follows: they are events among others.
 //

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from random import Random
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -63,13 +64,13 @@ class _Contract(RuleBasedStateMachine):
         others=st.lists(OTHERS, max_size=4),
         order=st.randoms(use_true_random=False),
     )
-    def append(self, messages: list[tuple[bytes, list[int], int]], others: list[Record], order: object) -> None:
+    def append(self, messages: list[tuple[bytes, list[int], int]], others: list[Record], order: Random) -> None:
         batch: list[Record] = []
         for message, mailboxes, step in messages:
             self.last_seq += step
             batch.append(Stored(self.last_seq, message, tuple(mailboxes)))
         for record in others:
-            batch.insert(order.randint(0, len(batch)), record)  # type: ignore[attr-defined]
+            batch.insert(order.randint(0, len(batch)), record)
         self.both(batch)
 
     @rule(data=st.data(), mailbox=MAILBOXES)
