@@ -128,3 +128,29 @@ def test_those_who_hold_the_memory_and_take_nothing_are_closed() -> None:
     before = publisher.accepted
     receipt = publisher.publish(driver.message("queue:q", b"goes on"))
     assert receipt in publisher.accepted - before
+
+
+@pytest.mark.parametrize("failure", [None, FULL])
+def test_a_message_sent_again_shares_the_fate_of_the_copy_that_is_on_its_way_to_disk(
+    failure: StoreError | None,
+) -> None:
+    driver = NodeDriver()
+    first, second, consumer = driver.connect(), driver.connect(), driver.connect()
+    consumer.subscribe(1, "queue:q")
+    message = driver.message("queue:q", b"once", persistent=True)
+    driver.hold_writes, driver.failure = True, failure
+    first.publish(message)
+    receipt = second.publish(message, flags=1)  # its connection broke, and it does not know
+    driver.write()
+    driver.failure = None
+    while driver.writes:
+        driver.write()
+    if failure is None:
+        assert second.accepted == {receipt}
+        assert attempts(consumer.receive()) == [(b"once", 1)]
+    else:
+        assert list(second.refused) == [receipt]
+        again = second.publish(message, flags=1)
+        driver.write()
+        assert second.accepted == {again}
+        assert consumer.bodies() == [b"once"]

@@ -20,6 +20,11 @@ def test_clients_receive_what_they_are_due(policy: str, overlay: str) -> None:
     assert due > 20 * SEEDS
 
 
+def test_what_once_failed() -> None:
+    """An advertisement went, and with it all that a preserved subscription stood for."""
+    assert harness.run("selective", "graph", 505).published
+
+
 def test_a_run_is_the_same_every_time() -> None:
     runs: list[list[str]] = [[], []]
     for seen in runs:

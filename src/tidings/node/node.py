@@ -203,6 +203,26 @@ class Node:
         perhaps_sent: bool = False,
     ) -> None:
         """A message that mailboxes wait for. Call `turn` after the last one of a batch."""
+        self._post(
+            connection,
+            message,
+            sinks,
+            expires_ms,
+            perhaps_sent,
+            lambda: self._outbox.accepted(connection, receipt),
+            lambda error: self._outbox.refused(connection, receipt, error),
+        )
+
+    def _post(
+        self,
+        connection: int,
+        message: bytes,
+        sinks: Iterable[int],
+        expires_ms: int,
+        perhaps_sent: bool,
+        done: Callable[[], None] | None,
+        failed: Callable[[TidingsError], None],
+    ) -> None:
         try:
             self.post_office.accept(
                 message,
@@ -210,11 +230,11 @@ class Node:
                 expires_ms=expires_ms,
                 publisher=connection,
                 perhaps_sent=perhaps_sent,
-                done=lambda: self._outbox.accepted(connection, receipt),
-                failed=lambda error: self._outbox.refused(connection, receipt, error),
+                done=done,
+                failed=failed,
             )
         except TidingsError as error:
-            self._outbox.refused(connection, receipt, error)
+            failed(error)
         if self._crowded(1.0):
             self._brakes.hold(connection, CROWD)
 
@@ -232,12 +252,19 @@ class Node:
                     self.network.transit.accept(message, routers, expires_ms)
                 else:
                     self._enter(self.network, now_ms, message, connection)
+                errors: list[TidingsError] = []
                 perhaps_sent = bool(flags & PERHAPS_SENT)
-                self.message(connection, 0, message, sinks, expires_ms=expires_ms, perhaps_sent=perhaps_sent)
-                self._journal.then(
-                    lambda: self._outbox.accepted(connection, receipt),
+                self._post(connection, message, sinks, expires_ms, perhaps_sent, None, errors.append)
+                self._journal.then(  # the receipt is for both: what is kept here, and what others are to get
+                    lambda: self._answered(connection, receipt, errors),
                     lambda error: self._outbox.refused(connection, receipt, error),
                 )
+
+    def _answered(self, connection: int, receipt: int, errors: list[TidingsError]) -> None:
+        if errors:
+            self._outbox.refused(connection, receipt, errors[0])
+        else:
+            self._outbox.accepted(connection, receipt)
 
     def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
         network.enter(now_ms, message, connection)

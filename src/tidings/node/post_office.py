@@ -18,7 +18,7 @@ from tidings.delivery.depot import Depot
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
 from tidings.delivery.retained import Retained, Retention
 from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
-from tidings.errors import LimitError, TidingsError, UsageError
+from tidings.errors import LimitError, StoreError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
@@ -53,6 +53,7 @@ class PostOffice:
         self._brakes = brakes
         self._settings = settings
         self._recent = Recent()
+        self._under_way: set[bytes] = set()  # ids of messages whose record is not written yet
         self._next_seq = 1
         self._next_mailbox = 1
         self._open_sinks: dict[Mailbox, tuple[int, bytes]] = {}
@@ -214,22 +215,49 @@ class PostOffice:
         failed: Callable[[TidingsError], None] | None = None,
     ) -> None:
         """A message for these mailboxes; `done` when it is safe, `failed` when it could not be made so."""
-        if perhaps_sent and message[ID] in self._recent:
-            self.duplicates += 1
-            if done is not None:
-                done()
+        message_id = message[ID]
+        if perhaps_sent and self._repeated(message_id, done, failed):
             return
         stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, int(perhaps_sent))
 
         def finish() -> None:
+            self._under_way.discard(message_id)
             offer()
             if done is not None:
                 done()
 
+        def fail(error: TidingsError) -> None:
+            self._under_way.discard(message_id)
+            if failed is not None:
+                failed(error)
+
         if stored:
-            self._journal.then(finish, failed)
+            self._under_way.add(message_id)
+            self._journal.then(finish, fail)
         else:
             finish()
+
+    def _repeated(
+        self, message_id: bytes, done: Callable[[], None] | None, failed: Callable[[TidingsError], None] | None
+    ) -> bool:
+        """Whether a message that may have been sent before was. If that one is on its way to disk still, and perhaps
+        refused there, this one shares its fate."""
+
+        def decide(_: TidingsError | None = None) -> None:
+            if message_id in self._recent:
+                self.duplicates += 1
+                if done is not None:
+                    done()
+            elif failed is not None:
+                failed(StoreError("E_STORE_IO", "the copy before it could not be written"))
+
+        if message_id in self._recent:
+            decide()
+        elif message_id in self._under_way:
+            self._journal.then(decide, decide)
+        else:
+            return False
+        return True
 
     def prepare(
         self,

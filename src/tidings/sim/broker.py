@@ -34,6 +34,7 @@ class Delivery(NamedTuple):
     attempt: int
     tag: int
     message: bytes
+    at: float  # when it came, by the calendar
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class SimClient:
     paths: list[Path] = field(default_factory=list)  # of messages that were traced
     tail: bytes = b""
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes, now: float) -> None:
         data = self.tail + data
         at = 0
         while len(data) - at >= FRAME_HEADER_BYTES:
@@ -59,7 +60,7 @@ class SimClient:
             if data[at + 4] == DELIVER:
                 subscription, attempt = (int.from_bytes(payload[i : i + 4], "little") for i in (0, 4))
                 tag = int.from_bytes(payload[8:16], "little")
-                self.deliveries.append(Delivery(subscription, attempt, tag, payload[16:]))
+                self.deliveries.append(Delivery(subscription, attempt, tag, payload[16:], now))
             else:  # RECEIPTS
                 self.receipts |= {int.from_bytes(payload[i : i + 4], "little") for i in range(4, len(payload), 4)}
             at = end
@@ -248,7 +249,7 @@ class SimBroker:
                 if number in names:
                     out.append(fx.Transmit(names[number], data))  # type: ignore[arg-type]  # bytes, not messages
                 elif number in self.clients:
-                    self.clients[number].feed(data)
+                    self.clients[number].feed(data, now)
                 if self.forwarder.output_bytes(number):
                     self.forwarder.set_writable(number, True)
         return out

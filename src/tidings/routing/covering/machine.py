@@ -225,6 +225,7 @@ class Covering:
             for id in idle:  # nothing takes their place: what they covered is not wanted either
                 border.forget(id)
             self._say(border, [Unsubscribe(id) for id in idle])
+            self._say(border, self.policy.tidy(border, self.table, border.told.intersecting(filter)))
 
     def _subscribe(self, source: Hop, message: Subscribe) -> None:
         if message.id in self.table.entries:
@@ -248,7 +249,7 @@ class Covering:
         for border in self._others(entry.hop):
             if entry.id in border.told:
                 self._say(border, self.policy.retract(border, self.table, entry.id, prunes))
-            self._say(border, self.policy.tidy(border, self.table, entry.filter))
+            self._say(border, self.policy.tidy(border, self.table, border.told.covering(entry.filter)))
 
     # Publications.
 

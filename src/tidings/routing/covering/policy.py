@@ -8,7 +8,6 @@ the one a subscription came from, and when a subscription goes it is no longer i
 from collections.abc import Iterable
 
 from tidings.kernel.codec import MessageBatch
-from tidings.model.predicate import Predicate
 from tidings.routing.covering.messages import (
     AdvertisementId,
     Change,
@@ -57,8 +56,8 @@ class Policy:
         """A client of this broker takes a subscription back: how far is that to go?"""
         return None
 
-    def tidy(self, border: Border, table: Table, gone: Predicate) -> list[Change]:
-        """A subscription with this filter has gone from the table."""
+    def tidy(self, border: Border, table: Table, suspects: Iterable[SubscriptionId]) -> list[Change]:
+        """A subscription or an advertisement has gone; these that the neighbour was told may have covered for it."""
         return []
 
     def arrived(self, border: Border, table: Table, batch: MessageBatch, needed: bool) -> list[Change]:

@@ -15,10 +15,10 @@ and its own count. What the first estimate had wrong is thus corrected step by s
 hops.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidings.kernel.codec import MessageBatch
-from tidings.model.predicate import Predicate
 from tidings.routing.covering.active import Active
 from tidings.routing.covering.messages import AdvertisementId, Change, Prune, SubscriptionId
 from tidings.routing.covering.preserved import Bucket
@@ -66,10 +66,10 @@ class Selective(Active):
     def _useful(self, border: Border, table: Table, id: SubscriptionId) -> bool:
         return next(border.quenched_by(table, border.told[id]), None) is not None
 
-    def tidy(self, border: Border, table: Table, gone: Predicate) -> list[Change]:
-        if not len(border.preserved):
+    def tidy(self, border: Border, table: Table, suspects: Iterable[SubscriptionId]) -> list[Change]:
+        if not len(border.preserved):  # a suspect is found only when asked for
             return []
-        suspects = [id for id in border.told.covering(gone) if id in border.preserved]
+        suspects = [id for id in suspects if id in border.preserved]
         return self._collect(border, table, [id for id in suspects if not self._useful(border, table, id)])
 
     def arrived(self, border: Border, table: Table, batch: MessageBatch, needed: bool) -> list[Change]:

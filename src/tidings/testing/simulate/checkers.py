@@ -31,8 +31,8 @@ def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox], again: set[bytes])
                 fail("delivered-set", f"{name} got {id.hex()}, which does not match")
     for mailbox in mailboxes:
         name = f"{mailbox.kind} {mailbox.number} at router {mailbox.router}"
-        if mailbox.unmarked:
-            fail("once-only", f"{name} gave {mailbox.unmarked[0].hex()} again without a mark")
+        if unmarked := mailbox.unmarked():
+            fail("once-only", f"{name} gave {unmarked[0].hex()} again without a mark")
         for id in mailbox.got:
             if not mailbox.wants(known[id]):
                 fail("delivered-set", f"{name} gave {id.hex()}, which does not match")

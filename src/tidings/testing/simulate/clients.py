@@ -27,7 +27,7 @@ class Mailbox:
     selector: str = ""
     got: Counter[bytes] = field(default_factory=Counter)
     order: list[bytes] = field(default_factory=list)  # of what came for the first time
-    unmarked: list[bytes] = field(default_factory=list)  # what came again and did not say so
+    given: list[tuple[float, int, int, bytes]] = field(default_factory=list)  # when, tag, attempt, id
 
     def request(self) -> Subscribe:
         common = {"ack": AckMode.CLIENT, "credit": CREDIT, "window": True}
@@ -47,9 +47,19 @@ class Mailbox:
         id = delivery.message[ID]
         if not self.got[id]:
             self.order.append(id)
-        elif delivery.attempt <= 1:
-            self.unmarked.append(id)
         self.got[id] += 1
+        self.given.append((delivery.at, delivery.tag, delivery.attempt, id))
+
+    def unmarked(self) -> list[bytes]:
+        """What came again and did not say so. Consumers look at what they were given when they please, so what counts
+        is when it came."""
+        seen: set[bytes] = set()
+        wrong = []
+        for _, _, attempt, id in sorted(self.given):
+            if id in seen and attempt <= 1:
+                wrong.append(id)
+            seen.add(id)
+        return wrong
 
 
 class Consumer:

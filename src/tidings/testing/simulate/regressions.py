@@ -7,5 +7,6 @@ SEEDS: dict[str, tuple[int, dict[str, str]]] = {
     ),
     "covering took messages by without a record of them": (0, {"scheme": "covering-active", "tracking": "bloom"}),
     "what was parked by one link was looked for by another": (1036, {}),
+    "a message sent again while the first copy was on its way to disk was kept twice": (600, {}),
     "two brokers that came back before they were missed waited for each other to join": (148, {}),
 }
