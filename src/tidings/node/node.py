@@ -456,6 +456,8 @@ class Node:
         return settled and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:
+        if self._brakes.loose and not self.post_office.slow:
+            return
         if self._brakes.holding(CROWD):
             if self._crowded(0.75):
                 excess = self.post_office.depot.pinned_bytes - self.settings.messages_bytes_max * 3 // 4
