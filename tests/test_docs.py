@@ -7,6 +7,7 @@ js are run where Java's compiler and Node.js are installed. text, mermaid and cs
 
 import doctest
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -263,6 +264,16 @@ def test_the_unit_for_systemd_is_well_formed() -> None:
     starts = re.findall(r"^Exec\w+=\S*/(tidings .*)$", unit.read_text(), re.MULTILINE)
     root = typer.main.get_command(make_app())
     assert [faults(root, line.split()[1:]) for line in starts] == [[], []]
+
+
+def test_the_container_file_copies_what_is_there_and_starts_a_broker() -> None:
+    text = (ROOT / "deploy" / "Containerfile").read_text()
+    copied = [name for names in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for name in names.split()]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert {"native", "src", "pyproject.toml", "deploy/broker.toml"} <= set(copied)
+    (entry,), (command,) = (re.findall(rf"^{word} (\[.*\])$", text, re.MULTILINE) for word in ("ENTRYPOINT", "CMD"))
+    assert json.loads(entry) == ["tidings"]
+    assert faults(typer.main.get_command(make_app()), json.loads(command)) == []
 
 
 # --- examples, links --------------------------------------------------------------------------------------------------
