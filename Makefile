@@ -108,9 +108,10 @@ trace-kills: setup  ## kill -9 a broker that records, again and again, then trac
 spark-kills: setup  ## kill -9 drivers of Spark jobs and streams, and run them again (KILLS=20)
 	$(BIN)/python -m tidings.testing.spark_kills $(or $(KILLS),20)
 
-load: setup  ## half frames, changing subscriptions, a soak: what a broker must bear (MINUTES=30)
+load: setup  ## half frames, changing subscriptions, one that never reads, a soak: what a broker must bear (MINUTES=30)
 	$(BIN)/python -m tidings.testing.load half 5000 $(HARDENING)/load.json
 	$(BIN)/python -m tidings.testing.load churn 100000 1000 60 $(HARDENING)/load.json
+	$(BIN)/python -m tidings.testing.load silent 1000 $(HARDENING)/load.json
 	$(BIN)/python -m tidings.testing.load soak $(or $(MINUTES),30) $(HARDENING)/load.json
 	$(BIN)/python -m bench.idle_connections 10000
 	$(BIN)/python -m bench.slow_consumer

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tidings.errors import CodecError, UsageError
-from tidings.lab.batch_costs import BatchCosts, BatchScenario, Receivers, Work, fit_costs
+from tidings.lab.batch_costs import BatchCosts, BatchScenario, Receivers, Work, costs_of, fit_costs
 from tidings.lab.online import BATCHES, Estimator, Interval
 from tidings.lab.online_batches import BatchServer, server_seen
 from tidings.lab.paced import measure_paced
@@ -133,6 +133,20 @@ def test_the_model_that_predicts_better_is_believed() -> None:
     assert single.snapshot().model == "log"
     assert 0 < batching.rate_allowed(1e-3, 0.9999) <= 2 * work.received
     assert single.rate_allowed(1e-3, 0.9999) > 0
+
+
+def test_a_broker_that_slept_before_every_batch_has_a_capacity_all_the_same() -> None:
+    """Nothing tells t_cold from t_batch then; if all went into t_cold, a busy broker would work for nothing."""
+    costs = costs_of(np.array([0.0, 0.0, 0.0, 0.0, 0.0, 5e-5]))
+    assert (costs.t_batch, costs.t_cold) == (5e-5, 0.0)
+    assert BatchScenario(costs, 10, Receivers(1, 1.0)).queue(100.0).busy == pytest.approx(0.005, rel=0.01)
+    free = BatchScenario(BatchCosts(0.0, 0.0, 0.0, 0.0, 0.0), 10, Receivers(1, 1.0))
+    with pytest.raises(UsageError, match="the time a batch takes"):
+        _ = free.capacity
+    estimator = Estimator("log")
+    for second in range(5):
+        estimator.observe(float(second), Interval(1.0, 10, 0, 5, 0.0, reads=10, writes=0, sleeps=10))
+    assert estimator.batch_server() is None
 
 
 def test_every_message_of_a_real_broker_is_timed() -> None:

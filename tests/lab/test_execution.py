@@ -13,17 +13,25 @@ from typer.testing import CliRunner
 
 from tidings.cli import make_app
 from tidings.errors import UsageError
-from tidings.lab.comparison import compared
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import Experiment, Measure
-from tidings.lab.results import Mean, Result, read_results
+from tidings.lab.results import read_results
+from tidings.lab.running import running
 from tidings.lab.samples import Rules, Sample, judge, of_rows, to_rows
-from tidings.model.tables import RUNS
+from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
+from tidings.segments.writer import SegmentWriter
 
 # The machine of a test is busy with other tests: nobody is asked to be the bottleneck.
 SHORT = Measure(
-    seconds=0.2, warm_s=0.1, cool_s=0.0, interval_s=0.05, server_share_min=0.0, generator_share_max=10.0, attempts=2
+    long_s=0.0,
+    seconds=0.2,
+    warm_s=0.1,
+    cool_s=0.0,
+    interval_s=0.05,
+    server_share_min=0.0,
+    generator_share_max=10.0,
+    attempts=2,
 )
 GRID = Experiment("grid", "filters", {"matching": [1, 3], "others": [0, 20]}, {}, "", ("tidings",), 1, SHORT)
 
@@ -31,14 +39,14 @@ GRID = Experiment("grid", "filters", {"matching": [1, 3], "others": [0, 20]}, {}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("lab")
-    steps = list(Execution(GRID, found).steps())
+    steps = list(Execution([GRID], found).steps())
     assert [step.text for step in steps] == ["done"] * 4
     for kind, fixed in (
         ("registration", {"subscriptions": 100, "active": True}),
         ("first-message", {"subscribers": 3}),
     ):
         special = Experiment(kind, kind, {}, fixed, "", ("tidings",), 1, SHORT)
-        assert [step.text for step in Execution(special, found).steps()] == ["done"]
+        assert [step.text for step in Execution([special], found).steps()] == ["done"]
     return found
 
 
@@ -56,9 +64,9 @@ def test_every_point_has_a_throughput_and_the_load_the_models_need(folder: Path)
 
 
 def test_a_second_start_measures_only_what_is_missing(folder: Path) -> None:
-    assert Execution(GRID, folder).missing() == 0
-    assert Execution(replace(GRID, runs=3), folder).missing() == 8
-    assert Execution(replace(GRID, name="other"), folder).missing() == 4
+    assert Execution([GRID], folder).missing() == 0
+    assert Execution([replace(GRID, runs=3)], folder).missing() == 8
+    assert Execution([replace(GRID, name="other")], folder).missing() == 4
 
 
 def test_registration_and_first_message_are_durations(folder: Path) -> None:
@@ -72,7 +80,7 @@ def test_registration_and_first_message_are_durations(folder: Path) -> None:
 
 def test_a_run_that_does_not_count_is_kept_with_its_reason_and_the_point_given_up(tmp_path: Path) -> None:
     strict = replace(GRID, vary={}, measure=replace(SHORT, server_share_min=5.0))
-    execution = Execution(strict, tmp_path)
+    execution = Execution([strict], tmp_path)
     steps = list(execution.steps())
     assert len(steps) == 3
     assert "the server used" in steps[0].text
@@ -95,6 +103,40 @@ def test_the_command_line_shows_fits_and_reports(folder: Path, tmp_path: Path) -
     page = (tmp_path / "report" / "index.html").read_text()
     assert "<h2>grid</h2>" in page
     assert (tmp_path / "report" / "registration.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_rounds_go_over_all_experiments_and_leave_nothing_between(tmp_path: Path) -> None:
+    one, other = (replace(GRID, name=name, vary={"matching": [1, 2]}, runs=2) for name in ("one", "other"))
+    execution = Execution([one, other], tmp_path)
+    steps = list(execution.steps())
+    assert [step.point.experiment for step in steps] == ["one", "one", "other", "other"] * 2
+    assert [step.finished for step in steps] == list(range(1, 9))
+    assert steps[-1].left_s == 0 < steps[0].left_s
+    with pytest.raises(UsageError, match="one name"):
+        Execution([one, one], tmp_path)
+
+
+def test_samples_of_a_run_that_was_killed_before_its_row_belong_to_nobody(tmp_path: Path) -> None:
+    point = replace(GRID, vary={})
+    slow = [Sample(0.05 * i, 1.0 * i, 1.0 * i, 0.05 * i, 0.0, 1e6) for i in range(20)]
+    SegmentWriter(tmp_path, SAMPLES, "lab_grid").append(to_rows("grid/tidings/#1", "generator", slow, 1000), 1000)
+    assert [step.text for step in Execution([point], tmp_path).steps()] == ["done"]
+    assert [row["run"] for row in read_rows(tmp_path, RUNS)] == ["grid/tidings/#2"]
+    [result] = read_results(tmp_path)
+    assert result.received is not None
+    assert result.received.mean > 100  # those samples say 20
+
+
+def test_a_server_that_has_gone_is_started_again() -> None:
+    with running() as servers:
+        first = servers.server("tidings")
+        assert servers.server("tidings") is first
+        first.end()
+        second = servers.server("tidings")
+        assert second is not first
+        assert second.running
+        servers.drop("tidings")
+        assert not second.running
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
@@ -156,22 +198,6 @@ def test_a_lab_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert after[: len(before)] == before  # nothing was measured again, nothing is lost
     assert len(after) == len(set(after)) >= 8
     assert all(one.received is not None and one.received.runs == 2 for one in read_results(folder, "own"))
-
-
-def test_two_times_are_compared_by_their_intervals() -> None:
-    def measured(*rates: float) -> Result:
-        mean = Mean.of(list(rates))
-        return Result("grid", "tidings", "filters", {"matching": 1}, None, mean, mean, {}, ())
-
-    [same] = compared([measured(99, 100, 101)], [measured(98, 101, 102)])
-    assert same.agrees
-    assert same.difference == pytest.approx(1 / 300)
-    [other] = compared([measured(99, 100, 101)], [measured(119, 120, 121)])
-    assert not other.agrees
-    with pytest.raises(UsageError, match="run only once"):
-        compared([measured(100)], [measured(100, 101)])
-    with pytest.raises(UsageError, match="no point"):
-        compared([measured(99, 100)], [])
 
 
 def alive(pid: int) -> bool:

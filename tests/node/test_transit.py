@@ -196,10 +196,21 @@ def test_what_went_in_circles_rests_before_it_is_tried_again() -> None:
     bench.transit.routed({3: 2})
     bench.transit.link_up(2)
     bench.transit.relayed(0, 0, [3], 0, message(1), lambda: None, lambda error: None)
-    bench.turn(500)
+    bench.turn()
     assert (bench.plane.take_sent(), bench.transit.no_hops) == ([], 1)
-    bench.turn(1500)
+    bench.transit.unpark()
+    bench.turn(-500_000)  # the clock on the wall was set back meanwhile
     assert bench.plane.take_sent() == [(2, [3])]
+
+
+def test_each_link_costs_one_hop() -> None:
+    bench = Bench(hops_max=32)
+    bench.transit.routed({3: 2})
+    bench.transit.link_up(2)
+    bench.transit.accept(message(1), [3], 0)
+    bench.transit.relayed(0, 31, [3], 0, message(2), lambda: None, lambda error: None)
+    bench.turn()
+    assert [hops for _, _, hops, *_ in bench.plane.sent] == [31, 30]  # that it may cross after this one
 
 
 def test_too_late_is_too_late() -> None:

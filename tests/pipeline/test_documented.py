@@ -26,7 +26,8 @@ def of(page: str, language: str) -> list[Block]:
 
 
 def execute(block: Block, broker: BrokerThread, names: dict[str, Any]) -> None:
-    code = re.sub(r"tidings://127\.0\.0\.1:7300", broker.url, block.text)
+    code = block.text.replace("tidings://127.0.0.1:7300", broker.url)
+    code = code.replace('"check"', repr(str(Path("check").resolve())))  # Spark's directory is where the session began
     exec(compile("\n" * block.line + code, str(block.page), "exec"), names)
 
 

@@ -162,6 +162,16 @@ def test_errors_say_what_was_wrong(frame: bytes, code: str) -> None:
     with_broker(check)
 
 
+def test_a_receipt_that_is_no_text_is_echoed_as_well_as_can_be() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.write(b"SEND\ndestination:/topic/a.>\nreceipt:r\xe8x\n\n\0")
+        error = await raw.error()
+        assert error.headers["receipt-id"] == "r\ufffdx"
+
+    with_broker(check)
+
+
 def test_what_comes_before_the_log_in_is_refused() -> None:
     async def check(here: Place) -> None:
         for first in (b"SEND\ndestination:/topic/a\n\n\0", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01" * 20):

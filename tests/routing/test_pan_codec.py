@@ -21,6 +21,7 @@ from tidings.overlay.pan.messages import (
     ProbeEcho,
     Reply,
     Routed,
+    Spare,
 )
 from tidings.routing.pan_codec import LAYOUTS, decode, encode
 
@@ -41,6 +42,7 @@ MESSAGES = st.one_of(
     st.builds(Depart, CONTACTS),
     st.builds(Probe, U64),
     st.builds(ProbeEcho, U64),
+    st.builds(Spare),
 )
 
 

@@ -2,8 +2,11 @@
 
 from random import Random
 
+import pytest
+
 from tidings.node.network_settings import NetworkSettings
-from tidings.node.pan_links import PanSettings
+from tidings.node.pan_links import PanLinks, PanSettings
+from tidings.overlay.effects import LinkEffect
 from tidings.overlay.generate import full
 from tidings.overlay.link import LinkOptions
 from tidings.overlay.pan import PanOptions
@@ -110,6 +113,22 @@ def test_a_link_that_flaps_changes_nothing() -> None:
         brokers.driver.network.heal(a, b)
         brokers.calendar.run(until=brokers.calendar.now + 500)
     assert {router: knowing(brokers, router) for router in brokers.running()} == before
+
+
+def test_only_links_that_neither_end_needs_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed: list[bool] = []  # of each link that was lost, by each end
+    lost = PanLinks.link_down
+
+    def noted(self: PanLinks, now: float, peer: int, silent: bool) -> list[LinkEffect]:
+        needed.append(peer in {one.router for one in self.pan.neighbours()})
+        return lost(self, now, peer, silent)
+
+    brokers = arranged(6, leaves=2)
+    brokers.calendar.run(until=20_000)
+    monkeypatch.setattr(PanLinks, "link_down", noted)
+    brokers.calendar.run(until=80_000)
+    assert needed
+    assert not any(needed)
 
 
 def test_a_network_that_fell_apart_becomes_one_again() -> None:

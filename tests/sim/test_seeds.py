@@ -7,6 +7,7 @@ import pytest
 
 from tidings.testing import pan
 from tidings.testing.seeds import parser, run_seeds
+from tidings.testing.simulate import __main__ as simulate
 
 
 def odd(seed: int) -> dict[str, int]:
@@ -31,3 +32,13 @@ def test_failures_are_counted_and_the_others_go_on(tmp_path: Path, capsys: pytes
 def test_one_seed_of_pan(capsys: pytest.CaptureFixture[str]) -> None:
     assert pan.main(["1"]) == 0
     assert "1 seeds from 1, 0 wrong" in capsys.readouterr().out
+
+
+def test_nothing_is_begun_when_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_seeds(parser("odd", "").parse_args(["1", "100", "--seconds", "0"]), "odd", odd) == 0
+    assert "odd: 0 seeds from 1, 0 wrong; {}" in capsys.readouterr().out
+
+
+def test_simulations_share_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate.main(["17", "18", "--world", "unicast"]) == 0
+    assert "simulation: 2 seeds from 17, 0 wrong; {'faults': " in capsys.readouterr().out

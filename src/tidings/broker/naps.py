@@ -22,7 +22,7 @@ PHASE_READS = 16
 PATIENCE_READS_MAX = 8192
 PHASES = 64  # of napping, before the rate without naps is measured anew
 SAME_RATE = 0.75  # of the rate before: less means that somebody waits for us
-CROWD = 1.25  # reads of all connections for each read of this one
+CROWD = 1.75  # reads of all connections for each read of this one: its subscribers may be heard of in each nap
 
 
 class Naps:

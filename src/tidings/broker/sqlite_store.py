@@ -44,6 +44,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,6 +57,7 @@ from tidings.errors import CodecError, StoreError, UsageError
 
 BATCH_BYTES_MAX = 512 << 20
 INSERT = "INSERT INTO batch VALUES (?, ?)"
+UNSETTLED_MAX = 32  # small batches that are taken note of together
 COUNTED_BYTES = 33  # what a delivery count takes in the log
 
 
@@ -71,6 +73,16 @@ class Limits:
     checkpoint_bytes_max: int = 64 << 20  # before `append` does
 
 
+class _Written(NamedTuple):
+    """A batch that the file has and the index does not know of yet."""
+
+    number: int
+    blob: bytes
+    records: Sequence[Record]
+    changes: Sequence[Change]
+    oldest: int
+
+
 class SqliteStore:
     def __init__(self, path: str | os.PathLike[str], limits: Limits | None = None) -> None:
         self._path = Path(path)
@@ -84,7 +96,7 @@ class SqliteStore:
         self._newest = 0
         self._last_seq = 0
         self._log_bytes = 0  # written since the last checkpoint
-        self._unsettled: tuple[bytes, Sequence[Record], Sequence[Change], int] | None = None
+        self._unsettled: list[_Written] = []
         self._page: tuple[int, bytes, Ints] = (-1, b"", np.empty(0, np.int64))  # the batch read last
         with _translated():
             self._lock = _lock(self._path)
@@ -121,13 +133,16 @@ class SqliteStore:
 
     def append(self, batch: Sequence[Record]) -> None:
         with self._use:
+            if not self._few_unsettled():
+                self._settle()
             records, changes, last_seq = self._state.prepare(batch, self._last_seq)
-            oldest = self._index.dead_until()
+            oldest = self._index.first if self._unsettled else self._index.dead_until()
             blob = self._write(records, changes, last_seq, oldest)
-            self._unsettled = (blob, records, changes, oldest)
+            self._unsettled.append(_Written(self._newest, blob, records, changes, oldest))
 
     def recover(self) -> Recovered:
         with self._use:
+            self._settle()
             waiting = self._index.all_waiting(self._state.mailboxes)
             boxes = tuple(self._state.mailboxes[number] for number in sorted(self._state.mailboxes))
             attached, counted, notes = self._state.attached, self._state.counted, self._state.notes
@@ -136,6 +151,7 @@ class SqliteStore:
 
     def read(self, seqs: Sequence[int]) -> list[bytes]:
         with self._use:
+            self._settle()
             places = self._index.places(np.array(seqs, np.int64))
             if isinstance(places, int):
                 if seqs[places] in self._unsound:
@@ -151,6 +167,7 @@ class SqliteStore:
 
     def maintain(self) -> bool:
         with self._use:
+            self._settle()
             if self._surplus() > 0.5:
                 self._move(self._limits.move_bytes)
             elif self._log_bytes > self._limits.checkpoint_bytes:
@@ -171,6 +188,7 @@ class SqliteStore:
     def disk_bytes(self) -> int:
         """What the batches take; the file may be larger, its free pages are used again."""
         with self._use:
+            self._settle()
             return self._index.disk_bytes
 
     # --- writing ---
@@ -204,26 +222,35 @@ class SqliteStore:
                 execute("ROLLBACK")
             raise
 
+    def _few_unsettled(self) -> bool:
+        """Small batches of messages and acknowledgements, whose place in the index the next one need not know."""
+        waiting = self._unsettled
+        last = waiting[-1] if waiting else None
+        return last is None or (len(waiting) < UNSETTLED_MAX and len(last.records) <= FEW and not last.changes)
+
     def _settle(self) -> None:
-        """Take note of the batch written last: when the store is used next, so that `append` returns at once."""
-        if self._unsettled is None:
+        """Take note of the batches written last: when the store is used next, so that `append` returns at once. Of
+        small ones several together, for many a message is acknowledged in the next batch and need never be noted."""
+        if not self._unsettled:
             return
-        (blob, records, changes, oldest), self._unsettled = self._unsettled, None
-        self._index.forget(oldest)
-        if len(records) <= FEW:
-            rows, others = outline(blob, records)
-            self._index.add_few(self._newest, rows, len(blob))
-        else:
-            found = scan(blob, trusted=True)
-            self._index.add(found, len(blob))
-            others = found.others
-        for record in others:
-            self._apply(record)
-        for mailbox, seq in self._state.apply(changes):
-            self._index.leave_all(mailbox, seq)
+        batches, self._unsettled = self._unsettled, []
+        done = _done_with(batches) if len(batches) > 1 else set()
+        for number, blob, records, changes, oldest in batches:
+            self._index.forget(oldest)
+            if len(records) <= FEW:
+                rows, others = outline(len(blob), records, done)
+                self._index.add_few(number, rows, len(blob))
+            else:
+                found = scan(blob, trusted=True)
+                self._index.add(found, len(blob))
+                others = found.others
+            for record in others:
+                self._apply(record)
+            for mailbox, seq in self._state.apply(changes):
+                self._index.leave_all(mailbox, seq)
         if self._surplus() > 1:  # no one calls `maintain`, or there is never a pause
-            with suppress(StoreError), _translated():  # the batch is safe; room is made another time
-                self._move(max(self._limits.move_bytes, 4 * len(blob)))
+            with suppress(StoreError), _translated():  # the batches are safe; room is made another time
+                self._move(max(self._limits.move_bytes, 4 * sum(len(one.blob) for one in batches)))
 
     def _apply(self, record: Record) -> None:
         match record:
@@ -320,11 +347,28 @@ class SqliteStore:
         """Of each use."""
         if self._lock < 0:
             raise StoreError("E_STORE_CLOSED", "the store was closed")
-        self._settle()
+
+
+def _done_with(batches: Sequence[_Written]) -> set[int]:
+    """The messages of small batches that these bring to one mailbox and take from it again."""
+    acked = {
+        (record.mailbox, seq)
+        for batch in batches
+        for record in batch.records
+        if type(record) is Acked
+        for seq in record.seqs
+    }
+    return {
+        record.seq
+        for batch in batches
+        if len(batch.records) <= FEW
+        for record in batch.records
+        if type(record) is Stored and len(record.mailboxes) == 1 and (record.mailboxes[0], record.seq) in acked
+    }
 
 
 class _Use:
-    """One use of the store: alone, up to date, and with errors that are ours. Not a generator: those cost more."""
+    """One use of the store: alone, and with errors that are ours. Not a generator: those cost more."""
 
     __slots__ = ("_store",)
 

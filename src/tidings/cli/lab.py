@@ -1,18 +1,20 @@
 """`tidings lab`: measure servers, fit models to what was measured, report."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from tidings.cli.lab_compare import compare
 from tidings.cli.lab_validate import validate
 from tidings.lab import experiment as experiments
-from tidings.lab.comparison import compared
+from tidings.lab.durations import expected_s
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import SERVERS, Experiment
 from tidings.lab.fitting import Choice, choose
@@ -40,84 +42,95 @@ def presets() -> None:
     Example: tidings lab presets
     """
     table = Table("preset", "measurements", "minutes", "what")
-    total = 0.0
     for name in experiments.presets():
         one = experiments.parse(experiments.preset(name))
-        minutes = one.seconds / 60
-        total += minutes
+        minutes = expected_s([one]) / 60
         table.add_row(name, f"{len(list(one.points()))} × {one.runs} runs", f"{minutes:.0f}", one.about)
-    table.add_row("all", "", f"{total:.0f}", "one after the other")
+    every = [experiments.parse(experiments.preset(name)) for name in experiments.thesis()]
+    total = expected_s(every) / 60
+    count = sum(len(list(one.points())) for one in every)
+    table.add_row(
+        "all", f"{count}", f"{total:.0f}", f"all but {', '.join(experiments.LOOK_AROUND)}, with the same servers"
+    )
     Console().print(table)
 
 
 def run(
-    what: Annotated[list[str], typer.Argument(help="Presets' names, or TOML files of your own; all: every preset.")],
+    what: Annotated[
+        list[str], typer.Argument(help="Presets' names, or TOML files of your own; all: the whole grid of the thesis.")
+    ],
     folder: Folder = FOLDER,
     server: Annotated[list[str] | None, typer.Option(help="Only this server (may be repeated).")] = None,
-    runs: Annotated[int | None, typer.Option(min=1, help="Runs of each measurement.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Seconds of each run that count.")] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each measurement, also of those that take long.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Seconds of each run that count; otherwise until the rate is known.")
+    ] = None,
     busy: Annotated[
         bool, typer.Option("--busy", help="The machine does other things too: rates a second of processor time.")
     ] = False,
     install: Annotated[bool, typer.Option(help="Install Debian's activemq if it is missing (as root).")] = False,
 ) -> None:
-    """Carry out experiments. What is measured already is not measured again.
+    """Carry out experiments. What is measured already is not measured again, so it may be broken off at any time.
 
     Example: tidings lab run quick --server tidings
     """
-    names = experiments.presets() if what == ["all"] else what
+    names = experiments.thesis() if what == ["all"] else what
     wanted = [_changed(experiments.read(Path(name)), server, runs, seconds, busy=busy) for name in names]
     if install and any("activemq" in one.servers for one in wanted):
         install_activemq()
     folder.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
-    failed = sum(_run(experiment, folder, console) for experiment in wanted)
-    if failed:
+    execution = Execution(wanted, folder)
+    _carry_out(execution, console)
+    found = read_results(folder)
+    for one in wanted:
+        Console().print(as_table([each for each in found if each.experiment == one.name]))
+    if execution.given_up:
         remedy = "run it again to try once more" + ("" if busy else ", or with --busy if the machine does other things")
-        console.print(f"{failed} measurements did not succeed; {remedy}")
+        console.print(f"{len(execution.given_up)} measurements did not succeed; {remedy}")
         raise typer.Exit(1)
 
 
-def _run(experiment: Experiment, folder: Path, console: Console) -> int:
-    """How many measurements were given up."""
-    execution = Execution(experiment, folder)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} runs"))
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        task = progress.add_task(experiment.name, total=execution.missing())
+def _carry_out(execution: Execution, console: Console) -> None:
+    """With a bar that shows the time that is left, not the number of runs: they differ by a factor of a hundred."""
+    missing, left_s, begin = execution.missing(), execution.missing_s(), time.monotonic()
+    if not missing:
+        return
+    console.print(f"{missing} runs, about {_minutes(left_s)}")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[runs]} runs, {task.fields[left]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=left_s, runs=f"0/{missing}", left="")
         for step in execution.steps():
-            progress.update(task, completed=step.finished)
+            passed, left = time.monotonic() - begin, f"about {_minutes(step.left_s)} left"
+            where, runs = f"{step.point.experiment} {step.point.server}", f"{step.finished}/{step.wanted}"
+            progress.update(task, description=where, completed=passed, total=passed + step.left_s, runs=runs, left=left)
             if step.text != "done":
                 progress.console.print(f"{step.point.name}: {step.text}", markup=False)
-    Console().print(as_table(read_results(folder, experiment.name)))
-    return len(execution.given_up)
+    console.print(f"{missing - execution.missing()} runs in {_minutes(time.monotonic() - begin)}")
 
 
-def compare(
-    first: Annotated[Path, typer.Argument(help="The folder of one time.")],
-    second: Annotated[Path, typer.Argument(help="The folder of another time.")],
-    experiment: Annotated[str | None, typer.Option(help="Of one experiment; all of them without it.")] = None,
-) -> None:
-    """Do two times agree? Mean throughput of each point, and whether the difference is within its 95 % interval.
-
-    Example: tidings lab compare monday tuesday --experiment filters
+def _minutes(seconds: float) -> str:
     """
-    found = compared(read_results(first, experiment), read_results(second, experiment))
-    table = Table("experiment", "server", "parameters", "first/s", "second/s", "difference", "allowed", "agrees")
-    for one in found:
-        values = ", ".join(f"{name} {value}" for name, value in one.first.parameters.items())
-        table.add_row(
-            one.first.experiment, one.first.server, values, f"{one.means[0]:,.0f}", f"{one.means[1]:,.0f}",
-            f"{one.difference:+.1%}", f"{one.allowed:.1%}", "yes" if one.agrees else "no",
-        )  # fmt: skip
-    Console().print(table)
-    typer.echo(f"{sum(one.agrees for one in found)} of {len(found)} points agree")
+    >>> _minutes(31), _minutes(95), _minutes(1500)
+    ('31 s', '1.6 minutes', '25 minutes')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} minutes" if seconds < 600 else f"{seconds / 60:.0f} minutes"
 
 
 def _changed(
     experiment: Experiment, server: list[str] | None, runs: int | None, seconds: float | None, *, busy: bool
 ) -> Experiment:
-    measure = experiment.measure if seconds is None else replace(experiment.measure, seconds=seconds)
+    measure = experiment.measure if seconds is None else experiment.measure.lasting(seconds)
     measure = measure.on_busy_machine() if busy else measure
+    measure = measure if runs is None else replace(measure, long_s=0.0)
     servers = tuple(server) if server else experiment.servers
     return replace(experiment, servers=servers, runs=runs or experiment.runs, measure=measure)
 

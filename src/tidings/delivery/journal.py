@@ -24,7 +24,7 @@ yields records one by one; `scan` yields the *columns* of all messages in the ba
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, assert_never
@@ -217,20 +217,26 @@ def scan(blob: bytes, *, trusted: bool = False) -> Scan:
     return Scan(where.head, seqs, bodies, sizes, priorities, widths, mailboxes, others, damaged)
 
 
-def outline(blob: bytes, records: Sequence[Record]) -> tuple[list[Row], list[Record]]:
-    """The messages in a blob that was just packed of these records, and the other records: a few need no arrays."""
+def outline(blob_bytes: int, records: Sequence[Record], done: Set[int] = frozenset()) -> tuple[list[Row], list[Record]]:
+    """The messages in a blob that was just packed of these records, and the other records: a few need no arrays.
+    Without those messages that are done with already, and what was said to that end."""
     rows: list[Row] = []
     others: list[Record] = []
-    end = len(blob) - HEAD_BYTES - 8 * len(records)
+    end = blob_bytes - HEAD_BYTES - 8 * len(records)
     for record in reversed(records):  # records lie back to back, and messages at the end of theirs
         if type(record) is Stored:
             message, mailboxes = record.message_bytes, record.mailboxes
             size = len(message)
-            rows.append(Row(record.seq, end - size, size, priority_of(message), mailboxes))
+            if record.seq not in done:
+                rows.append(Row(record.seq, end - size, size, priority_of(message), mailboxes))
             end -= STORED_MANY.size + 4 * len(mailboxes) + size
+        elif type(record) is Acked:
+            if not done or any(seq not in done for seq in record.seqs):
+                others.append(record)
+            end -= MAILBOX_ONLY.size + 8 * len(record.seqs)
         else:
             others.append(record)
-            end -= MAILBOX_ONLY.size + 8 * len(record.seqs) if type(record) is Acked else len(_pack_rare(record))
+            end -= len(_pack_rare(record))
     return rows[::-1], others[::-1]
 
 

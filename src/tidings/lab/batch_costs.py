@@ -23,7 +23,7 @@ its batch if the broker slept, costs no CPU time; it is measured (paced.py).
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 from scipy.optimize import nnls
@@ -173,7 +173,17 @@ def fit_costs(observed: Sequence[Work]) -> BatchCosts:
     for _ in range(ROUNDS):
         values, _ = nnls(matrix / expected[:, None] / scale, cpu / expected)
         expected = np.maximum(matrix @ (values / scale), cpu * 1e-3)
-    return BatchCosts(**dict(zip(FITTED, (values / scale).tolist(), strict=True)))
+    return costs_of(values / scale)
+
+
+def costs_of(values: Array) -> BatchCosts:
+    """From values in the order of FITTED.
+
+    Where every batch came after a sleep, nobody can tell t_cold from t_batch, and a fit may put all into t_cold. Then a
+    batch of a busy broker would cost nothing, and its capacity would be without limit.
+    """
+    found = BatchCosts(**dict(zip(FITTED, values.tolist(), strict=True)))
+    return replace(found, t_batch=found.t_cold, t_cold=0.0) if not np.any(values[:-1]) else found
 
 
 def work_of(counts: Mapping[str, float], filters: float) -> Work:

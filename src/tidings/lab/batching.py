@@ -149,7 +149,9 @@ def analyse(
 def capacity(mean: OfSize, bound: int | None = None) -> float:
     """Messages a second at saturation: bound/S(bound), or the limit of k/S(k)."""
     k = float(bound if bound is not None else 1 << 40)
-    return k / float(mean(np.array([k]))[0])
+    seconds = float(mean(np.array([k]))[0])
+    check_finite("the time a batch takes", seconds, 0, open_low=True)
+    return k / seconds
 
 
 def rate_at(busy: float, queue: Callable[[float], BatchQueue], rate_max: float) -> float:

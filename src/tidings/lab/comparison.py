@@ -1,61 +1,158 @@
-"""Do two times of the same experiments agree? Welch's interval for the difference of two means over runs."""
+"""Do two times of the same experiments agree within their confidence intervals?
+
+For each point, Welch's 95 % interval for the difference of two means over runs. If nothing has changed, one point in
+twenty lies outside of its interval all the same, so all points together are judged by two rules, each of which says
+"changed" in error in at most 2.5 % of all cases (hence both together in 5 %):
+
+- *How many* lie outside: no more than the 97.5 % quantile of a binomial distribution with probability 0.05. It is for
+  changes of many points, by little.
+- *How far* the worst lies outside: no point's p-value is rejected by Holm's procedure. It is for changes of few points,
+  by much.
+
+The first rule takes points for independent. Those of one time share their machine and its mood, so a machine that is a
+little slower on the second day fails it sooner than 2.5 % says: `shift`, the median of all differences, shows that.
+
+Reference: B. L. Welch, *The generalization of "Student's" problem when several different population variances are
+involved* (1947); S. Holm, *A simple sequentially rejective multiple test procedure* (1979).
+"""
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from scipy.stats import binom
 from scipy.stats import t as student
 
 from tidings.lab.arrays import refuse
 from tidings.lab.results import LEVEL, Mean, Result
 
+RULE_LEVEL = 0.025  # of each of the two rules
+DURATIONS = ("registration_s", "subscribe_s", "first_message_s", "waiting_s")
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One point, received messages a second both times."""
+    """One point, both times: received messages a second, or a duration."""
 
-    first: Result
-    means: tuple[float, float]
+    result: Result
+    metric: str
+    first: Mean
+    second: Mean
     allowed: float  # half the width of the interval for the difference, relative to the first mean
+    p_value: float  # of a difference as large as this, or larger, if nothing has changed
 
     @property
     def difference(self) -> float:
-        return self.means[1] / self.means[0] - 1
+        return self.second.mean / self.first.mean - 1
 
     @property
     def agrees(self) -> bool:
         return abs(self.difference) <= self.allowed
 
 
-def compared(first: Sequence[Result], second: Sequence[Result]) -> list[Compared]:
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of a set of points."""
+
+    points: Sequence[Compared]
+
+    @property
+    def outside(self) -> int:
+        return sum(not one.agrees for one in self.points)
+
+    @property
+    def outside_expected(self) -> float:
+        return (1 - LEVEL) * len(self.points)
+
+    @property
+    def outside_max(self) -> int:
+        """That many may lie outside of their intervals by chance.
+
+        >>> Agreement([Compared(None, "", Mean.of([1.0, 2.0]), Mean.of([1.0, 2.0]), 1.0, 1.0)] * 400).outside_max
+        29
+        """
+        return int(binom.ppf(1 - RULE_LEVEL, len(self.points), 1 - LEVEL))
+
+    @property
+    def rejected(self) -> list[Compared]:
+        """Those that differ by too much even for the worst of so many."""
+        ordered = sorted(self.points, key=lambda one: one.p_value)
+        for rank, one in enumerate(ordered):
+            if one.p_value > RULE_LEVEL / (len(ordered) - rank):
+                return ordered[:rank]
+        return ordered
+
+    @property
+    def shift(self) -> float:
+        """By how much half of the points differ more, half less."""
+        return statistics.median(one.difference for one in self.points)
+
+    @property
+    def typical(self) -> float:
+        """The median of the differences, whatever their sign."""
+        return statistics.median(abs(one.difference) for one in self.points)
+
+    @property
+    def worst(self) -> Compared:
+        return min(self.points, key=lambda one: one.p_value)
+
+    @property
+    def agrees(self) -> bool:
+        return self.outside <= self.outside_max and not self.rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    all: Agreement
+    not_compared: int  # points that only one of them has, or with one run only
+
+    def parts(self) -> Iterator[tuple[str, str, Agreement]]:
+        """By experiment and server."""
+        keys = dict.fromkeys((one.result.experiment, one.result.server) for one in self.all.points)
+        for experiment, server in keys:
+            of = [one for one in self.all.points if (one.result.experiment, one.result.server) == (experiment, server)]
+            yield experiment, server, Agreement(of)
+
+
+def compared(first: Sequence[Result], second: Sequence[Result]) -> Comparison:
     """Points that were measured both times, at least twice each."""
-    others = {_key(one): one for one in second}
+    before, after = ({key: one for result in results for key, one in _means(result)} for results in (first, second))
     found = []
-    for one in first:
-        other = others.get(_key(one))
-        if other is not None and one.received and other.received:
-            means = (one.received.mean, other.received.mean)
-            found.append(Compared(one, means, half_width(one.received, other.received) / one.received.mean))
+    for key in before.keys() & after.keys():
+        (result, a), (_, b) = before[key], after[key]
+        if a.runs > 1 and b.runs > 1 and a.mean > 0:
+            allowed, p_value = welch(a, b)
+            found.append((key, Compared(result, key[-1], a, b, allowed / a.mean, p_value)))
     if not found:
-        raise refuse("there is no point that was measured both times", "E_LAB_RESULTS")
-    return found
+        raise refuse("there is no point that was measured both times, and at least twice each", "E_LAB_RESULTS")
+    order = {key: number for number, key in enumerate(before)}
+    found.sort(key=lambda one: order[one[0]])
+    return Comparison(Agreement([one for _, one in found]), len(before.keys() | after.keys()) - len(found))
 
 
-def half_width(a: Mean, b: Mean) -> float:
-    """Of the confidence interval for the difference, with Welch's degrees of freedom.
+def welch(a: Mean, b: Mean) -> tuple[float, float]:
+    """Half the width of the interval for the difference, and the p-value of the difference there is.
 
-    >>> round(half_width(Mean.of([9.0, 10.0, 11.0]), Mean.of([10.0, 11.0, 12.0])), 3)
-    2.267
+    >>> half_width, p_value = welch(Mean.of([9.0, 10.0, 11.0]), Mean.of([10.0, 11.0, 12.0]))
+    >>> round(half_width, 3), round(p_value, 3)
+    (2.267, 0.288)
     """
-    if a.deviation is None or b.deviation is None:
-        raise refuse("a point was run only once: nothing is known about its deviation", "E_LAB_RESULTS")
-    parts = [one.deviation**2 / one.runs for one in (a, b) if one.deviation is not None]
-    variance = sum(parts)
-    if not variance:
-        return 0.0
-    below = sum(part**2 / (one.runs - 1) for part, one in zip(parts, (a, b), strict=True))
-    return float(student.ppf((1 + LEVEL) / 2, variance**2 / below)) * math.sqrt(variance)
+    assert a.deviation is not None
+    assert b.deviation is not None
+    parts = a.deviation**2 / a.runs, b.deviation**2 / b.runs
+    error = math.sqrt(sum(parts))
+    if not error:
+        return 0.0, float(a.mean == b.mean)
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / (a.runs - 1) + parts[1] ** 2 / (b.runs - 1))
+    p_value = 2 * float(student.sf(abs(b.mean - a.mean) / error, freedom))
+    return float(student.ppf((1 + LEVEL) / 2, freedom)) * error, p_value
 
 
-def _key(one: Result) -> tuple[str, str, str]:
-    return one.experiment, one.server, str(sorted(one.parameters.items()))
+def _means(one: Result) -> Iterator[tuple[tuple[str, str, str, str], tuple[Result, Mean]]]:
+    key = one.experiment, one.server, str(sorted(one.parameters.items()))
+    if one.received is not None:
+        yield (*key, "received_per_s"), (one, one.received)
+    for name in DURATIONS:
+        if name in one.seconds:
+            yield (*key, name), (one, one.seconds[name])

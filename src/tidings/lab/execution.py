@@ -1,34 +1,38 @@
-"""Carrying out an experiment: every point so often as wanted, only runs that count, everything kept.
+"""Carrying out experiments: every point so often as wanted, only runs that count, everything kept.
+
+All points are run once, of all experiments, then all again: in rounds, each with servers started afresh (running.py).
+So what disturbs the machine for minutes comes to all alike, and the deviation over runs is that of another day.
 
 What has been measured is in the folder's segments (tables `runs` and `samples`) and nowhere else. So a second start
-does only what is missing, whether the first one ended, was broken off or killed. A run that does not count is kept
-with its reasons and repeated; if a point fails again and again the machine itself is measured (calibration.py) and the
+does only what is missing, whether the first one ended, was broken off or killed: a run is there when its row in `runs`
+is, which is written last and as a whole; samples without it belong to no run. A run that does not count is kept with
+its reasons and repeated; if a point fails again and again the machine itself is measured (calibration.py) and the
 reason is told.
 """
 
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tidings.errors import UsageError
+from tidings.lab.arrays import refuse
 from tidings.lab.calibration import Calibration
+from tidings.lab.durations import Durations
 from tidings.lab.experiment import Experiment, Point
 from tidings.lab.machine import environment
+from tidings.lab.running import Running, running
 from tidings.lab.samples import judge, to_rows
 from tidings.lab.saturation import measure_run
-from tidings.lab.servers import SERVERS, Server
-from tidings.lab.setups import SETUPS, Design
+from tidings.lab.setups import SETUPS
 from tidings.lab.specials import SPECIALS
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
 from tidings.segments.writer import SegmentWriter
 
-WARM_S = {"activemq": 10.0}  # a virtual machine that compiles what is hot needs to find out what that is
 DONE = "done"
 
 
@@ -40,106 +44,154 @@ class Step:
     finished: int  # runs
     wanted: int
     text: str
+    left_s: float  # about how long the rest takes
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What a run gave."""
+
+    rows: list[dict[str, Any]]  # of the table samples
+    outcome: str
+    described: dict[str, Any]
 
 
 class Execution:
-    def __init__(self, experiment: Experiment, folder: Path, clock: Callable[[], float] = time.time) -> None:
-        self._experiment, self._folder, self._clock = experiment, folder, clock
-        self._points = list(experiment.points())
-        writer = f"lab_{experiment.name}".replace("-", "_")
-        self._runs, self._samples = SegmentWriter(folder, RUNS, writer), SegmentWriter(folder, SAMPLES, writer)
+    def __init__(self, experiments: Sequence[Experiment], folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self._experiments = {one.name: one for one in sorted(experiments, key=_leaves_behind)}
+        if len(self._experiments) < len(experiments):
+            raise refuse("two experiments have one name", "E_LAB_EXPERIMENT")
+        self._folder, self._clock = folder, clock
+        self._points = [point for one in self._experiments.values() for point in one.points()]
+        self._writers: dict[str, tuple[SegmentWriter, SegmentWriter]] = {}
         self._outcomes = Counter[tuple[str, bool]]()
+        self._failures = Counter[str]()  # since this start
+        self._durations = Durations(experiments)
+        points = {point.name: point for point in self._points}
         for row in read_rows(folder, RUNS):
-            if row["experiment"] == experiment.name:
-                name = str(row["run"]).rpartition("#")[0]
+            name = str(row["run"]).rpartition("#")[0]
+            if name in points:
                 self._outcomes[name, row["outcome"] == DONE] += 1
+                self._durations.learn(points[name], _lasted_s(row))
+        self._names = {str(row["run"]) for row in read_rows(folder, SAMPLES)}
         self._calibration = Calibration.of(folder)
-        self._topics = 0
+        self._environment = json.dumps(environment())
         self.given_up: dict[str, str] = {}
 
     def missing(self) -> int:
         return sum(self._missing(point) for point in self._points)
 
+    def missing_s(self) -> float:
+        """About how long that takes, if every run counts."""
+        started = {(point.server, turn) for point in self._points for turn in self._turns(point)}
+        runs = sum(self._durations.of(point) * self._missing(point) for point in self._points)
+        return runs + sum(self._durations.start(server) for server, _ in started)
+
     def steps(self) -> Iterator[Step]:
         """Do what is missing. Each run, counted or not, is one step."""
-        wanted = missing = self.missing()
-        if not missing:
-            return
-        with ExitStack() as stack:
-            servers = {name: stack.enter_context(SERVERS[name]()) for name in self._experiment.servers}
-            for server in servers.values():
-                self._warm(server)
-            for point in self._points:
-                failed = 0
-                while self._missing(point) and failed < self._experiment.measure.attempts:
-                    outcome = self._run(servers[point.server], point)
-                    failed += outcome != DONE
-                    missing = self.missing()
-                    yield Step(point, wanted - missing, wanted, outcome)
-                if self._missing(point):
-                    self.given_up[point.name] = f"{outcome}; {self._calibration.verdict()}"
-                    yield Step(point, wanted - missing, wanted, f"given up: {self.given_up[point.name]}")
+        wanted = self.missing()
+        with running() as servers:
+            for turn in range(1, max(one.runs for one in self._experiments.values()) + 1):
+                points = [point for point in self._points if turn in self._turns(point)]
+                for point in points:
+                    for text in self._attempts(servers, point, turn):
+                        yield Step(point, wanted - self.missing(), wanted, text, self.missing_s())
+                servers.drop_all()
+
+    def _turns(self, point: Point) -> range:
+        """The rounds in which something is missing."""
+        if point.name in self.given_up:
+            return range(0)
+        runs = self._durations.runs(point, self._experiments[point.experiment].runs)
+        return range(self._outcomes[point.name, True] + 1, runs + 1)
 
     def _missing(self, point: Point) -> int:
-        return max(0, self._experiment.runs - self._outcomes[point.name, True])
+        return len(self._turns(point))
 
-    def _run(self, server: Server, point: Point) -> str:
-        started = round(self._clock() * 1000)
-        attempt = self._outcomes[point.name, True] + self._outcomes[point.name, False] + 1
-        run = f"{point.name}#{attempt}"
-        more: dict[str, Any] = {}
+    def _attempts(self, servers: Running, point: Point, turn: int) -> Iterator[str]:
+        """Until the point has as many runs as there were rounds, or has failed too often."""
+        while turn in self._turns(point):
+            outcome = self._run(servers, point)
+            self._failures[point.name] += outcome != DONE
+            if self._failures[point.name] >= self._experiments[point.experiment].measure.attempts:
+                self.given_up[point.name] = f"{outcome}; {self._calibration.verdict()}"
+                yield outcome
+                yield f"given up: {self.given_up[point.name]}"
+            else:
+                yield outcome
+
+    def _run(self, servers: Running, point: Point) -> str:
+        version = servers.server(point.server).version
+        run, started = self._name(point), round(self._clock() * 1000)
         try:
-            rows, outcome, more = self._measured(server, point, run, started)
-            if rows:
-                self._samples.append(rows, started)
+            found = self._measured(servers, point, run, started)
         except (RuntimeError, OSError) as error:
-            outcome = f"failed: {error!s:.500}"
+            servers.drop(point.server)
+            found = _Measured([], f"failed: {error!s:.500}", {})
         except UsageError as error:  # of an experiment that is right: the machine was too busy to take samples
             if error.code != "E_LAB_SAMPLES":
                 raise
-            outcome = f"failed: {error.reason}"
-        self._outcomes[point.name, outcome == DONE] += 1
-        self._runs.append([self._row(point, server, run, started, outcome, more)], started)
-        return outcome
+            found = _Measured([], f"failed: {error.reason}", {})
+        servers.settle(point.server)
+        runs, samples = self._writers_of(point.experiment)
+        if found.rows:
+            samples.append(found.rows, started)
+        row = self._row(point, version, run, started, found)
+        runs.append([row], started)
+        self._outcomes[point.name, found.outcome == DONE] += 1
+        self._durations.learn(point, _lasted_s(row))
+        return found.outcome
 
-    def _measured(
-        self, server: Server, point: Point, run: str, started: int
-    ) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
-        measure = self._experiment.measure
+    def _name(self, point: Point) -> str:
+        """One that no samples have, also not those of a run that was killed before its row was written."""
+        attempt = self._outcomes[point.name, True] + self._outcomes[point.name, False] + 1
+        while (name := f"{point.name}#{attempt}") in self._names:
+            attempt += 1
+        self._names.add(name)
+        return name
+
+    def _writers_of(self, experiment: str) -> tuple[SegmentWriter, SegmentWriter]:
+        if experiment not in self._writers:
+            name = f"lab_{experiment}".replace("-", "_")
+            writers = SegmentWriter(self._folder, RUNS, name), SegmentWriter(self._folder, SAMPLES, name)
+            self._writers[experiment] = writers
+        return self._writers[experiment]
+
+    def _measured(self, servers: Running, point: Point, run: str, started: int) -> _Measured:
+        server, measure = servers.server(point.server), self._experiments[point.experiment].measure
         if point.kind in SPECIALS:
-            return SPECIALS[point.kind](server, point.parameters, self._topic()).rows(run, started), DONE, {}
-        design = self._design(point)
-        samples, lost = measure_run(server, design, measure)
-        verdict = judge(samples, measure.rules, lost)
-        more = {"copies": design.copies, "load": asdict(design.load), "lost": lost}
-        outcome = DONE if verdict.valid else "; ".join(verdict.reasons)
-        return to_rows(run, "generator", samples, started), outcome, more
+            special = SPECIALS[point.kind](server, point.parameters, servers.topic())
+            return _Measured(special.rows(run, started), DONE, {"measure": asdict(measure)})
+        design = SETUPS[point.kind](point.parameters, servers.topic())
+        saturated = measure_run(server, design, measure)
+        measure = replace(measure, warm_s=saturated.warm_s)  # what is to be cut off, for who judges later
+        verdict = judge(saturated.samples, measure.rules, saturated.lost)
+        described = {"copies": design.copies, "load": asdict(design.load), "lost": saturated.lost}
+        return _Measured(
+            to_rows(run, "generator", saturated.samples, started),
+            DONE if verdict.valid else "; ".join(verdict.reasons),
+            {**described, "measure": asdict(measure)},
+        )
 
-    def _row(
-        self, point: Point, server: Server, run: str, started: int, outcome: str, more: dict[str, Any]
-    ) -> dict[str, Any]:
-        described = {"server": point.server, "kind": point.kind, "parameters": dict(point.parameters), **more}
-        described |= {"measure": asdict(self._experiment.measure), "version": server.version}
+    def _row(self, point: Point, version: str, run: str, started: int, found: _Measured) -> dict[str, Any]:
+        measure = asdict(self._experiments[point.experiment].measure)
+        described = {"server": point.server, "kind": point.kind, "parameters": dict(point.parameters)}
         return {
             "run": run,
             "experiment": point.experiment,
             "seed": None,
             "started_ms": started,
             "ended_ms": round(self._clock() * 1000),
-            "parameters": json.dumps(described),
-            "outcome": outcome,
-            "environment": json.dumps(environment()),
+            "parameters": json.dumps({**described, "measure": measure, "version": version, **found.described}),
+            "outcome": found.outcome,
+            "environment": self._environment,
         }
 
-    def _design(self, point: Point) -> Design:
-        return SETUPS[point.kind](point.parameters, self._topic())
 
-    def _topic(self) -> str:
-        """One that nobody used before: no run sees what another one left."""
-        self._topics += 1
-        return f"lab.{self._topics:06d}"
+def _lasted_s(row: Mapping[str, Any]) -> float:
+    return float(row["ended_ms"] - row["started_ms"]) / 1000
 
-    def _warm(self, server: Server) -> None:
-        design = SETUPS["filters"]({}, self._topic())
-        measure = replace(self._experiment.measure, seconds=WARM_S.get(server.name, 0.5))
-        measure_run(server, design, measure)
+
+def _leaves_behind(experiment: Experiment) -> int:
+    """Those last in a round that leave most with a server: what is stored, and many thousand subscriptions."""
+    return 2 if experiment.kind in SPECIALS else int(bool(experiment.fixed.get("persistent")))

@@ -4,14 +4,14 @@
     about = "n filters that do not match beside r subscribers that do"
     kind = "filters"                     # what the clients do: tidings.lab.setups, or registration, first-message
     servers = ["tidings", "activemq"]
-    runs = 5
+    runs = 3
     [vary]
     matching = [1, 2, 5]
     others = [0, 5, 10]
     [fixed]
     body = 0
     [measure]
-    seconds = 4.0
+    seconds = 1.0                        # at most; tidings.lab.course says when a run ends
     server_share_min = 0.96
 
 Every combination of the varied values is one measurement, repeated in runs. A point has a name that says what it is, so
@@ -33,21 +33,27 @@ from tidings.lab.samples import Rules
 from tidings.lab.setups import SETUPS, Parameter, Parameters
 
 POINTS_MAX, RUNS_MAX = 10_000, 1000
-BETWEEN_S = 1.0  # to connect, to subscribe and to wait for the last messages
 SPECIAL = ("registration", "first-message", "waiting")  # measured by other means than throughput
 SERVERS = ("tidings", "activemq")
+LOOK_AROUND = ("quick",)
+RUNS_LONG = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
     """How one run is made."""
 
-    seconds: float = 4.0  # between warm-up and cool-down
-    warm_s: float = 1.0
-    cool_s: float = 0.25
-    interval_s: float = 0.25  # between samples
+    seconds: float = 1.0  # between warm-up and cool-down, at most
+    seconds_min: float = 0.3  # and at least, if then the rate is known to within `precision`
+    precision: float = 0.02  # 0: the whole time is always used
+    warm_s: float = 0.15  # of warm-up at least
+    warm_s_max: float = 1.0  # and at most, if the rate does not get steady
+    steady: float = 0.05  # the change of the rate that counts as none; 0: the least time is always enough
+    cool_s: float = 0.05
+    interval_s: float = 0.05  # between samples
     window: int = 4000  # messages that may be on their way
     block: int = 500  # messages a send, at most
+    long_s: float = 5.0  # points whose runs take longer have RUNS_LONG of them only; 0: none has
     attempts: int = 3  # runs that do not count are repeated so often
     server_share_min: float = 0.96
     generator_share_max: float = 0.75
@@ -78,7 +84,12 @@ class Measure:
 
     @property
     def run_s(self) -> float:
-        return self.warm_s + self.seconds + self.cool_s
+        """The shortest that counts."""
+        return self.warm_s + min(self.seconds_min if self.precision else self.seconds, self.seconds) + self.cool_s
+
+    def lasting(self, seconds: float) -> "Measure":
+        """Exactly so long, however soon the rate is known."""
+        return replace(self, seconds=seconds, precision=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,7 @@ class Experiment:
     fixed: Parameters
     about: str = ""
     servers: tuple[str, ...] = SERVERS
-    runs: int = 5
+    runs: int = 3
     measure: Measure = Measure()
 
     def __post_init__(self) -> None:
@@ -132,11 +143,6 @@ class Experiment:
         if self.kind in SETUPS:
             for point in self.points():
                 SETUPS[self.kind](point.parameters, "check")
-
-    @property
-    def seconds(self) -> float:
-        """About how long it takes, if every run counts."""
-        return sum(1 for _ in self.points()) * self.runs * (self.measure.run_s + BETWEEN_S)
 
     def points(self) -> Iterator[Point]:
         """Servers in turn at each point, so that what disturbs the machine disturbs both."""
@@ -166,6 +172,11 @@ def preset(name: str) -> str:
 
 def presets() -> list[str]:
     return sorted(one.name.removesuffix(".toml") for one in (files("tidings.lab") / "presets").iterdir())
+
+
+def thesis() -> list[str]:
+    """The presets that make up the thesis's grid: all but those that only look around."""
+    return [name for name in presets() if name not in LOOK_AROUND]
 
 
 def parse(text: str) -> Experiment:

@@ -89,16 +89,23 @@ class _Marks:
 class Sender:
     """Sends blocks in turn, again and again; what the socket does not take now is sent later."""
 
-    def __init__(self, one: socket.socket, blocks: Sequence[tuple[bytes, int]]) -> None:
+    def __init__(self, one: socket.socket, *sizes: Sequence[tuple[bytes, int]]) -> None:
+        """`sizes`: the same messages in blocks of several sizes, the largest first; the largest that may is sent."""
         self.socket = one
-        self._blocks = itertools.cycle([(memoryview(block), messages) for block, messages in blocks])
-        self._block, self.messages = next(self._blocks)
+        self._rings = [itertools.cycle([(memoryview(block), count) for block, count in blocks]) for blocks in sizes]
+        self._heads = [next(ring) for ring in self._rings]
+        self._chosen = 0
         self._offset = 0
         self.sent = 0  # messages, counted when their block is begun
 
     @property
     def busy(self) -> bool:
         return self._offset > 0
+
+    @property
+    def messages(self) -> int:
+        """Of the next block, if it is one of the largest."""
+        return self._heads[0][1]
 
     def send(self, messages_max: int) -> None:
         """Blocks of no more than so many messages together, as far as the socket takes them; first the rest of one.
@@ -107,16 +114,24 @@ class Sender:
         """
         send, left = self.socket.send, messages_max
         with suppress(BlockingIOError):
-            while self._offset or self.messages <= left:
-                taken = send(self._block[self._offset :] if self._offset else self._block)
+            while self._offset or self._choose(left):
+                block, messages = self._heads[self._chosen]
+                taken = send(block[self._offset :] if self._offset else block)
                 if not self._offset:
-                    left -= self.messages
-                    self.sent += self.messages
-                if self._offset + taken < len(self._block):
+                    left -= messages
+                    self.sent += messages
+                if self._offset + taken < len(block):
                     self._offset += taken
                     return
                 self._offset = 0
-                self._block, self.messages = next(self._blocks)
+                self._heads[self._chosen] = next(self._rings[self._chosen])
+
+    def _choose(self, messages_max: int) -> bool:
+        for number, (_, messages) in enumerate(self._heads):
+            if messages <= messages_max:
+                self._chosen = number
+                return True
+        return False
 
 
 def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
@@ -126,12 +141,16 @@ def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
     slowest: Callable[[], int] = lambda: min(one.count for one in subscribers)  # noqa: E731
     if load.plan.receipts:
         slowest = lambda: bench.publisher.count  # noqa: E731
-    saturate(bench, [sender], load.window, slowest, marks.over)
+    saturate(bench, [sender], lambda: load.window, slowest, marks.over)
     return marks.result()
 
 
 def saturate(
-    bench: Bench, senders: Sequence[Sender], window: int, done: Callable[[], int], over: Callable[[int], bool]
+    bench: Bench,
+    senders: Sequence[Sender],
+    window: Callable[[], int],
+    done: Callable[[], int],
+    over: Callable[[int], bool],
 ) -> None:
     """Send as long as no more than `window` messages are not `done`, until `over` says it is."""
     poller = select.epoll()
@@ -141,10 +160,10 @@ def saturate(
     buffer = bytearray(BUFFER_BYTES)
     waiting: dict[int, bool] = dict.fromkeys(range(len(senders)), False)
     finished = 0
-    patience = 0.5 if window > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
+    patience = 0.5 if window() > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
     while not over(finished):
         for number, sender in enumerate(senders):
-            sender.send(window + finished - sum(one.sent for one in senders))
+            sender.send(window() + finished - sum(one.sent for one in senders))
             if sender.busy != waiting[number]:
                 waiting[number] = sender.busy
                 mask = select.EPOLLIN | select.EPOLLOUT if sender.busy else select.EPOLLIN

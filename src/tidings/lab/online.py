@@ -28,8 +28,8 @@ import numpy as np
 
 from tidings.errors import UsageError
 from tidings.lab.arrays import Array, check_finite, refuse
-from tidings.lab.batch_costs import FITTED, BatchCosts, Work
-from tidings.lab.online_batches import BatchServer, costs_of, server_seen, work_row
+from tidings.lab.batch_costs import FITTED, BatchCosts, Work, costs_of
+from tidings.lab.online_batches import BatchServer, server_seen, work_row
 from tidings.lab.planner import utilisation_allowed
 from tidings.lab.processing import Fitted, Load, model_named
 from tidings.lab.recursive import FadingFit
@@ -158,7 +158,8 @@ class Estimator:
         """The broker as one that serves batches; None: the other model predicts better, or batches are not counted."""
         if self._work is None or self._batches.error >= self._fit.error:
             return None
-        return server_seen(costs_of(self._batches.values), self._work)
+        server = server_seen(costs_of(self._batches.values), self._work)
+        return server if server.scenario.mean(np.ones(1))[0] > 0 else None
 
     def rate_allowed(self, waiting_max: float, probability: float) -> float:
         """The largest rate at which the waiting time stays within the bound with this probability, as the load is.

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 
 from tidings.errors import UsageError
 from tidings.lab.arrays import Array, check_finite
-from tidings.lab.batch_costs import FITTED, BatchCosts, BatchScenario, Receivers, Work
+from tidings.lab.batch_costs import BatchCosts, BatchScenario, Receivers, Work
 from tidings.lab.service import Moments, gamma_moments
 from tidings.lab.waiting import GammaWaiting
 
@@ -119,10 +119,6 @@ def server_seen(costs: BatchCosts, work: Work) -> BatchServer:
 def work_row(work: Work) -> Array:
     """The factors of FITTED, of one message."""
     return np.array(work.row) / work.received
-
-
-def costs_of(values: Array) -> BatchCosts:
-    return BatchCosts(**dict(zip(FITTED, values.tolist(), strict=True)))
 
 
 def _receivers(excess: Callable[[float], float], grade: float) -> float:

@@ -148,7 +148,7 @@ def _saturated(server: TidingsServer, design: Design) -> Found:
         def run(seconds: float) -> None:
             end = time.perf_counter() + seconds
             probe = bench.subscribers[-1]
-            saturate(bench, senders, WINDOW, lambda: probe.count, lambda _: time.perf_counter() >= end)
+            saturate(bench, senders, lambda: WINDOW, lambda: probe.count, lambda _: time.perf_counter() >= end)
 
         run(SATURATED_S / 4)
         before = _counters(server)

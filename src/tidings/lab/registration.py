@@ -9,7 +9,8 @@ from then until its first message. A server that confirms before the subscriptio
 import select
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tidings.lab.connections import BLOCK, WINDOW, Setup, Wanted, ask, connected
 from tidings.lab.generator import Sender, saturate
@@ -17,7 +18,7 @@ from tidings.lab.samples import Found
 from tidings.lab.saturation import blocks_of
 from tidings.lab.servers import LOAD_CORE, Server, on_core
 from tidings.lab.setups import Given, Parameters
-from tidings.lab.wires import Plan
+from tidings.lab.wires import Counter, Plan
 
 CONNECTIONS = 64
 BUFFER_BYTES = 1 << 16
@@ -34,19 +35,17 @@ def register(server: Server, parameters: Parameters, topic: str) -> Found:
     setup = Setup((Plan(topic, properties=(("id", "-"),)),), ((),) * min(CONNECTIONS, count))
     wire = server.wire
     with on_core(LOAD_CORE), connected(server, setup) as bench:
-        sockets = [one.socket for one in bench.subscribers]
-        output = {
-            one.fileno(): b"".join(
-                wire.subscribe(i, topic, text) for i, text in enumerate(wanted[number :: len(sockets)], 1)
-            )
-            for number, one in enumerate(sockets)
-        }
-        publisher = bench.publisher.socket
-        sender = Sender(publisher, blocks_of(wire, setup.plans, BLOCK))
-        begin = time.perf_counter()
-        sent = _until_confirmed({one.fileno(): one for one in sockets}, output, wire.replies, count, active and sender)
+        asking = {}
+        for number, one in enumerate(bench.subscribers):
+            texts = enumerate(wanted[number :: len(bench.subscribers)], 1)
+            output = b"".join(wire.subscribe(i, topic, text) for i, text in texts)
+            asking[one.socket.fileno()] = _Asking(one.socket, memoryview(output), wire.answers())
+        sender = Sender(bench.publisher.socket, blocks_of(wire, setup.plans, BLOCK))
+        begin, cpu = time.perf_counter(), time.process_time()
+        sent = _until_confirmed(asking, count, sender if active else None)
         seconds = time.perf_counter() - begin
-    return Found([("registration_s", seconds), ("published_messages", float(sent))])
+        share = (time.process_time() - cpu) / seconds
+    return Found([("registration_s", seconds), ("published_messages", float(sent)), ("generator_share", share)])
 
 
 def _selector(form: str, number: int) -> str:
@@ -55,38 +54,49 @@ def _selector(form: str, number: int) -> str:
     return texts[form]
 
 
-def _until_confirmed(
-    sockets: Mapping[int, socket.socket],
-    output: dict[int, bytes],
-    replies: Callable[[bytes], int],
-    count: int,
-    sender: Sender | bool,
-) -> int:
-    """Write all, read all; beside it publish, as long as the server takes it. How many were published?"""
+@dataclass(slots=True)
+class _Asking:
+    """A connection that sends all its subscriptions and counts the answers."""
+
+    socket: socket.socket
+    output: memoryview
+    answers: Counter
+
+    def write(self) -> bool:
+        """Whether something is left to write."""
+        self.output = self.output[self.socket.send(self.output) :]
+        return bool(self.output)
+
+    def read(self) -> int:
+        data = bytearray(_read(self.socket))
+        return self.answers.feed(data, len(data))
+
+
+def _until_confirmed(asking: Mapping[int, _Asking], count: int, sender: Sender | None) -> int:
+    """Write all, read all; beside it publish, as long as the server takes it. How many were published?
+
+    Every byte is looked at once, and who waits sleeps: the generator must not be what takes the time.
+    """
     poller = select.epoll()
-    for number in sockets:
+    for number in asking:
         poller.register(number, select.EPOLLIN | select.EPOLLOUT)
-    got = dict.fromkeys(sockets, b"")
-    moved = time.perf_counter()
-    while sum(replies(data) for data in got.values()) < count:
-        if isinstance(sender, Sender):
-            sender.send(sender.messages)
-        for number, event in poller.poll(0 if sender else 0.5):
+    if sender is not None:
+        poller.register(sender.socket.fileno(), select.EPOLLOUT)
+    confirmed, moved = 0, time.perf_counter()
+    while confirmed < count:
+        for number, event in poller.poll(0.5):
+            if sender is not None and number == sender.socket.fileno():
+                sender.send(sender.messages)
+                continue
             moved = time.perf_counter()
-            if event & select.EPOLLOUT and not _write(sockets[number], output, number):
+            if event & select.EPOLLOUT and not asking[number].write():
                 poller.modify(number, select.EPOLLIN)
             if event & ~select.EPOLLOUT:
-                got[number] += _read(sockets[number])
+                confirmed += asking[number].read()
         if time.perf_counter() - moved > SILENCE_S_MAX:
-            raise RuntimeError(f"nothing came for {SILENCE_S_MAX:.0f} s")
+            raise RuntimeError(f"no subscription was confirmed for {SILENCE_S_MAX:.0f} s")
     poller.close()
-    return sender.sent if isinstance(sender, Sender) else 0
-
-
-def _write(one: socket.socket, output: dict[int, bytes], number: int) -> bool:
-    """Whether something is left to write."""
-    output[number] = output[number][one.send(output[number]) :]
-    return bool(output[number])
+    return 0 if sender is None else sender.sent
 
 
 def _read(one: socket.socket) -> bytes:
@@ -109,7 +119,7 @@ def first_message(server: Server, parameters: Parameters, topic: str) -> Found:
         try:
             sender = Sender(bench.publisher.socket, blocks_of(wire, plans, BLOCK))
             done = lambda: sum(one.count for one in bench.subscribers)  # noqa: E731
-            saturate(bench, [sender], WINDOW, done, arrivals.over)
+            saturate(bench, [sender], lambda: WINDOW, done, arrivals.over)
         finally:
             arrivals.close()
     return Found(arrivals.found)

@@ -8,27 +8,34 @@ bottleneck is found out.
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tidings.lab.connections import Bench, connected
+from tidings.lab.course import Course
 from tidings.lab.experiment import Measure
 from tidings.lab.generator import Sender, saturate
 from tidings.lab.samples import Sample
 from tidings.lab.servers import LOAD_CORE, Server, on_core
 from tidings.lab.setups import Design
+from tidings.lab.window import Window
 from tidings.lab.wires import Plan, Wire
 
 SILENCE_S_MAX = 20.0  # a server that gives nothing for so long is stuck
-DRAIN_S_MAX = 5.0  # and after the end what is still missing is lost
+DRAIN_S_MAX = 2.0  # and if after the end nothing more comes for so long, what is still missing is lost
+SMALL = 50  # a large block is so many small ones, for servers that are slow
 
 
 class Watch:
     """Reads the counters, and says when the run is over."""
 
-    def __init__(self, server: Server, bench: Bench, design: Design, measure: Measure) -> None:
+    def __init__(
+        self, server: Server, bench: Bench, senders: Sequence[Sender], design: Design, measure: Measure
+    ) -> None:
+        self.window, self._senders = Window(measure.window, 2 * _small(measure)), senders
         self._server, self._bench, self._copies = server, bench, design.copies
         self._receipts = design.setup.plans[0].receipts
-        self._interval_s, self._run_s = measure.interval_s, measure.run_s
-        self._begin = time.perf_counter()
+        self._interval_s, self.course = measure.interval_s, Course(measure)
+        self._begin = self._next = time.perf_counter()
         self._moved = (0, self._begin)
         self.samples: list[Sample] = []
 
@@ -47,28 +54,47 @@ class Watch:
             self._moved = (done, now)
         elif now - self._moved[1] > SILENCE_S_MAX:
             raise RuntimeError(f"nothing arrived for {SILENCE_S_MAX:.0f} s after {done} messages")
-        if now - self._begin >= len(self.samples) * self._interval_s:
-            self.samples.append(self._sample(now - self._begin, done))
-        return now - self._begin >= self._run_s
+        self.window.update(now, sum(one.sent for one in self._senders), done)
+        if now < self._next:
+            return False
+        self._next = now + self._interval_s
+        self.samples.append(self._sample(now - self._begin, done))
+        return self.course.over(self.samples)
 
     def _sample(self, at_s: float, done: int) -> Sample:
         server = self._server
         return Sample(at_s, done, self.arrived(), server.cpu_seconds(), time.process_time(), server.memory_bytes())
 
 
-def measure_run(server: Server, design: Design, measure: Measure) -> tuple[list[Sample], int]:
-    """The samples of one run, and how many messages were lost."""
+@dataclass(frozen=True, slots=True)
+class SaturatedRun:
+    samples: list[Sample]
+    lost: int  # messages
+    warm_s: float  # how long the warm-up was
+
+
+def measure_run(server: Server, design: Design, measure: Measure) -> SaturatedRun:
     setup = design.setup
     with on_core(LOAD_CORE), connected(server, setup) as bench:
-        blocks = blocks_of(server.wire, setup.plans, measure.block)
-        turns = [len(blocks) * number // setup.publishers for number in range(setup.publishers)]
+        sizes = [blocks_of(server.wire, setup.plans, size) for size in (measure.block, _small(measure))]
         senders = [
-            Sender(one.socket, [*blocks[turn:], *blocks[:turn]])
-            for one, turn in zip(bench.publishers, turns, strict=True)
+            Sender(one.socket, *(_from(blocks, number / setup.publishers) for blocks in sizes))
+            for number, one in enumerate(bench.publishers)
         ]
-        watch = Watch(server, bench, design, measure)
-        saturate(bench, senders, measure.window, watch.done, watch.over)
-        return watch.samples, _lost(bench, senders, watch, design.copies)
+        watch = Watch(server, bench, senders, design, measure)
+        saturate(bench, senders, lambda: watch.window.size, watch.done, watch.over)
+        lost = _lost(bench, senders, watch, design.copies)
+        return SaturatedRun(watch.samples, lost, watch.course.warm_s)
+
+
+def _small(measure: Measure) -> int:
+    return max(1, measure.block // SMALL)
+
+
+def _from(blocks: list[tuple[bytes, int]], share: float) -> list[tuple[bytes, int]]:
+    """Each publisher begins somewhere else."""
+    turn = int(len(blocks) * share)
+    return [*blocks[turn:], *blocks[:turn]]
 
 
 def blocks_of(wire: Wire, plans: Sequence[Plan], size: int) -> list[tuple[bytes, int]]:
@@ -83,16 +109,19 @@ def blocks_of(wire: Wire, plans: Sequence[Plan], size: int) -> list[tuple[bytes,
 
 def _lost(bench: Bench, senders: Sequence[Sender], watch: Watch, copies: float) -> int:
     """Finish what was begun, wait for what is on its way, count what did not come."""
-    deadline = time.perf_counter() + DRAIN_S_MAX
+    moved = (0, time.perf_counter())
     expected = math.inf
 
     def over(_: int) -> bool:
-        nonlocal expected
+        nonlocal expected, moved
         if all(not one.busy for one in senders):
             expected = round(sum(one.sent for one in senders) * copies)
-        return watch.arrived() >= expected or time.perf_counter() > deadline
+        arrived, now = watch.arrived(), time.perf_counter()
+        if arrived != moved[0]:
+            moved = (arrived, now)
+        return arrived >= expected or now - moved[1] > DRAIN_S_MAX
 
-    saturate(bench, senders, 0, watch.done, over)
+    saturate(bench, senders, lambda: 0, watch.done, over)
     if expected == math.inf:
         raise RuntimeError("the server does not take what was begun")
     return max(0, int(expected) - watch.arrived())

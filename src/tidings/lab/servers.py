@@ -16,6 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Self
@@ -23,6 +24,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.errors import UsageError
 from tidings.lab import activemq
 from tidings.lab.ports import free_ports
 from tidings.lab.wires import Native, Stomp, Wire
@@ -78,6 +80,10 @@ class Server(ABC):
         status = Path(f"/proc/{self.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) * 1024
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def end(self) -> None:
         """The process ends; what it wrote stays until `stop`."""
@@ -184,7 +190,7 @@ class ActiveMqServer(Server):
     name = "activemq"
     wire: Wire = Stomp()
 
-    @property
+    @cached_property
     def version(self) -> str:
         done = subprocess.run(
             ["dpkg-query", "-W", "-f=${Version}", "activemq"], capture_output=True, text=True, check=False
@@ -193,7 +199,7 @@ class ActiveMqServer(Server):
 
     def start(self) -> None:
         if not activemq.JAR.exists():
-            raise RuntimeError("ActiveMQ is not installed: run with --install (as root), or with --only tidings")
+            raise UsageError("E_LAB_SERVER", "ActiveMQ is not installed; --install installs Debian's package (as root)")
         self.port = free_ports(1)[0]
         here, ports = self.directory, {"stomp": self.port, "openwire": free_ports(1)[0]}
         setup = activemq.Setup("localhost", ports, HEAP, memory_mb=700, store=str(here / "kahadb"), own_tasks=True)

@@ -19,7 +19,7 @@ from tidings.errors import UsageError
 from tidings.lab.arrays import refuse
 from tidings.lab.batch_costs import BatchCosts, BatchScenario, Receivers, Work, fit_costs, work_of
 from tidings.lab.execution import Execution, Step
-from tidings.lab.experiment import Experiment, Measure
+from tidings.lab.experiment import Experiment
 from tidings.lab.results import Mean, Result, read_results
 from tidings.lab.service import gamma_moments
 from tidings.lab.setups import MIX_TYPES, Parameter
@@ -28,7 +28,6 @@ from tidings.lab.waiting import waiting_moments
 UTILISATIONS = (0.3, 0.5, 0.7, 0.8, 0.9)
 GUESS = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)  # only to choose rates
 SECONDS, RUNS = 2, 3
-QUICK = Measure(seconds=0.5, warm_s=0.2)  # before the first run
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +111,9 @@ class Validation:
         calibration = [("calibration", mix) for mix in self._calibration]
         held_out = [("held-out", mix) for mix in self._held_out]
         turns = [one for pair in zip_longest(calibration, held_out) for one in pair if one is not None]
-        for runs in range(1, self._runs + 1):
-            for kind, mix in turns:
-                yield from self._measured(self._experiment(kind, mix, runs))
+        execution = Execution([self._experiment(kind, mix) for kind, mix in turns], self._folder)
+        yield from execution.steps()
+        self.given_up = execution.given_up
 
     def costs(self) -> BatchCosts:
         """Fitted to the calibration mixes alone."""
@@ -150,17 +149,12 @@ class Validation:
             return []
         return sorted(found, key=lambda one: float(one.parameters["rate"]))
 
-    def _experiment(self, kind: str, mix: Mix, runs: int) -> Experiment:
+    def _experiment(self, kind: str, mix: Mix) -> Experiment:
         scenario = mix.scenario(GUESS)
         rates: list[Parameter] = [*(_rounded(scenario.rate_at(aim)) for aim in self._utilisations), 0]
         fixed = {**mix.parameters, "seconds": self._seconds}
         name = f"{kind}-{mix.name}"
-        return Experiment(name, "waiting", {"rate": rates}, fixed, "", ("tidings",), runs, QUICK)
-
-    def _measured(self, experiment: Experiment) -> Iterator[Step]:
-        execution = Execution(experiment, self._folder)
-        yield from execution.steps()
-        self.given_up |= execution.given_up
+        return Experiment(name, "waiting", {"rate": rates}, fixed, "", ("tidings",), self._runs)
 
 
 def _rounded(rate: float) -> int:

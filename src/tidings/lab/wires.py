@@ -65,6 +65,9 @@ class Wire(Protocol):
 
     def receipts(self) -> Counter: ...
 
+    def answers(self) -> Counter:
+        """To hello or subscribe; an error raises."""
+
 
 class Native:
     name = "native"
@@ -110,6 +113,31 @@ class Native:
 
     def receipts(self) -> Counter:
         return _Receipts()
+
+    def answers(self) -> Counter:
+        return _Answers(self)
+
+
+class _Answers:
+    """WELCOME and OK frames, each looked at once."""
+
+    def __init__(self, wire: "Native") -> None:
+        self._wire = wire
+        self._rest = b""
+
+    def feed(self, data: bytearray, size: int) -> int:
+        stream = self._rest + data[:size]
+        position = 0
+        while len(stream) - position >= 8:
+            (payload,) = struct.unpack_from("<I", stream, position)
+            if position + 8 + payload > len(stream):
+                break
+            position += 8 + payload
+        self._rest = bytes(stream[position:])
+        return self._wire.replies(bytes(stream[:position]))
+
+    def acknowledgement(self, messages: int) -> bytes:
+        return b""
 
 
 class _Deliveries:
@@ -191,6 +219,9 @@ class Stomp:
         return _Frames()
 
     def receipts(self) -> Counter:
+        return _Frames()
+
+    def answers(self) -> Counter:
         return _Frames()
 
 

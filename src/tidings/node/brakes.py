@@ -42,6 +42,11 @@ class Brakes:
         for reason in self._reasons.pop(connection, ()):
             self._held[reason].discard(connection)
 
+    @property
+    def loose(self) -> bool:
+        """Nobody waits."""
+        return not self._held
+
     def holding(self, reason: Hashable) -> bool:
         return reason in self._held
 

@@ -283,9 +283,10 @@ class Network:
         self._noted_types = set(owned)
 
     def tick(self, journal: Journal) -> None:
-        """About once a second: write down what was learned, and give up what waits for routers of an earlier life that
-        nobody has heard of since."""
+        """About once a second: write down what was learned, try again what rested, and give up what waits for routers
+        of an earlier life that nobody has heard of since."""
         self.note_types(journal)
+        self.transit.unpark()
         changed, self._unnoted = self._unnoted, set()
         for router in changed:
             rows = self.scheme.predicates.get(router)

@@ -389,6 +389,8 @@ class Node:
     def turn(self, now_ms: int) -> list[Effect]:
         """The end of each door: write, give out, answer, hold or release publishers."""
         writes = self._journal.flush()
+        if self._at_rest():
+            return [*writes, *self._outbox.take()]
         if self.network is not None or self._watched.changes or self.post_office.changes:
             self._note_changes(now_ms)
         self._dispatch(now_ms)
@@ -396,6 +398,15 @@ class Node:
         self._relieve(now_ms)
         self.post_office.depot.shrink()
         return [*writes, *self._outbox.take()]
+
+    def _at_rest(self) -> bool:
+        """Nothing to give out, to fetch, to tell others or to let go: so it is in most turns of a broker on its own."""
+        return (
+            self.network is None
+            and self.post_office.at_rest
+            and self._brakes.loose
+            and not (self._watched.changes or self._desk.queues.busy or self.retaining.busy)
+        )
 
     def _note_changes(self, now_ms: int) -> None:
         """Who came and who left, as other brokers and tracking want to know."""
@@ -456,6 +467,8 @@ class Node:
         return settled and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:
+        if self._brakes.loose and not self.post_office.slow:
+            return
         if self._brakes.holding(CROWD):
             if self._crowded(0.75):
                 excess = self.post_office.depot.pinned_bytes - self.settings.messages_bytes_max * 3 // 4

@@ -32,6 +32,8 @@ class Outbox:
         self._effects.append(effect)
 
     def take(self) -> list[Effect]:
+        if not (self._effects or self._receipts):
+            return []
         for connection, receipts in self._receipts.items():
             self.answer(connection, Accepted(tuple(receipts)))
         effects, self._effects, self._receipts = self._effects, [], {}

@@ -1,8 +1,9 @@
 """A broker whose links Pan decides on: it joins by one address, links to its neighbours, and lets go of others.
 
 Pan speaks to anybody; here that takes a link. To whom there is none one is dialled, what is to be said waits for it,
-and who is no neighbour is let go after a while. If it does not come up in time, Pan hears that the contact cannot be
-reached. The overlay is then a network like any other, with redundant paths, for unicast and for every scheme.
+and who is no neighbour is let go after a while, unless that one counts this broker among its own. If it does not come
+up in time, Pan hears that the contact cannot be reached. The overlay is then a network like any other, with redundant
+paths, for unicast and for every scheme.
 
 A neighbour is given up as soon as it is known to be gone, since others wait for the overlay to be repaired: when its
 link was silent for as long as a link may be, or broke and its machine says twice that nothing listens there any more.
@@ -31,6 +32,7 @@ from tidings.overlay.pan.messages import (
     PanMessage,
     Probe,
     Reply,
+    Spare,
     Tell,
     Unanswered,
 )
@@ -127,6 +129,8 @@ class PanLinks:
             message = decode(payload)
         except CodecError as error:
             return [Report("E_SCHEME_MESSAGE", f"what router {peer} said makes no sense: {error}")]
+        if isinstance(message, Spare):
+            return self._spare(now, peer)
         return self._do(now, self.pan.hear(now, self._contact(peer), message))
 
     def tick(self, now: float) -> list[LinkEffect]:
@@ -254,7 +258,8 @@ class PanLinks:
         return [] if known else self._links.dial(now, address, expected)
 
     def _tidy(self, now: float) -> list[LinkEffect]:
-        """Let go of links that no neighbour is at the other end of."""
+        """Let go of links that no neighbour is at the other end of. What such a neighbour sends by them must not be
+        lost, so the one at the other end is asked first."""
         needed = {one.address for one in self.pan.neighbours()}
         needed |= {contact.address for waiting in self._waiting.values() for _, contact, _ in waiting}
         if not (self.pan.joined and self.pan.neighbours()):
@@ -263,8 +268,27 @@ class PanLinks:
         for address, since in list(self._dialled.items()):
             if address in needed:
                 self._dialled[address] = now
-            elif since + self.settings.linger_ms <= now:
-                del self._dialled[address]
-                self._refusals.pop(address, None)
-                out += self._links.hang_up(now, address)
+            elif since + self.settings.linger_ms > now:
+                pass
+            elif (peer := self._links.peer_at(address)) is None:
+                out += self._hang_up(now, address)
+            else:
+                self._dialled[address] = now  # to be asked again, if it needs the link
+                self._say(peer, SchemeMessage(SCHEME, encode(Spare())))
         return out
+
+    def _spare(self, now: float, peer: Router) -> list[LinkEffect]:
+        """The peer does not need the link."""
+        link = self._links.link(peer)
+        if link is None or not self.pan.joined or any(one.router == peer for one in self.pan.neighbours()):
+            return []
+        if link.address is None:
+            self._say(peer, SchemeMessage(SCHEME, encode(Spare())))
+        elif link.address in self._dialled:
+            return self._hang_up(now, link.address)
+        return []
+
+    def _hang_up(self, now: float, address: str) -> list[LinkEffect]:
+        self._dialled.pop(address, None)
+        self._refusals.pop(address, None)
+        return self._links.hang_up(now, address)

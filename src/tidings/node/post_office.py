@@ -383,6 +383,10 @@ class PostOffice:
             self.late(mailbox, places)
         self._touched.update(self._attended)
 
+    @property
+    def at_rest(self) -> bool:
+        return not (self._touched or self._unread or self.changes or self.slow or self.sweep.busy)
+
     def unread(self) -> list[int]:
         """What the store must bring for other reasons than to be given out."""
         return [*self._unread, *self.sweep.wanted()]

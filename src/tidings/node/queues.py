@@ -125,6 +125,10 @@ class Queues:
 
     # --- bytes from the store -------------------------------------------------------------------------------------
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
     def wanted(self) -> list[int]:
         return [seq for job in self._jobs for seq in job.missing] if self._jobs else []
 

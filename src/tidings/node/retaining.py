@@ -62,6 +62,10 @@ class Retaining:
     def lost(self, connection: int) -> None:
         self._reads = [read for read in self._reads if read.client.number != connection]
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._reads)
+
     def wanted(self) -> list[int]:
         """What reads still need from the store."""
         return [seq for read in self._reads for seq in read.seqs if seq in read.missing] if self._reads else []

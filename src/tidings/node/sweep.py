@@ -47,6 +47,10 @@ class Sweep:
         self._due_ms.pop(mailbox, None)
         self._passes.pop(mailbox, None)
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._passes)
+
     def wanted(self) -> list[int]:
         """What the store is to bring."""
         return [seq for one in self._passes.values() for seq in one.asked] if self._passes else []

@@ -68,7 +68,7 @@ class Transit:
         self._items: dict[int, _Item] = {}
         self._unread: set[int] = set()  # stored in an earlier life and not loaded yet
         self._todo: dict[Router, dict[int, None]] = {}  # by destination, in order
-        self._parked: list[tuple[int, int]] = []  # (when, seq): crossed too many links, tried again later
+        self._parked: list[int] = []  # crossed too many links, tried again later
         self._links: dict[Router, _Link] = {}
         self._next_hops: Mapping[Router, Router] = {}
         self._next_tag = 1
@@ -121,7 +121,7 @@ class Transit:
                 self._deliver(now_ms, message, expires_ms)
         if rest:
             self.no_hops += hops == 0
-            self.accept(message, rest, expires_ms, max(hops - 1, 0))
+            self.accept(message, rest, expires_ms, hops)
         self._journal.then(done, failed)
 
     def _if_seen(
@@ -220,6 +220,13 @@ class Transit:
             self.abandoned += 1
             self._maybe_finish(item)
 
+    def unpark(self) -> None:
+        """About once a second, whatever the clock on the wall shows, which may be set back: try again what rested."""
+        parked, self._parked = self._parked, []
+        for seq in parked:
+            if seq in self._items:
+                self._undone(self._items[seq], self._items[seq].todo)
+
     def waiting_for(self) -> list[Router]:
         """Routers that something waits for, unsent."""
         return list(self._todo)
@@ -228,7 +235,6 @@ class Transit:
 
     def pump(self, now_ms: int) -> None:
         """Send what there are routes, and room, for; by each link in the order in which it was stored."""
-        self._unpark(now_ms)
         by_hop: dict[Router, list[Router]] = {}
         for router in self._todo:
             hop = self._next_hops.get(router)
@@ -259,7 +265,7 @@ class Transit:
             self._maybe_finish(item)
             return True
         if item.hops == 0:
-            self._park(now_ms, item)
+            self._park(item)
             return True
         if item.message is None:
             self.wanted.append(item.seq)
@@ -277,18 +283,11 @@ class Transit:
             item.message = None
         return True
 
-    def _park(self, now_ms: int, item: _Item) -> None:
+    def _park(self, item: _Item) -> None:
         """It went in circles while routes changed: let them settle."""
         self._done_with(item, tuple(item.todo), keep=True)
         item.hops = self._hops_max
-        self._parked.append((now_ms + 1000, item.seq))
-
-    def _unpark(self, now_ms: int) -> None:
-        due = [seq for at, seq in self._parked if at <= now_ms]
-        self._parked = [(at, seq) for at, seq in self._parked if at > now_ms]
-        for seq in due:
-            if seq in self._items:
-                self._undone(self._items[seq], self._items[seq].todo)
+        self._parked.append(item.seq)
 
     # --- books ----------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,11 @@ class Links:
         found = self._chosen.get(peer)
         return found if found is not None and found.state in LIVE else None
 
+    def peer_at(self, address: str) -> Router | None:
+        """Who is at the other end of the live link that was dialled to this address."""
+        link = self._links.get(f"to:{address}")
+        return link.peer.router if link is not None and link.peer is not None and link.state in LIVE else None
+
     def send(self, peer: Router, message: fx.ControlMessage) -> list[LinkEffect]:
         """Transmit to a peer; nothing if its link has gone, as every protocol above must expect."""
         link = self.link(peer)

@@ -237,7 +237,7 @@ class StompSession:
             return self._receipts.pop(receipt, None)
         assert self._plane is not None
         name = self._plane.stomp_receipt(self._connection, receipt) if receipt else None
-        return None if name is None else name.decode()
+        return None if name is None else name.decode(errors="replace")  # whatever the client wrote there
 
     def error(self, error: TidingsError, receipt: int = 0) -> bytes:
         """An ERROR is always the last frame."""

@@ -26,6 +26,7 @@ from tidings.overlay.pan.messages import (
     ProbeEcho,
     Reply,
     Routed,
+    Spare,
 )
 from tidings.routing.codec import BYTE, BYTES, FLAG, TEXT, U32, U64, Field, Reader, put_varint
 
@@ -93,6 +94,7 @@ LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
     Depart: (8, (CONTACTS,)),
     Probe: (9, (U64,)),
     ProbeEcho: (10, (U64,)),
+    Spare: (11, ()),
 }
 _BY_NUMBER = {number: (kind, layout) for kind, (number, layout) in LAYOUTS.items()}
 

@@ -2,7 +2,8 @@
 
     python -m tidings.testing.load half 5000              # connections that begin a frame and say no more
     python -m tidings.testing.load churn 100000 1000 20   # subscriptions, changes a second, seconds
-    python -m tidings.testing.load soak 30                # minutes; memory and open files must stay flat
+    python -m tidings.testing.load silent 1000            # subscribers, one of which never reads
+    python -m tidings.testing.load soak 30                # minutes at 70 % of capacity; memory and files must stay flat
 
 Each begins a broker process of its own and fails with a reason. A file name at the end: the figures are added to it.
 """
@@ -20,10 +21,15 @@ from tidings.client import Client, connect
 from tidings.protocols.frames import FrameType
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.record import note
+from tidings.testing.stream import stream, subscriber
 
 HALF = struct.pack("<IBBH", 60_000, FrameType.HELLO, 0, 0) + bytes(30_000)  # a frame before log-in, begun
 ANSWER_SECONDS = 60.0
-RATE = 500.0  # messages a second of a soak
+RATE = 500.0  # messages a second of a soak that are looked at one by one
+SHARE = 0.7  # of the broker's capacity, by the stream beside them
+STREAM_READERS = 3
+CALIBRATION_SECONDS = 8.0
+CEILING_MIB = 64
 GROWTH = 1.2  # what memory may grow by after the first fifth of a soak
 
 
@@ -130,12 +136,38 @@ async def _soak(broker: BrokerProcess, seconds: float) -> dict[str, float]:
         late_kib, late_files = resident_kib(broker), open_files(broker)
     assert late_kib < GROWTH * early_kib, f"{early_kib} KiB became {late_kib}"
     assert late_files <= early_files + 2, f"{early_files} open files became {late_files}"
-    return {"minutes": round(seconds / 60, 1), "messages": 2 * number, "kib early": early_kib, "kib late": late_kib}
+    return {"minutes": round(seconds / 60, 1), "looked at": 2 * number, "kib early": early_kib, "kib late": late_kib}
 
 
-def soak(minutes: float, folder: Path) -> dict[str, float]:
-    with BrokerProcess(folder, f'[broker]\ndata = "{folder / "data"}"\n') as broker:
-        return asyncio.run(_soak(broker, minutes * 60))
+def soak(minutes: float, folder: Path, calibration_seconds: float = CALIBRATION_SECONDS) -> dict[str, float]:
+    """Persistent and other messages looked at one by one, and beside them as many as make 70 % of what it can take."""
+    with (
+        BrokerProcess(folder, f'[broker]\ndata = "{folder / "data"}"\n') as broker,
+        stream(broker.port, STREAM_READERS) as many,
+    ):
+        capacity = many.capacity(calibration_seconds)
+        many.pace(SHARE * capacity)
+        figures = asyncio.run(_soak(broker, minutes * 60))
+        return {**figures, "capacity a second": round(capacity), "messages": many.finish()}
+
+
+def silent(subscribers: int, folder: Path, seconds: float = 10.0) -> dict[str, float]:
+    """Of many subscribers one never reads: what the others get without it and with it, and how large the broker is."""
+    allow_files()
+    with (
+        BrokerProcess(folder, f"[limits]\nmemory_bytes_max = {CEILING_MIB << 20}\n") as broker,
+        stream(broker.port, subscribers - 1) as many,
+    ):
+        before = many.capacity(seconds)
+        quiet_kib = resident_kib(broker)
+        with subscriber(broker.port):
+            many.capacity(seconds)  # until the broker waits for it no longer
+            after = many.capacity(seconds)
+            grown_kib = resident_kib(broker) - quiet_kib
+        messages = many.finish()
+    assert grown_kib < 2 * 1024 * CEILING_MIB, f"{grown_kib} KiB more than before"
+    return {"subscribers": subscribers, "a second before": round(before), "a second beside it": round(after),
+            "kib more": grown_kib, "messages": messages}  # fmt: skip
 
 
 def main(arguments: list[str]) -> None:
@@ -147,10 +179,13 @@ def main(arguments: list[str]) -> None:
                 figures = half_frames(int(count), Path(folder))
             case "churn", [subscriptions, rate, seconds]:
                 figures = churn(int(subscriptions), int(rate), float(seconds), Path(folder))
+            case "silent", [subscribers]:
+                figures = silent(int(subscribers), Path(folder))
             case "soak", [minutes]:
                 figures = soak(float(minutes), Path(folder))
             case _:
-                sys.exit("usage: python -m tidings.testing.load half N | churn N RATE SECONDS | soak MINUTES [RESULTS]")
+                kinds = "half N | churn N RATE SECONDS | silent N | soak MINUTES"
+                sys.exit(f"usage: python -m tidings.testing.load {kinds} [RESULTS]")
     sys.stdout.write(f"{name}: {figures}\n")
     if results:
         note(results, "load", kind=name, **figures)

@@ -80,7 +80,7 @@ def measured(stage: Stage, name: str, vary: dict[str, list[Parameter]]) -> list[
     experiment = Experiment(name, "filters", vary, {}, servers=(SERVER,), runs=1, measure=measure)
     folder = stage.work / "lab"
     folder.mkdir(exist_ok=True)
-    execution = Execution(experiment, folder)
+    execution = Execution([experiment], folder)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} runs"))
     with Progress(*columns, console=stage.console, transient=True) as progress:
         task = progress.add_task("measuring a broker", total=execution.missing())
@@ -91,7 +91,7 @@ def measured(stage: Stage, name: str, vary: dict[str, list[Parameter]]) -> list[
         if row["experiment"] == name and row["outcome"] == "done":
             about = json.loads(str(row["parameters"]))
             samples = of_rows(one for one in read_rows(folder, SAMPLES) if one["run"] == row["run"])
-            verdict = judge(samples, measure.rules, about["lost"])
+            verdict = judge(samples, Measure(**about["measure"]).rules, about["lost"])
             found.append(Measurement(Load(**about["load"]), verdict.received_per_s))
     return found
 

@@ -42,6 +42,7 @@ from tidings.overlay.pan.messages import (
     ProbeEcho,
     Reply,
     Routed,
+    Spare,
     Tell,
     Unanswered,
 )
@@ -198,6 +199,8 @@ class Pan:
             case Depart(leaves=leaves):
                 self._lose(now, sender, departed=True)
                 self._learn_all(now, leaves)
+            case Spare():
+                pass  # links are not this machine's
             case _:
                 assert_never(message)
         return self._done(now)

@@ -83,7 +83,12 @@ class Depart(ControlMessage):
     leaves: tuple[Contact, ...]
 
 
-PanMessage: TypeAlias = Routed | Reply | Enter | Others | Ask | Hello | Probe | ProbeEcho | Beat | Depart
+@dataclass(frozen=True, slots=True)
+class Spare(ControlMessage):
+    """The sender does not need its link to you. When both have said so, the one who made it ends it."""
+
+
+PanMessage: TypeAlias = Routed | Reply | Enter | Others | Ask | Hello | Probe | ProbeEcho | Beat | Depart | Spare
 
 # Effects.
 

@@ -9,4 +9,6 @@ SEEDS: dict[str, tuple[int, dict[str, str]]] = {
     "what was parked by one link was looked for by another": (1036, {}),
     "a message sent again while the first copy was on its way to disk was kept twice": (600, {}),
     "two brokers that came back before they were missed waited for each other to join": (148, {}),
+    "what went in circles rested by a clock that was set back": (825, {}),
+    "a link was let go that only the other end needed": (756, {}),
 }
