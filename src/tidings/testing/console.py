@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 class WatchedNetwork:
     """Brokers on a thread of their own, three in a line unless told; a little traffic from the first to the last."""
 
-    def __init__(self, folder: Path, edges: Sequence[tuple[int, int]] = EDGES) -> None:
+    def __init__(self, folder: Path, edges: list[tuple[int, int]] = EDGES) -> None:
         self.urls: list[str] = []
         self._folder, self._edges = folder, edges
         self._ready = threading.Event()
