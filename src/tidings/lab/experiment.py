@@ -51,7 +51,7 @@ class Measure:
     steady: float = 0.05  # the change of the rate that counts as none; 0: the least time is always enough
     cool_s: float = 0.05
     interval_s: float = 0.05  # between samples
-    window: int = 4000  # messages that may be on their way
+    window: int = 16_000  # messages that may be on their way, at most: a fast server must never wait for more
     block: int = 500  # messages a send, at most
     long_s: float = 5.0  # points whose runs take longer have RUNS_LONG of them only; 0: none has
     attempts: int = 3  # runs that do not count are repeated so often

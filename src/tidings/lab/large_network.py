@@ -73,13 +73,13 @@ def draw(points: list[Point], path: Path) -> None:
     figure, grid = pyplot.subplots(2, len(names), figsize=(3.6 * len(names), 6), squeeze=False, layout="constrained")
     for column, name in enumerate(names):
         some = [one for one in points if one.series == name]
-        values = [one.value for one in some]
         for variant in dict.fromkeys(one.measured.variant for one in some):
             mine = [one for one in some if one.measured.variant == variant]
             at = [one.value for one in mine]
             grid[0][column].plot(at, [one.measured.delivered for one in mine], "o-", label=variant)
             grid[1][column].plot(at, [one.measured.busiest for one in mine], "o-", label=variant)
-        grid[0][column].plot(values, [one.measured.expected for one in some], "k:", label="ideal")
+        ideal = {one.value: one.measured.expected for one in some}  # the same for all variants
+        grid[0][column].plot(ideal.keys(), ideal.values(), "k:", label="ideal")
         grid[0][column].set(xlabel=name, ylabel="deliveries", ylim=(0, None))
         grid[1][column].set(xlabel=name, ylabel="busiest link, share", ylim=(0, None))
         if name == "capacity":
