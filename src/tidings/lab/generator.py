@@ -151,8 +151,10 @@ def saturate(
     window: Callable[[], int],
     done: Callable[[], int],
     over: Callable[[int], bool],
+    rest_s: Callable[[], float] = lambda: 0.0,
 ) -> None:
-    """Send as long as no more than `window` messages are not `done`, until `over` says it is."""
+    """Send as long as no more than `window` messages are not `done`, until `over` says it is. `rest_s`: how long not to
+    look, when there is work enough for the server meanwhile: a look at each message costs more than the message."""
     poller = select.epoll()
     streams = {one.socket.fileno(): one for one in [*bench.publishers, *bench.subscribers]}
     for number in streams:
@@ -162,12 +164,17 @@ def saturate(
     finished = 0
     patience = 0.5 if window() > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
     while not over(finished):
-        for number, sender in enumerate(senders):
-            sender.send(window() + finished - sum(one.sent for one in senders))
+        left = window() + finished - sum(one.sent for one in senders)
+        for number, sender in enumerate(senders) if left > 0 or any(waiting.values()) else ():
+            before = sender.sent
+            sender.send(left)
+            left -= sender.sent - before
             if sender.busy != waiting[number]:
                 waiting[number] = sender.busy
                 mask = select.EPOLLIN | select.EPOLLOUT if sender.busy else select.EPOLLIN
                 poller.modify(sender.socket.fileno(), mask)
+        if (rest := rest_s()) > 0:
+            time.sleep(rest)
         for number, event in poller.poll(patience):
             if event & ~select.EPOLLOUT:
                 streams[number].read(buffer)

@@ -82,7 +82,7 @@ def measure_run(server: Server, design: Design, measure: Measure) -> SaturatedRu
             for number, one in enumerate(bench.publishers)
         ]
         watch = Watch(server, bench, senders, design, measure)
-        saturate(bench, senders, lambda: watch.window.size, watch.done, watch.over)
+        saturate(bench, senders, lambda: watch.window.size, watch.done, watch.over, lambda: watch.window.rest_s)
         lost = _lost(bench, senders, watch, design.copies)
         return SaturatedRun(watch.samples, lost, watch.course.warm_s)
 

@@ -13,12 +13,14 @@ slow one is never without work either.
 """
 
 FLIGHT_S = 0.1
+REST_S = 0.002  # that the generator need not look, while there is work for much longer
 
 
 class Window:
     def __init__(self, largest: int, smallest: int) -> None:
         self._largest, self._smallest = largest, min(largest, smallest)
         self.size = self._smallest
+        self.rest_s = 0.0
         self._mark: tuple[float, int] | None = None  # when, and how many had been sent then
 
     def update(self, now: float, sent: int, done: int) -> None:
@@ -27,6 +29,7 @@ class Window:
             if done < wanted:
                 return
             took = now - since
+            self.rest_s = REST_S if took > FLIGHT_S / 3 else 0.0
             if took < FLIGHT_S:
                 self.size = min(self._largest, 2 * self.size)
             elif took > 4 * FLIGHT_S:
