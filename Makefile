@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize tsan crash sim load flaps partition pan hermes covering docs proton stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize tsan crash sim load flaps partition pan hermes covering docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(STAMP)  ## create .venv and install Tidings and its tools into it
 
@@ -98,6 +98,9 @@ crash: setup  ## end brokers under load again and again, fail the power, cut and
 
 proton: setup  ## Qpid Proton's own examples against a broker on port 5672 (EXAMPLES=.../qpid-proton/python/examples)
 	scripts/proton-examples $(EXAMPLES)
+
+container:  ## build the container file and try the image, with podman and mmdebstrap (as root; BASE=an image you have)
+	scripts/container
 
 trace-kills: setup  ## kill -9 a broker that records, again and again, then trace every message (KILLS=50)
 	$(BIN)/python -m tidings.testing.traced_kills $(or $(KILLS),50)

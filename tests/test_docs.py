@@ -1,89 +1,89 @@
 """The documentation is true: its code and commands run, its examples give what they show, its links lead somewhere.
 
-Blocks by language. python and sh are run; those of a page that a comment marks as "not run", with the reason, are only
-compiled, or held against the commands there are. toml must parse, and be a configuration if it looks like one. java and
-js are run where Java's compiler and Node.js are installed. text, mermaid and csharp are not looked at.
+docs/pages/blocks.py has the blocks, and what the comments before them mean. python and sh are run; toml must parse, and
+be a configuration or an experiment if it looks like one; java and js are run; text, mermaid and csharp are not
+looked at.
 """
 
 import doctest
 import importlib.util
+import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from shutil import which
 from typing import Any, NamedTuple
 
 import pytest
 import typer.main
+from docs.pages import blocks
+from docs.pages.blocks import PAGES, ROOT, Block
 
 from tidings.broker import config
 from tidings.broker.config_tables import Configuration
 from tidings.cli import make_app
 from tidings.errors import UsageError
+from tidings.lab import experiment
 from tidings.lab.local_network import LocalNetwork
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.links import free_ports
+from tidings.testing.recorded import record_runs
+from tidings.testing.warm_commands import warm_commands
 
-ROOT = Path(__file__).parents[1]
 NODE = ROOT / "build" / "node"  # scripts/node-packages puts them there
-GENERATED = ROOT / "docs" / "generated"
-PAGES = [
-    *sorted(ROOT.glob("*.md")),
-    *sorted(page for page in (ROOT / "docs").rglob("*.md") if GENERATED not in page.parents),
-    *sorted((ROOT / "deploy").glob("*.md")),
-    *sorted((ROOT / "examples").glob("*.md")),
-]
-BLOCK = re.compile(r"^(?:<!-- ([^>]*) -->\n)?```(\S*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LANGUAGES = {"python", "sh", "toml", "java", "js", "csharp", "text", "mermaid", "{toctree}"}
 SHELL_SECONDS = 240
-
-
-class Block(NamedTuple):
-    page: Path
-    line: int
-    mark: str  # what the comment before it says
-    language: str
-    text: str
-
-    @property
-    def run(self) -> bool:
-        return not self.mark.startswith("not run: ")
-
-
-def blocks() -> Iterator[Block]:
-    for page in PAGES:
-        text = page.read_text()
-        for match in BLOCK.finditer(text):
-            line = text[: match.start(2)].count("\n") + 1
-            yield Block(page, line, match[1] or "", match[2], match[3])
-
-
-BLOCKS = list(blocks())
+BLOCKS = list(blocks.blocks())
 PYTHON = [one for one in BLOCKS if one.language == "python" and not one.text.startswith(">>>")]
-SHELL_PAGES = sorted({one.page for one in BLOCKS if one.language == "sh" and one.run})
+SHELL = [one for one in BLOCKS if one.language == "sh"]
+APART = ("not run: ", "in Spark", "stays up")
+RUN = [one for one in SHELL if not one.mark.startswith(APART)]
+
+# Whoever adds to these has found something that no test can run. The reasons stand before the blocks.
+NOT_RUN = [
+    "docs/console.md: tidings console tidings://10.0.0.1 tidings://10.0.0.2 tiding",
+    "docs/covering.md: tidings sim experiment pruning",
+    "docs/hermes.md: tidings sim experiment hermes all",
+    "docs/howto/secure.md: tidings sub 'ticks.>' --url tidings+tls://broker.example:730",
+    "docs/howto/sizing.md: cat > mine.toml <<END",
+    "docs/lab.md: tidings lab run quick --server tidings",
+    "docs/lab.md: tidings lab validate --runs 2 -o batch-costs.json --picture ",
+    "docs/networks.md: tidings net start square.toml --delays",
+    "docs/networks.md: SEEDS=1000 python -m pytest tests/sim/test_unicast.py",
+    "docs/pipeline.md: spark-submit --master yarn --conf spark.executor.memory=4g -",
+    "docs/runbook.md: systemctl start tidings",
+    "docs/runbook.md: systemctl stop tidings && cp -a /var/lib/tidings /backup/tid",
+    "docs/tutorial.md: tidings lab run quick --server tidings --runs 1 --busy",
+    "deploy/README.md: python3 -m venv /opt/tidings && /opt/tidings/bin/pip install",
+    "deploy/README.md: podman build --format docker -f deploy/Containerfile -t tidi",
+]
 
 
 def name_of(value: object) -> str:
     return f"{value.page.stem}-{value.line}" if isinstance(value, Block) else Path(str(value)).stem
 
 
-def test_every_block_says_its_language_and_why_it_is_not_run() -> None:
-    wrong = [(one.page.name, one.line, one.language) for one in BLOCKS if one.language not in LANGUAGES]
+def test_every_block_says_its_language_and_what_is_special_about_it() -> None:
+    wrong = [(one.name, one.line, one.language) for one in BLOCKS if one.language not in blocks.LANGUAGES]
     assert wrong == []
     hidden = [
         page.name
         for page in PAGES
-        if re.search(r"^ {4}(tidings|make|python) ", BLOCK.sub("", page.read_text()), re.MULTILINE)
+        if re.search(r"^ {4}(tidings|make|python) ", blocks.without_blocks(page), re.MULTILINE)
     ]
     assert hidden == [], "commands belong in a block of sh"
-    marks = ("not run: ", "fails: ", "in another window")
-    assert [(one.page.name, one.mark) for one in BLOCKS if one.mark and not one.mark.startswith(marks)] == []
+    assert [(one.name, one.mark) for one in BLOCKS if one.mark and not one.mark.startswith(blocks.MARKS)] == []
+
+
+def test_what_is_not_run_is_known() -> None:
+    assert [f"{one.name}: {one.first}" for one in BLOCKS if one.marked("not run: ")] == NOT_RUN
+    page = blocks.page()
+    assert all(f"`{one.first}`" in page for one in BLOCKS if one.marked("not run: "))
 
 
 class Broker(NamedTuple):
@@ -114,7 +114,7 @@ def test_code_runs_and_prints_what_its_comments_say(
 ) -> None:
     code = broker.moved(block.text)
     compiled = compile("\n" * block.line + code, str(block.page), "exec")
-    if block.run:
+    if not block.marked("in Spark"):
         exec(compiled, {"__name__": "__docs__"})
         expected = re.findall(r"^ *print\(.*\)  # (.*)$", code, re.MULTILINE)
         assert capsys.readouterr().out.splitlines() == expected
@@ -123,55 +123,94 @@ def test_code_runs_and_prints_what_its_comments_say(
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", SHELL_PAGES, ids=name_of)
-def test_commands_run(page: Path, broker: Broker, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def environment(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with warm_commands(tmp_path_factory.mktemp("warm")) as folder:
+        path = [str(folder), str(Path(sys.executable).parent), os.environ["PATH"]]
+        url = f"tidings://127.0.0.1:{broker.ports['native']}"
+        yield {**os.environ, "PATH": ":".join(path), "ROOT": str(ROOT), "TIDINGS_URL": url}
+
+
+@pytest.mark.parametrize("page", sorted({one.page for one in RUN}), ids=name_of)
+def test_commands_run(page: Path, broker: Broker, environment: dict[str, str], tmp_path: Path) -> None:
     """All blocks of a page in one shell, in a directory of its own, at a broker that is there."""
     (tmp_path / "data").symlink_to(broker.directory / "data")
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "TIDINGS_URL": f"tidings://127.0.0.1:{broker.ports['native']}",
-        "METRICS": f"http://127.0.0.1:{broker.ports['http']}/metrics",
-    }
-    output = tmp_path / "output"
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    for folder in ("lab-data", "monday", "tuesday"):  # as if somebody had measured
+        record_runs(tmp_path / folder, broken=False)
     try:
-        with output.open("w") as file:
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", script(page, broker)], cwd=tmp_path, env=environment,
-                stdin=subprocess.DEVNULL, stdout=file, stderr=file, timeout=SHELL_SECONDS,
-            )  # fmt: skip
-        assert done.returncode == 0, output.read_text()
+        run_script(script(page, broker), tmp_path, environment)
     finally:
         with suppress(UsageError):  # there is none
             LocalNetwork.load(tmp_path / "out" / "net").stop(kill=True)
 
 
-# A command in another window has begun when the broker has one connection more.
-WINDOW = """
-connections() {{ curl -sf "$METRICS" | sed -n 's/^tidings_connections{{state="ready"}} //p'; }}
-BEFORE=$(connections)
-( {text} ) & WINDOWS="${{WINDOWS:-}} $!"
-for try in $(seq 600); do [ "$(connections)" != "$BEFORE" ] && break; sleep 0.1; done
+def run_script(text: str, directory: Path, environment: dict[str, str], *before: str) -> None:
+    output = directory / "output"
+    with output.open("w") as file:
+        done = subprocess.run(
+            [*before, "bash", "-euo", "pipefail", "-c", text], cwd=directory, env=environment,
+            stdin=subprocess.DEVNULL, stdout=file, stderr=file, timeout=SHELL_SECONDS,
+        )  # fmt: skip
+    assert done.returncode == 0, output.read_text()
+
+
+BEGIN = """
+make() { command make --dry-run --no-print-directory -C "$ROOT" "$@" > /dev/null; }
+await() {
+  for try in $(seq 600); do grep -q "$1" "$2" && return; kill -0 $! || break; sleep 0.1; done
+  cat "$2"; return 1
+}
+ended() { for one in ${WINDOWS:-}; do wait $one; done; WINDOWS=; }
 """
 
 
 def script(page: Path, broker: Broker) -> str:
     base = free_ports(9)[0]
-    parts = []
-    for block in [one for one in BLOCKS if one.page == page and one.language == "sh" and one.run]:
-        text = block.text
-        if block.mark.startswith("in another window"):
-            text = WINDOW.format(text=text.strip())
-        elif block.mark.startswith("fails"):
+    parts = [BEGIN]
+    for number, block in enumerate(one for one in RUN if one.page == page):
+        text = block.runnable
+        if block.marked("in another window"):
+            begun = f"( {text.strip()} ) > window-{number} 2>&1 &"
+            text = f'{begun} WINDOWS="${{WINDOWS:-}} $!"\nawait subscribed window-{number}'
+        elif block.marked("once the other window has ended"):
+            text = f"ended\n{text}"
+        elif block.marked("fails"):
             text = f"if ( {text.strip()} ); then echo 'this should have failed' >&2; exit 1; fi\n"
         parts.append(f": '{page.name}, line {block.line}'\n{text}")
-    text = broker.moved("\n".join([*parts, "for one in ${WINDOWS:-}; do wait $one; done"]))
+    text = broker.moved("\n".join([*parts, "ended"]))
     return re.sub(r"\b740(\d)\b", lambda match: str(base + int(match[1])), text)
+
+
+def private_network() -> list[str]:
+    """With all ports to itself, whoever has them elsewhere. Where Linux does not let us, they must be free."""
+    begin = ["unshare", "--map-root-user", "--net"]
+    tried = subprocess.run([*begin, "ip", "link", "set", "lo", "up"], capture_output=True, check=False)
+    return begin if tried.returncode == 0 else []
+
+
+@pytest.mark.parametrize("block", [one for one in SHELL if one.marked("stays up")], ids=name_of)
+def test_what_stays_up_gets_ready_and_ends_in_order(block: Block, environment: dict[str, str], tmp_path: Path) -> None:
+    lines = [line.split("  #")[0] for line in block.text.splitlines()]
+    before = private_network()
+    parts = [
+        BEGIN,
+        "trap 'kill -KILL $(jobs -p) 2> /dev/null || true' EXIT",
+        "ip link set lo up" if before else "",
+        "ALL=",
+    ]
+    for number, line in enumerate(lines):
+        parts.append(
+            f'( exec {line} ) > log-{number} 2>&1 & ALL="$ALL $!"\nawait "info ready\\|console on" log-{number}'
+        )
+    parts.append("for one in $ALL; do kill -TERM $one; done; for one in $ALL; do wait $one; done")
+    path = environment["PATH"].partition(":")[2]  # commands that are warm are in another network
+    run_script("\n".join(parts), tmp_path, {**environment, "PATH": path, "TIDINGS_URL": ""}, *before)
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Every command of every block of sh, run or not, as words, without what a shell makes of it."""
-    for block in (one for one in BLOCKS if one.language == "sh"):
+    for block in SHELL:
         text = re.sub(r"<<(\w+)\n.*?^\1$", "", block.text, flags=re.MULTILINE | re.DOTALL).replace("\\\n", " ")
         text = re.sub(r"\$\(python -c '[^']*'\)", "FILE", text)
         text = re.sub(r"^(.*)\$\((tidings [^)]*)\)(.*)$", r"\2\n\1ID\3", text, flags=re.MULTILINE)
@@ -181,7 +220,7 @@ def commands() -> Iterator[tuple[str, list[str]]]:
             words: list[str] = []
             for word in [*lexer, ";"]:
                 if set(word) <= set(";&|"):
-                    yield f"{block.page.name}:{block.line}", words
+                    yield f"{block.name}:{block.line}", words
                     words = []
                 elif not re.fullmatch(r"[A-Z_]+=\S*|sudo", word):
                     words.append(word)
@@ -222,22 +261,27 @@ def faults(command: Any, words: list[str]) -> list[str]:
 # --- other languages --------------------------------------------------------------------------------------------------
 
 
-def test_tables_of_configurations_are_right(tmp_path: Path) -> None:
+def test_tables_are_configurations_or_experiments(tmp_path: Path) -> None:
     tables = set(Configuration.__dataclass_fields__)
-    checked = 0
-    for block in (one for one in BLOCKS if one.language == "toml"):
-        if set(tomllib.loads(block.text)) <= tables:
-            path = tmp_path / f"{block.page.stem}-{block.line}.toml"
-            path.write_text(block.text)
+    configurations, experiments = 0, 0
+    written = [text for one in SHELL for text in re.findall(r"(?ms)\.toml <<END\n(.*?)^END$", one.text)]
+    for text in [*(one.text for one in BLOCKS if one.language == "toml"), *written]:
+        found = set(tomllib.loads(text))
+        if found <= tables:
+            path = tmp_path / "broker.toml"
+            path.write_text(text)
             config.load(path)  # refuses what it does not know
-            checked += 1
-    assert checked > 5
+            configurations += 1
+        elif "kind" in found:
+            experiment.parse(text)
+            experiments += 1
+    assert (configurations > 5, experiments) == (True, 2)
     config.load(ROOT / "deploy" / "broker.toml")
 
 
 def test_java_runs(broker: Broker, tmp_path: Path) -> None:
     (block,) = [one for one in BLOCKS if one.language == "java"]
-    if shutil.which("javac") is None:  # a runtime alone cannot compile
+    if which("javac") is None:  # a runtime alone cannot compile
         assert block.text.count("{") == block.text.count("}")
         return
     (tmp_path / "Quotes.java").write_text(block.text)
@@ -256,13 +300,23 @@ def test_javascript_runs(broker: Broker, tmp_path: Path) -> None:
 
 def test_the_unit_for_systemd_is_well_formed() -> None:
     unit = ROOT / "deploy" / "tidings.service"
-    if shutil.which("systemd-analyze"):
+    if which("systemd-analyze"):
         done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
         complaints = [line for line in done.stderr.splitlines() if "not executable" not in line and "tidings" in line]
         assert complaints == []
     starts = re.findall(r"^Exec\w+=\S*/(tidings .*)$", unit.read_text(), re.MULTILINE)
     root = typer.main.get_command(make_app())
     assert [faults(root, line.split()[1:]) for line in starts] == [[], []]
+
+
+def test_the_container_file_copies_what_is_there_and_starts_a_broker() -> None:
+    text = (ROOT / "deploy" / "Containerfile").read_text()
+    copied = [name for names in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for name in names.split()]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert {"native", "src", "pyproject.toml", "deploy/broker.toml"} <= set(copied)
+    (entry,), (command,) = (re.findall(rf"^{word} (\[.*\])$", text, re.MULTILINE) for word in ("ENTRYPOINT", "CMD"))
+    assert json.loads(entry) == ["tidings"]
+    assert faults(typer.main.get_command(make_app()), json.loads(command)) == []
 
 
 # --- examples, links --------------------------------------------------------------------------------------------------

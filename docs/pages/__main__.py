@@ -4,9 +4,15 @@ import re
 import sys
 from pathlib import Path
 
-from docs.pages import api, benchmarks, cli, metrics
+from docs.pages import api, benchmarks, blocks, cli, metrics
 
-PAGES = {"cli": cli.page, "api": api.page, "metrics": metrics.page, "benchmarks": benchmarks.page}
+PAGES = {
+    "cli": cli.page,
+    "api": api.page,
+    "metrics": metrics.page,
+    "benchmarks": benchmarks.page,
+    "tested": blocks.page,
+}
 
 
 def main(folder: Path) -> None:

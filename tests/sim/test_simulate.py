@@ -18,6 +18,7 @@ from tidings.testing.simulate.__main__ import main
 from tidings.testing.simulate.choices import COVERING, SCHEMES, draw
 from tidings.testing.simulate.regressions import SEEDS as REGRESSIONS
 from tidings.testing.simulate.run import run
+from tidings.testing.simulate.world import START_MS, World
 
 SEEDS = int(os.environ.get("SEEDS", "120"))
 GROUP = 20
@@ -107,6 +108,28 @@ def trace_of(seed: int) -> list[str]:
     seen: list[str] = []
     run(seed, lambda now, who, what: seen.append(f"{now} {who} {what}"), world="brokers")
     return seen
+
+
+def test_events_that_found_no_room_are_stored_once_there_is_some() -> None:
+    world = World(draw(34, scheme="hermes"))
+    world.until(START_MS)
+    world.converge("at the start")
+    assert world.typed is not None
+    assert world.lasting is not None
+    world.typed.start()
+    world.lasting.start()
+    world.typed.publishers = {key: client for key, client in world.typed.publishers.items() if key[0] == 1}
+    elsewhere = [host for router, host in world.brokers.hosts.items() if router != 1]
+    for host in elsewhere:
+        host.full = True
+    for _ in range(12):
+        world.lasting.publish()
+    world.until(world.now + 3_000)
+    for host in elsewhere:
+        host.full = False
+    world.until(world.now + 10_000)
+    assert {one.router for one in world.lasting.subscriptions} - {1}
+    assert world.lasting.judge() > 0
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

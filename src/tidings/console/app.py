@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
@@ -105,6 +107,8 @@ def serve(options: Options, ready: Callable[[int], None]) -> None:
     if options.with_parent:
         os.nice(NICENESS)
         threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
+    # uvicorn raises the signal once more when it has ended in order: that is status 0, not an end by SIGTERM.
+    signal.signal(signal.SIGTERM, lambda *_: None if server.should_exit else sys.exit(0))
     asyncio.run(_serve(server, ready))
 
 

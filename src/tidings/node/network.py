@@ -85,7 +85,7 @@ class Network:
         self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
         self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
         self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
-        self._handed: list[bytes] = []  # messages that a carrier brought for subscribers here
+        self._handed: list[HandOver] = []  # messages that a carrier brought for subscribers here
         self.passed: list[tuple[bytes, Router | None]] = []  # ids of carried messages: came, or went to a neighbour
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._now = self._started = 0.0
@@ -252,21 +252,20 @@ class Network:
 
     def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
         """The end of a turn: pass on what changed here, acknowledge, send."""
-        now = self._now
         for added, predicate in interests:
             change = self.scheme.subscribe if added else self.scheme.unsubscribe
-            self._routed(change(now, decode_predicate(predicate)))
+            self._routed(change(self._now, decode_predicate(predicate)))
         acks, self._acks = self._acks, {}
         for number, tags in acks.items():
             if number in self._names:
                 self._plane.send(number, control_frame(Taken(tuple(tags))))
-        handed, self._handed = self._handed, []
-        for message in handed:  # by the clock on the wall, which only a turn knows
-            self.transit.deliver(now_ms, message)
         self.transit.pump(now_ms)
         if self.events is not None:
             for message in self.event_post.take(now_ms):
-                self._routed(self.events.post(now, message))
+                self._routed(self.events.post(self._now, message))
+        handed, self._handed = self._handed, []
+        for one in handed:  # by the clock on the wall, which only a turn knows
+            self._hand_over(now_ms, one)
 
     def typed(self, ask: Callable[["EventCarrier", float], list[Effect]]) -> None:
         """Ask something of a scheme that knows types."""
@@ -430,10 +429,8 @@ class Network:
                     self._routed(self.scheme.routed(self._now, table))
                 case Deliver():
                     self._routed(self.scheme.learn(self._now, effect))
-                case HandOver(message=message, tag=tag, type=name) if tag:
-                    self._hand_over(message, tag, name)
-                case HandOver(message=message):
-                    self._handed.append(message)
+                case HandOver():
+                    self._handed.append(effect)
                 case AskKey(token=token, key=key, payload=payload):
                     assert self.pan is not None
                     number, said = self.pan.request(self._now, key, payload)
@@ -448,17 +445,21 @@ class Network:
                 case _:
                     assert_never(effect)
 
-    def _hand_over(self, message: bytes, tag: bytes, name: str) -> None:
-        """A persistent event for subscribers here. If it cannot be stored, the broker it came from keeps it."""
+    def _hand_over(self, now_ms: int, one: HandOver) -> None:
+        """To subscribers here. If a persistent event cannot be stored, the broker it came from keeps it."""
 
         def done() -> None:
-            self.typed(lambda events, now: events.handed(now, name, tag))
+            self.typed(lambda events, now: events.handed(now, one.type, one.tag))
 
         def failed(error: TidingsError) -> None:
-            self.out.append(Report(error.code, f"an event of type {name!r} could not be stored: {error.reason}"))
+            self.typed(lambda events, now: events.refused(now, one.type, one.tag))
+            self.out.append(Report(error.code, f"an event of type {one.type!r} could not be stored: {error.reason}"))
 
-        here = [self.settings.router]
-        self.transit.relayed(int(self._now), 0, here, expires_ms_of(message), message, done, failed)
+        if one.tag:
+            here, until_ms = [self.settings.router], expires_ms_of(one.message)
+            self.transit.relayed(now_ms, 0, here, until_ms, one.message, done, failed)
+        else:
+            self.transit.deliver(now_ms, one.message)
 
     def _panned(self, effects: list[LinkEffect]) -> None:
         """What Pan wants done, and what it brought for the scheme."""

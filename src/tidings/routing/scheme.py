@@ -119,6 +119,9 @@ class EventCarrier(Carrier, Protocol):
     def handed(self, now: float, type: str, tag: bytes) -> list[Effect]:
         """What a HandOver with a tag brought is safe here."""
 
+    def refused(self, now: float, type: str, tag: bytes) -> list[Effect]:
+        """It could not be stored, and is to be handed over again later."""
+
     def reroute(self, now: float) -> list[Effect]:
         """The overlay has changed."""
 

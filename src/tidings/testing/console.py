@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 
 class WatchedNetwork:
-    """Three brokers in a line on a thread of their own, with a little traffic from the first to the last."""
+    """Brokers on a thread of their own, three in a line unless told; a little traffic from the first to the last."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, edges: list[tuple[int, int]] = EDGES) -> None:
         self.urls: list[str] = []
-        self._folder = folder
+        self._folder, self._edges = folder, edges
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -58,7 +58,7 @@ class WatchedNetwork:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        async with BrokerNetwork(self._folder, EDGES, tracking=TRACKING) as network:
+        async with BrokerNetwork(self._folder, self._edges, tracking=TRACKING) as network:
             first = network.brokers[1]
             first.observer = CapacityMonitor()
             urls = [network.url(router) for router in network.routers]

@@ -57,8 +57,9 @@ def record_messages(root: Path, seed: int = 1, count: int = 500, *, copies: int 
     SegmentWriter(root, MESSAGES, "b2").append([row | {"source": "b2"} for row in rows[half:]], 2_000)
 
 
-def record_runs(root: Path, runs: int = 3) -> None:
-    """A measured server that keeps to `SERVER` but for a little noise; the first run of each point does not count."""
+def record_runs(root: Path, runs: int = 3, *, broken: bool = True) -> None:
+    """A measured server that keeps to `SERVER` but for a little noise; the first run of each point does not count, and
+    one that is `broken` says nothing about itself."""
     rng = random.Random(1)
     described, samples = [], []
     for filters in (1, 50, 200, 1000):
@@ -71,9 +72,11 @@ def record_runs(root: Path, runs: int = 3) -> None:
                 seconds = [Sample(s, rate * s, rate * copies * s, busy * s, 0.2 * s, 5e7) for s in range(8)]
                 samples += to_rows(run, "generator", seconds, start)
                 told = {"server": "tidings", "parameters": {"filters": filters, "copies": copies}, "lost": 0}
-                told |= {"load": {"filters": filters, "replication": copies}, "measure": {"warm_s": 1, "cool_s": 1}}
+                told |= {"kind": "filters", "load": {"filters": filters, "replication": copies}}
+                told |= {"measure": {"warm_s": 1, "cool_s": 1}}
                 described.append(_run(run, start, json.dumps(told)))
-    described.append(_run("filters-broken#0", 1_762_000_000_000, "no JSON"))
+    if broken:
+        described.append(_run("filters-broken#0", 1_762_000_000_000, "no JSON"))
     SegmentWriter(root, RUNS, "lab").append(described, 1_000)
     SegmentWriter(root, SAMPLES, "lab").append(samples, 1_000)
 

@@ -25,7 +25,10 @@ class _Spot:
 def to_svg(path: Path) -> str:
     places, leaves, rows = _layout(path)
     width = max((place.x for place in [*places.values(), *leaves.values()]), default=0) + BOX + 2 * COLUMN // 3
-    height = (rows + 2) * ROW
+    notes = [f"not asked: broker {broker} ({reason})" for broker, reason in path.unasked.items()]
+    notes += [f"false positive: broker {hop.broker}" for hop in path.false_positives]
+    notes += [f"unknown: broker {broker}" for broker in path.unknown]
+    height = (rows + (2 if notes else 1)) * ROW
     title = f"message {path.message} of publisher {path.message.publisher} at broker {path.message.broker}"
     width = max(width, 7 * len(title) + 24)
     parts = [
@@ -40,9 +43,6 @@ def to_svg(path: Path) -> str:
             there = leaves[hop.broker, number]
             parts += [_line(here, there, dashed=False), *_box(there, one.peer, one.probability)]
         parts += _circle(here, hop)
-    notes = [f"not asked: broker {broker} ({reason})" for broker, reason in path.unasked.items()]
-    notes += [f"false positive: broker {hop.broker}" for hop in path.false_positives]
-    notes += [f"unknown: broker {broker}" for broker in path.unknown]
     if notes:
         parts.append(f'<text x="12" y="{height - 12}" fill="#a33">{escape("; ".join(notes))}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -137,6 +137,18 @@ def test_a_persistent_event_is_settled_when_it_is_safe_here() -> None:
     assert told(made.handed(3, "Trade", tag)) == [Settled("Trade", tag)]
 
 
+def test_a_persistent_event_that_could_not_be_stored_is_handed_over_again() -> None:
+    made = scheme()
+    ((token, _, _),) = asked(made.subscribe(1, wanted(("Trade",), Predicate.always())))
+    made.answered(1, token, encode(TypeAnswer((TRADE,))))
+    message = event(20, persistent=True)
+    tag = message[4:20]
+    made.learn(2, from_neighbour(message, tag))
+    assert made.refused(3, "Trade", tag) == []
+    assert HandOver(message, tag, "Trade") in made.tick(made.machine.options.refresh_ms)
+    assert HandOver(message, tag, "Trade") not in made.tick(2 * made.machine.options.refresh_ms)
+
+
 def test_a_posted_event_ends_as_safe_even_if_its_type_is_gone() -> None:
     made = scheme()
     message = event(20, persistent=True)

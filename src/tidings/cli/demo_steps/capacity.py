@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tidings.cli.demo_steps.stage import Stage
@@ -62,7 +63,8 @@ def fit_and_predict(stage: Stage) -> None:
     stage.find("capacity model", f"{model.model.formula}, from {len(grid)} points")
     stage.find(f"prediction for {where}", found)
     answer = plan(stage, model)
-    texts = [f"{model.model.formula}; {parameters}.", f"For {where}: {found}.", answer]
+    formula = f"Time of the broker for one message: {model.model.formula}; {parameters}. r: copies that are sent."
+    texts = [formula, f"For {where}: {found}.", answer]
     stage.section("Capacity", texts, stage.picture("capacity.svg", draw(grid, model, check)))
 
 
@@ -119,6 +121,10 @@ def draw(points: Sequence[Measurement], model: Fitted, check: Check) -> Figure:
     ends = [min(*xs, check.measured), max(*xs, check.measured)]
     axes.loglog(ends, ends, color="#999999", linewidth=1)
     axes.set(xlabel="measured, messages a second of processor time", ylabel="by the model")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(EngFormatter(sep=" "))
+        axis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, which="both", alpha=0.2)
     axes.legend()
     return figure

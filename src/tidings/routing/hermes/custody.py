@@ -77,6 +77,13 @@ class Custodian:
         if item is not None:
             item.waiting.discard(hop)
 
+    def refused(self, tree: str, tag: bytes) -> None:
+        """It could not be stored here: it is handed over again at the next review."""
+        self._handed.pop(tag, None)
+        item = self._items.get(tag, {}).get(tree)
+        if item is not None:
+            item.passed.pop(None, None)
+
     def lost(self, neighbour: Router) -> None:
         """What it was given it may have lost; and nobody waits there for an answer."""
         for item in self.items():

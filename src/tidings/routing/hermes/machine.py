@@ -239,6 +239,11 @@ class Hermes:
         self._review(now, tag)
         return self._done()
 
+    def refused(self, name: str, tag: bytes) -> list[HermesEffect]:
+        """It could not be stored, for now."""
+        self._custodian.refused(name, tag)
+        return self._done()
+
     def link_up(self, now: float, neighbour: Router) -> list[HermesEffect]:
         """There is a link to this neighbour now. What was said to it before there was one was lost."""
         self.trees.link_made(now, neighbour)

@@ -239,6 +239,9 @@ class HermesScheme:
     def handed(self, now: float, type: str, tag: bytes) -> list[Effect]:
         return self._do(now, self.machine.handed(now, type, tag))
 
+    def refused(self, now: float, type: str, tag: bytes) -> list[Effect]:
+        return self._do(now, self.machine.refused(type, tag))
+
     def _post(self, now: float, tag: bytes) -> list[Effect]:
         self._unposted.discard(tag)
         message = self._posted[tag]

@@ -19,7 +19,7 @@ from tidings.model.selector import Selector
 from tidings.model.type_topics import topic_of
 from tidings.node.requests import AddType, AdvertiseType, Subscribe
 from tidings.routing.hermes import HermesOptions
-from tidings.sim.broker import ID, SimBroker, SimClient
+from tidings.sim.broker import ID, Action, SimBroker, SimClient
 from tidings.sim.brokers import Brokers
 
 OPTIONS = HermesOptions(refresh_ms=2_000, lifetime_ms=7_000, settle_ms=5_000)
@@ -47,18 +47,18 @@ class Typed:
     """`until(ms)` lets the network go on for so long."""
 
     def __init__(self, brokers: Brokers, routers: list[int], rng: Random, until: Callable[[float], None]) -> None:
-        self.brokers, self.routers, self.rng, self._until = brokers, routers, rng, until
+        self.brokers, self.routers, self.rng, self.until = brokers, routers, rng, until
         self.listeners = [
             Listener(router, rng.choice(("Tick", "Deal")), rng.choice(SELECTORS))
             for router in routers
             if rng.random() < 0.7
         ]
-        self._publishers: dict[tuple[int, str], SimClient] = {}
+        self.publishers: dict[tuple[int, str], SimClient] = {}
         self.events: dict[bytes, tuple[str, int]] = {}
 
     def start(self) -> None:
         for one in TYPES:
-            client = self._ask(self.rng.choice(self.routers), AddType(1, one))
+            client = self.ask(self.rng.choice(self.routers), AddType(1, one))
             assert 1 in client.done, f"types: {one.name} was not added: {client.failures}"
         self.attend()
 
@@ -66,49 +66,56 @@ class Typed:
         """Who is not there, because its broker crashed, comes again."""
         for one in self.listeners:
             if not self._here(one.router, one.client):
-                one.client = self._ask(one.router, Subscribe(1, 1, "", one.selector, type=one.type))
+                one.client = self.ask(one.router, Subscribe(1, 1, "", one.selector, type=one.type))
                 one.lives.append(one.client)
         for router in self.routers[:3]:
             for name in PATHS:
-                if not self._here(router, self._publishers.get((router, name))):
-                    self._publishers[router, name] = self._ask(router, AdvertiseType(1, name))
+                if not self._here(router, self.publishers.get((router, name))):
+                    self.publishers[router, name] = self.ask(router, AdvertiseType(1, name))
 
     def _here(self, router: int, client: SimClient | None) -> bool:
         broker = self.brokers.broker(router)
         return broker is not None and client is not None and broker.clients.get(client.number) is client
 
-    def _ask(self, router: int, request: Any) -> SimClient:
+    def call(self, router: int, act: Action) -> None:
+        self.brokers.driver.call(str(router), act)
+
+    def there(self) -> list[tuple[int, str]]:
+        """Who publishes what, of those who are there."""
+        return [key for key, client in self.publishers.items() if self._here(key[0], client)]
+
+    def ask(self, router: int, request: Any, client_id: str = "") -> SimClient:
         """A new client's request, until it is carried out: a rendezvous node may not be there yet."""
         for _ in range(ATTEMPTS):
             found: list[SimClient] = []
 
             def act(machine: SimBroker, now: float, found: list[SimClient] = found) -> list[Any]:
-                found.append(machine.connect())
+                found.append(machine.connect(client_id))
                 return machine.request(now, found[0], request)
 
-            self.brokers.driver.call(str(router), act)
-            self._until(WAIT_MS)
+            self.call(router, act)
+            self.until(WAIT_MS)
             if found and 1 in found[0].done:
                 return found[0]
         raise AssertionError(f"types: {request} is not answered at router {router}")
 
     def publish(self) -> bytes | None:
         """An event by one of the publishers that are there."""
-        there = [key for key, client in self._publishers.items() if self._here(key[0], client)]
+        there = self.there()
         if not there:
             return None
         (router, name), x = self.rng.choice(there), self.rng.randrange(6)
         id = MessageId(1, router, int(self.brokers.calendar.now), 40_000 + len(self.events) % 20_000)
         message = encode_message(Message(Destination(topic_of(PATHS[name])), {"x": x}, id=id))
-        client = self._publishers[router, name]
-        self.brokers.driver.call(str(router), lambda machine, now: machine.publish(now, client, message))
+        client = self.publishers[router, name]
+        self.call(router, lambda machine, now: machine.publish(now, client, message))
         self.events[message[ID]] = name, x
         return message[ID]
 
     def judge(self) -> int:
         """A calm time; returns how many deliveries were due."""
         ids = [id for id in (self.publish() for _ in range(6)) if id is not None]
-        self._until(QUIET_MS)
+        self.until(QUIET_MS)
         due = 0
         for one in self.listeners:
             assert one.client is not None

@@ -11,6 +11,7 @@ from tidings.sim.faults import Crash, LoseHost, Restart, Unclog, healing, inflic
 from tidings.testing.simulate import checkers
 from tidings.testing.simulate.choices import Choices
 from tidings.testing.simulate.clients import QUEUE, Consumer, Mailbox, Transactor
+from tidings.testing.simulate.lasting import LastingEvents
 from tidings.testing.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
 from tidings.testing.simulate.typed import REPAIR_MS, Typed
 from tidings.tracking.path import Path
@@ -46,9 +47,11 @@ class World:
         self._broadcasts = any(settings.broadcast_above for settings in one.settings.values())
         self.pan, self.flooding = choices.overlay == "pan", choices.scheme == "flooding"
         self.typed: Typed | None = None
+        self.lasting: LastingEvents | None = None
         if choices.scheme == "hermes":
             later = lambda ms: self.until(self.now + ms)  # noqa: E731
             self.typed = Typed(self.brokers, self.routers, Random(f"types {choices.seed}"), later)
+            self.lasting = LastingEvents(self.typed, Random(f"lasting {choices.seed}"))
         self.mailboxes: list[Mailbox] = []
         self.consumers: list[Consumer] = []
         transacting = [] if self.flooding else rng.sample(self.routers, min(2, len(self.routers)))
@@ -69,6 +72,8 @@ class World:
         if self.typed is not None:
             self.typed.start()
         self.judge()
+        if self.lasting is not None:
+            self.lasting.start()
         self.trouble()
         self.until(self.now + FAULTS_MS)
         self.heal()
@@ -83,6 +88,8 @@ class World:
         self.judge()
         self.drain()
         self.safe()
+        if self.lasting is not None:
+            self.lasting.judge()
         checkers.nothing_lost(self.brokers, self.mailboxes)
         groups = [group for one in self.transactors for group in one.groups]
         checkers.whole_transactions(self.brokers, self.mailboxes, groups)
@@ -194,9 +201,10 @@ class World:
         for act, times in ((self.publish, 30), (self.publish_again, 4), (self.change, 4), (self.transact, 8)):
             for _ in range(times):
                 calendar.at(start + rng.uniform(0, FAULTS_MS), act)
-        if self.typed is not None:
+        if self.typed is not None and self.lasting is not None:
             for _ in range(12):
                 calendar.at(start + rng.uniform(0, FAULTS_MS), self.typed.publish)
+                calendar.at(start + self.lasting.rng.uniform(0, FAULTS_MS), self.lasting.publish)
         for consumer in self.consumers:
             for _ in range(12):
                 calendar.at(start + rng.uniform(0, FAULTS_MS), consumer.work)
