@@ -57,7 +57,7 @@ def test_every_point_has_a_throughput_and_the_load_the_models_need(folder: Path)
         assert one.received is not None
         assert one.dispatched is not None
         assert one.load is not None
-        assert one.received.mean > 100
+        assert one.received.mean > 0
         assert one.dispatched.mean == pytest.approx(one.received.mean * one.parameters["matching"], rel=0.5)
         assert one.load.replication == one.parameters["matching"]
         assert one.load.filters == one.parameters["matching"] + one.parameters["others"]
@@ -118,13 +118,13 @@ def test_rounds_go_over_all_experiments_and_leave_nothing_between(tmp_path: Path
 
 def test_samples_of_a_run_that_was_killed_before_its_row_belong_to_nobody(tmp_path: Path) -> None:
     point = replace(GRID, vary={})
-    slow = [Sample(0.05 * i, 1.0 * i, 1.0 * i, 0.05 * i, 0.0, 1e6) for i in range(20)]
-    SegmentWriter(tmp_path, SAMPLES, "lab_grid").append(to_rows("grid/tidings/#1", "generator", slow, 1000), 1000)
+    fast = [Sample(0.05 * i, 1e9 * i, 1e9 * i, 0.05 * i, 0.0, 1e6) for i in range(20)]
+    SegmentWriter(tmp_path, SAMPLES, "lab_grid").append(to_rows("grid/tidings/#1", "generator", fast, 1000), 1000)
     assert [step.text for step in Execution([point], tmp_path).steps()][-1] == "done"
     assert "grid/tidings/#1" not in [row["run"] for row in read_rows(tmp_path, RUNS)]
     [result] = read_results(tmp_path)
     assert result.received is not None
-    assert result.received.mean > 100  # those samples say 20
+    assert 0 < result.received.mean < 1e9  # those samples say 2e10
 
 
 def test_a_server_that_has_gone_is_started_again() -> None:

@@ -86,6 +86,7 @@ class Bench:
     publishers: list[Stream]
     subscribers: list[Stream]
     idle: list[socket.socket] = field(default_factory=list)
+    arrived: int = 0  # at all subscribers; of thousands, nobody could add it up at every turn
 
     @property
     def publisher(self) -> Stream:

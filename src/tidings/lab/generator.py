@@ -159,16 +159,16 @@ def saturate(
     streams = {one.socket.fileno(): one for one in [*bench.publishers, *bench.subscribers]}
     for number in streams:
         poller.register(number, select.EPOLLIN)
+    receiving = {one.socket.fileno() for one in bench.subscribers}
     buffer = bytearray(BUFFER_BYTES)
     waiting: dict[int, bool] = dict.fromkeys(range(len(senders)), False)
-    finished = 0
+    finished, sent = done(), sum(one.sent for one in senders)
     patience = 0.5 if window() > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
     while not over(finished):
-        left = window() + finished - sum(one.sent for one in senders)
-        for number, sender in enumerate(senders) if left > 0 or any(waiting.values()) else ():
+        for number, sender in enumerate(senders):
             before = sender.sent
-            sender.send(left)
-            left -= sender.sent - before
+            sender.send(window() + finished - sent)
+            sent += sender.sent - before
             if sender.busy != waiting[number]:
                 waiting[number] = sender.busy
                 mask = select.EPOLLIN | select.EPOLLOUT if sender.busy else select.EPOLLIN
@@ -177,7 +177,8 @@ def saturate(
             time.sleep(rest)
         for number, event in poller.poll(patience):
             if event & ~select.EPOLLOUT:
-                streams[number].read(buffer)
+                new = streams[number].read(buffer)
+                bench.arrived += new if number in receiving else 0
         finished = done()
     poller.close()
 
