@@ -107,6 +107,11 @@ class Sender:
         """Of the next block, if it is one of the largest."""
         return self._heads[0][1]
 
+    @property
+    def least(self) -> int:
+        """Messages of the smallest block there is next."""
+        return min(messages for _, messages in self._heads)
+
     def send(self, messages_max: int) -> None:
         """Blocks of no more than so many messages together, as far as the socket takes them; first the rest of one.
 
@@ -164,8 +169,11 @@ def saturate(
     waiting: dict[int, bool] = dict.fromkeys(range(len(senders)), False)
     finished, sent = done(), sum(one.sent for one in senders)
     patience = 0.5 if window() > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
+    least = min(one.least for one in senders)
     while not over(finished):
-        for number, sender in enumerate(senders):
+        # A server that writes message by message wakes us for each: then nothing may cost as much as all senders.
+        able = window() + finished - sent >= least or any(waiting.values())
+        for number, sender in enumerate(senders if able else ()):
             before = sender.sent
             sender.send(window() + finished - sent)
             sent += sender.sent - before

@@ -54,7 +54,8 @@ class Watch:
             self._moved = (done, now)
         elif now - self._moved[1] > SILENCE_S_MAX:
             raise RuntimeError(f"nothing arrived for {SILENCE_S_MAX:.0f} s after {done} messages")
-        self.window.update(now, sum(one.sent for one in self._senders), done)
+        if done >= self.window.awaited:
+            self.window.update(now, sum(one.sent for one in self._senders), done)
         if now < self._next:
             return False
         self._next = now + self._interval_s

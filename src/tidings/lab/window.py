@@ -21,18 +21,18 @@ class Window:
         self._largest, self._smallest = largest, min(largest, smallest)
         self.size = self._smallest
         self.rest_s = 0.0
-        self._mark: tuple[float, int] | None = None  # when, and how many had been sent then
+        self._since: float | None = None
+        self.awaited = 0  # how many had been sent then; until they are done, nothing changes
 
     def update(self, now: float, sent: int, done: int) -> None:
-        if self._mark is not None:
-            since, wanted = self._mark
-            if done < wanted:
-                return
-            took = now - since
+        if done < self.awaited:
+            return
+        if self._since is not None:
+            took = now - self._since
             self.rest_s = REST_S if took > FLIGHT_S / 3 else 0.0
             if took < FLIGHT_S:
                 self.size = min(self._largest, 2 * self.size)
             elif took > 4 * FLIGHT_S:
                 self.size = max(self._smallest, self.size // 2)
         if sent > done:
-            self._mark = now, sent
+            self._since, self.awaited = now, sent
