@@ -45,16 +45,19 @@ def test_streams_read_and_publish(
             alerts = client.subscribe("alerts.>")
             for price in (10, 50, 150):
                 client.publish("ticks.xyz", {"stock": "XYZ", "price": float(price)}, persistent=True)
-            try:
-                execute(again, broker, names)
-                assert set(names["ticks"].columns) >= {"stock", "price"}
-                execute(reading, broker, names)
-                execute(publishing, broker, names)
-                for query in spark.streams.active:
-                    query.processAllAvailable()
-            finally:
-                for query in spark.streams.active:
-                    query.stop()
+            for block in (
+                again,
+                reading,
+                publishing,
+            ):  # one after the other: two streams that begin at once share a map
+                try:
+                    execute(block, broker, names)
+                    assert set(names["ticks"].columns) >= {"stock", "price"}
+                    for query in spark.streams.active:
+                        query.processAllAvailable()
+                finally:
+                    for query in spark.streams.active:
+                        query.stop()
             message = alerts.receive(timeout=60)
             assert message is not None
             return message.properties["stock"], message.properties["price"]

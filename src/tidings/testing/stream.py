@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
 
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
@@ -24,7 +25,7 @@ BLOCK_MESSAGES = 50
 READ_BYTES = 1 << 20
 DELIVER_FIELDS_BYTES = 16  # before the message, docs/wire.md
 FLAT_OUT, STOP = -1.0, 0.0
-DRAIN_SECONDS = 120.0
+START_SECONDS = DRAIN_SECONDS = 120.0
 BEAT_SECONDS = 2.0  # a sign of life of each reader so often, or the broker asks for one and is counted
 
 
@@ -49,6 +50,7 @@ class Stream:
     rate: "Synchronized[float]"  # blocks a second; FLAT_OUT, STOP
     published: "Synchronized[int]"  # messages
     received: "Synchronized[int]"  # … by all readers together
+    ready: Event
 
     def capacity(self, seconds: float) -> float:
         """Messages a second that reach each reader when nothing holds the publisher but the broker."""
@@ -76,10 +78,11 @@ class Stream:
 @contextmanager
 def stream(port: int, readers: int) -> Iterator[Stream]:
     context = multiprocessing.get_context("spawn")
-    one = Stream(readers, context.Value("d", STOP), context.Value("q", 0), context.Value("q", 0))
+    one = Stream(readers, context.Value("d", STOP), context.Value("q", 0), context.Value("q", 0), context.Event())
     child = context.Process(target=_run, args=(port, one), daemon=True)
     child.start()
     try:
+        assert one.ready.wait(START_SECONDS), "it has no connections yet"
         yield one
     finally:
         child.kill()
@@ -96,6 +99,7 @@ def _run(port: int, one: Stream) -> None:
         ready.register(reader, selectors.EVENT_READ)
     for each in (publisher, *readers):
         each.setblocking(False)
+    one.ready.set()
     buffer, left, taken, due, beat = bytearray(READ_BYTES), block[:0], 0, 0.0, time.monotonic()
     while True:
         rate, now = one.rate.value, time.monotonic()
