@@ -20,7 +20,7 @@ from tidings.testing.simulate.regressions import SEEDS as REGRESSIONS
 from tidings.testing.simulate.run import run
 from tidings.testing.simulate.world import START_MS, World
 
-SEEDS = int(os.environ.get("SEEDS", "120"))
+SEEDS = int(os.environ.get("SEEDS", "200"))
 GROUP = 20
 
 
