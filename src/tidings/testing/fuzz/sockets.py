@@ -35,6 +35,8 @@ port = 0
 protocol = "stomp"
 [limits]
 memory_bytes_max = {MEMORY_BYTES_MAX}
+messages_bytes_max = {MEMORY_BYTES_MAX}
+pinned_bytes_max = {MEMORY_BYTES_MAX // 2}
 connections_max = 10000
 """
 FAULTS = ("Traceback", '"level": "error"', '"level": "critical"')
