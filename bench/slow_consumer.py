@@ -18,21 +18,12 @@ from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.protocols.frames import FrameType, control
+from tidings.testing.stream import connect
 
 READERS = 10
 BODY = 500
 LIMITS = Limits(memory_bytes_max=64 << 20)
-HELLO = control(FrameType.HELLO, {"version": 1, "heartbeat_ms": 30_000})
 SUBSCRIBE = control(FrameType.SUBSCRIBE, {"receipt": 1, "subscription": 1, "destination": "t"})
-
-
-def connect(port: int, *frames: bytes) -> socket.socket:
-    one = socket.create_connection(("127.0.0.1", port))
-    one.sendall(b"".join((HELLO, *frames)))
-    answer = b""
-    while (frames and b"receipt" not in answer) or b"server" not in answer:
-        answer += one.recv(4096)
-    return one
 
 
 def _publish(port: int) -> None:

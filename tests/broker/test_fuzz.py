@@ -76,6 +76,7 @@ def test_a_column_that_is_not_text_is_damage(tmp_path: Path) -> None:
     files = Files(tmp_path)
     for number in (168, 987, 1397):
         files.run(2, number)
+    assert files.read == 0
 
 
 def test_an_answer_without_knowledge_names_nobody() -> None:

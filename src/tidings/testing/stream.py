@@ -96,7 +96,7 @@ def _run(port: int, one: Stream) -> None:
     publisher, ready = connect(port), selectors.DefaultSelector()
     readers = [subscriber(port) for _ in range(one.readers)]
     for reader in readers:
-        ready.register(reader, selectors.EVENT_READ)
+        ready.register(reader, selectors.EVENT_READ, reader)
     for each in (publisher, *readers):
         each.setblocking(False)
     one.ready.set()
@@ -116,5 +116,8 @@ def _run(port: int, one: Stream) -> None:
                 left = left[publisher.send(left) :]
         wait = 0.001 if left else 0.0 if rate == FLAT_OUT else min(0.01, max(0.0, due - now))
         for key, _ in ready.select(wait):
-            taken += key.fileobj.recv_into(buffer)  # type: ignore[union-attr]
+            got = key.data.recv_into(buffer)
+            if not got:
+                raise ConnectionError("the broker closed the connection of a reader")
+            taken += got
         one.received.value = taken // size

@@ -125,11 +125,15 @@ def test_an_event_is_handed_over_once_however_often_it_comes() -> None:
     assert not any(isinstance(one, HandOver) for one in made.learn(3, from_neighbour(event(20))))
 
 
-def test_a_persistent_event_is_settled_when_it_is_safe_here() -> None:
+def wanting_trades() -> HermesScheme:
     made = scheme()
     ((token, _, _),) = asked(made.subscribe(1, wanted(("Trade",), Predicate.always())))
     made.answered(1, token, encode(TypeAnswer((TRADE,))))
-    message = event(20, persistent=True)
+    return made
+
+
+def test_a_persistent_event_is_settled_when_it_is_safe_here() -> None:
+    made, message = wanting_trades(), event(20, persistent=True)
     tag = message[4:20]
     effects = made.learn(2, from_neighbour(message, tag))
     assert HandOver(message, tag, "Trade") in effects
@@ -138,10 +142,7 @@ def test_a_persistent_event_is_settled_when_it_is_safe_here() -> None:
 
 
 def test_a_persistent_event_that_could_not_be_stored_is_handed_over_again() -> None:
-    made = scheme()
-    ((token, _, _),) = asked(made.subscribe(1, wanted(("Trade",), Predicate.always())))
-    made.answered(1, token, encode(TypeAnswer((TRADE,))))
-    message = event(20, persistent=True)
+    made, message = wanting_trades(), event(20, persistent=True)
     tag = message[4:20]
     made.learn(2, from_neighbour(message, tag))
     assert made.refused(3, "Trade", tag) == []
