@@ -31,6 +31,7 @@ struct TrackerOptions {
     uint64_t bits = 65536;
     uint32_t hashes = 16;
     uint64_t capacity = 2521;
+    uint32_t doublings = 0;   // of bits and capacity, for histories that fill filters too fast
     int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
     bool retain = true;       // a filter stored on time goes on being filled
     bool forwards = false;    // a history for each neighbour too
@@ -53,17 +54,19 @@ public:
     enum class Kind : uint8_t { Publish, Route, Forward, Deliver };
     static constexpr size_t id_bytes = IdArena::id_bytes;
     static constexpr uint64_t bits_max = 1ull << 32;
+    static constexpr uint32_t doublings_max = 16;
     static constexpr size_t done_max = 1024;  // full filters that may wait for company
 
     struct Found {
-        uint64_t sequence, hashed;  // how many ids are in a Bloom filter, and not exact
+        uint64_t sequence, hashed, bits;  // how many ids are in a Bloom filter, and not exact; its size
         bool held;
     };
 
     explicit Tracker(const TrackerOptions& options)
-        : options_(options), shape_(shape_of(options)), arena_(options.exact ? 0 : options.bits, options.hashes) {
+        : options_(options), shape_(shape_of(options)), arena_(options.exact ? 0 : options.bits << options.doublings, options.hashes) {
         if (options.capacity == 0) throw UsageError{"E_TRACKING_CAPACITY", "a filter's capacity is at least 1"};
-        if (options.bits > bits_max) throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
+        if (options.doublings > doublings_max || options.bits > bits_max >> options.doublings)
+            throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
         Bloom(options.exact ? 64 : options.bits, options.exact ? 1 : options.hashes);  // throws if it has no such shape
     }
     Tracker(const Tracker&) = delete;
@@ -107,7 +110,7 @@ public:
             if (!volume || volume->owners.front() != index || !volume->dirty()) continue;
             volume->dirty_ms = std::min(volume->dirty_ms, now_ms);  // the clock was set back
             if (volume->dirty_ms + options_.persist_ms > now_ms) continue;
-            if (options_.retain && !options_.exact) store_copy(*volume, now_ms);
+            if (options_.retain && !options_.exact && !volume->outgrows(shape_, now_ms)) store_copy(*volume, now_ms);
             else store(*volume, now_ms);
             all = true;
         }
@@ -139,7 +142,7 @@ public:
         const History& history = histories_[point->histories.at(origin)];
         const Volume& volume = *history.volume;  // whatever was noted has one, after the flush
         if (!volume.holds(moment_ms)) return {};
-        return Found{history.sequence, volume.filter ? volume.count : 0, volume.contains(id)};
+        return Found{history.sequence, volume.filter ? volume.count : 0, shape_.bits << volume.doublings, volume.contains(id)};
     }
 
     // Subscribers whose filter in memory has a message of this origin and time as a straggler.
@@ -184,7 +187,7 @@ private:
 
     static VolumeShape shape_of(const TrackerOptions& of) {
         const uint64_t young = of.exact ? UINT64_MAX : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1) : 0;
-        return {of.bits, of.hashes, of.capacity, young, of.exact};
+        return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1, young, of.exact};
     }
 
     // Where messages pass: a history for each origin, few of them, and mostly the same as for the last message.
@@ -342,7 +345,7 @@ private:
                 chosen[size++] = static_cast<uint8_t>(64 * word + static_cast<size_t>(std::countr_zero(left)));
         for (size_t done = 0; done < size;) {
             done += volume.add(arena_, &chosen[done], size - done, shape_, times_);
-            if (volume.count >= shape_.capacity) store(volume, times_.now_ms);
+            if (volume.full(shape_)) store(volume, times_.now_ms);
         }
     }
 
@@ -361,7 +364,7 @@ private:
         out.peer = history.peer;
         out.sequence = history.sequence;
         out.count = volume.count;
-        out.full = volume.count >= options_.capacity;
+        out.full = volume.full(shape_);
         out.has_range = volume.has_range;
         out.first_ms = volume.first_ms;
         out.last_ms = volume.last_ms;
@@ -380,7 +383,7 @@ private:
 
     void store(Volume& volume, int64_t now_ms) {
         store_copy(volume, now_ms);
-        volume.clear(shape_);
+        volume.clear(shape_, now_ms);
         for (const uint32_t index : volume.owners) histories_[index].sequence = next_sequence_++;
     }
 
