@@ -119,17 +119,28 @@ class Sender:
         """
         send, left = self.socket.send, messages_max
         with suppress(BlockingIOError):
-            while self._offset or self._choose(left):
-                block, messages = self._heads[self._chosen]
-                taken = send(block[self._offset :] if self._offset else block)
-                if not self._offset:
-                    left -= messages
-                    self.sent += messages
-                if self._offset + taken < len(block):
-                    self._offset += taken
+            if self._offset:
+                block, _ = self._heads[self._chosen]
+                self._offset += send(block[self._offset :])
+                if self._offset < len(block):
                     return
                 self._offset = 0
                 self._heads[self._chosen] = next(self._rings[self._chosen])
+            while self._choose(left):
+                ring, head = self._rings[self._chosen], self._heads[self._chosen]
+                try:
+                    while head[1] <= left:
+                        block, messages = head
+                        taken = send(block)
+                        left -= messages
+                        if taken < len(block):
+                            self._offset = taken
+                            return
+                        head = next(ring)
+                finally:
+                    self._heads[self._chosen] = head
+                    self.sent += messages_max - left
+                    messages_max = left
 
     def _choose(self, messages_max: int) -> bool:
         for number, (_, messages) in enumerate(self._heads):
