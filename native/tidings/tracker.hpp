@@ -95,8 +95,18 @@ public:
 
     void delivered(const uint8_t* id, uint32_t subscriber, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
-        if (subscriber >= subscribers_.size()) subscribers_.resize(size_t{subscriber} + 1);
-        note(subscribers_[subscriber].of(*this, Kind::Deliver, arena_.origins[slot], subscriber), slot);
+        note(subscriber_at(subscriber).of(*this, Kind::Deliver, arena_.origins[slot], subscriber), slot);
+    }
+
+    // To all of these at once: mostly the same as the last message's, and then one mark does for all.
+    void delivered(const uint8_t* id, const std::vector<uint32_t>& subscribers, int64_t now_ms) {
+        const uint32_t slot = begin(id, now_ms), origin = arena_.origins[slot];
+        if (together_.origin != origin || together_.subscribers != subscribers) [[unlikely]] {
+            spread();
+            together_.origin = origin;
+            together_.subscribers = subscribers;
+        }
+        together_.marks.set(slot);
     }
 
     // ---- what is stored
@@ -178,11 +188,19 @@ private:
         std::shared_ptr<Volume> volume;  // from the first flush on
     };
 
-    // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched for every delivery.
+    // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched often.
     struct Marks {
         std::array<uint64_t, IdArena::slots / 64> words{};
-        bool any = false;
+        bool any() const { return std::ranges::any_of(words, [](uint64_t word) { return word != 0; }); }
+        void set(uint32_t slot) { words[slot / 64] |= 1ull << (slot % 64); }
         auto operator<=>(const Marks&) const = default;
+    };
+
+    // The subscribers that got the last message, and marks that are theirs as well.
+    struct Together {
+        uint32_t origin = 0;
+        std::vector<uint32_t> subscribers;
+        Marks marks;
     };
 
     static VolumeShape shape_of(const TrackerOptions& of) {
@@ -259,17 +277,30 @@ private:
         return arena_.add(id);
     }
 
+    Point& subscriber_at(uint32_t subscriber) {
+        if (subscriber >= subscribers_.size()) subscribers_.resize(size_t{subscriber} + 1);
+        return subscribers_[subscriber];
+    }
+
     void note(uint32_t index, uint32_t slot) {
         Marks& marks = marks_[index];
-        if (!marks.any) {
-            marks.any = true;
-            dirty_.push_back(index);
+        if (!marks.any()) dirty_.push_back(index);
+        marks.set(slot);  // two subscriptions of one subscriber are one delivery
+    }
+
+    void spread() {
+        const Marks common = std::exchange(together_.marks, {});
+        if (!common.any()) return;
+        for (const uint32_t subscriber : together_.subscribers) {
+            const uint32_t index = subscriber_at(subscriber).of(*this, Kind::Deliver, together_.origin, subscriber);
+            if (!marks_[index].any()) dirty_.push_back(index);
+            for (size_t word = 0; word < common.words.size(); ++word) marks_[index].words[word] |= common.words[word];
         }
-        marks.words[slot / 64] |= 1ull << (slot % 64);  // two subscriptions of one subscriber are one delivery
     }
 
     void flush(int64_t now_ms) {
         if (arena_.empty()) return;
+        spread();
         times_.now_ms = std::max(times_.now_ms, now_ms);
         arena_.find_positions();
         oldest_ms_ = *std::min_element(arena_.times.begin(), arena_.times.begin() + arena_.used);
@@ -395,6 +426,7 @@ private:
     std::vector<std::shared_ptr<Volume>> fresh_;  // begun in this flush
     Point publish_, route_;
     std::vector<Point> subscribers_;
+    Together together_;
     std::unordered_map<uint32_t, Point> neighbours_;
     std::vector<TrackedFilter> done_;
     uint64_t next_sequence_ = 0, turn_ = 0;

@@ -152,7 +152,8 @@ class Sender:
 
 def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
     marks = _Marks(server, load, bench)
-    sender = Sender(bench.publisher.socket, [(server.wire.block(load.plan, load.block), load.block)])
+    blocks = [(server.wire.block(load.plan, load.block), load.block) for _ in range(load.blocks)]
+    sender = Sender(bench.publisher.socket, blocks)
     subscribers = bench.subscribers
     slowest: Callable[[], int] = lambda: min(one.count for one in subscribers)  # noqa: E731
     if load.plan.receipts:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 ROWS_MAX, BYTES_MAX = 256, 1 << 20  # of a group; one filter may have more
+PROBE_BYTES = 256
 _ALIKE = ("broker", "incarnation", "kind", "origin", "peer", "encoding", "count", "full", "opened_ms", "stored_ms")
 
 
@@ -51,7 +52,19 @@ def groups(data: Sequence[bytes]) -> Iterator[range]:
 
 
 def _shared(data: Sequence[bytes]) -> pa.DictionaryArray:
-    distinct = {id(one): one for one in data}
-    places = {number: place for place, number in enumerate(distinct)}
+    """Equal ones must be one here: Arrow would write all of them again for each row."""
+    objects = {id(one): one for one in data}
+    alike: dict[bytes, list[bytes]] = {}  # by a part that hardly two of them have in common: a hash of all takes long
+    places: dict[int, int] = {}
+    distinct: list[bytes] = []
+    for number, one in objects.items():
+        others = alike.setdefault(one[:PROBE_BYTES], [])
+        same = next((other for other in others if other == one), None)
+        if same is None:
+            others.append(one)
+            distinct.append(one)
+            places[number] = len(distinct) - 1
+        else:
+            places[number] = places[id(same)]
     indices = pa.array([places[id(one)] for one in data], pa.int32())
-    return pa.DictionaryArray.from_arrays(indices, pa.array(distinct.values(), pa.binary()))
+    return pa.DictionaryArray.from_arrays(indices, pa.array(distinct, pa.binary()))

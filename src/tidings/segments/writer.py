@@ -99,6 +99,7 @@ def _publish(data: pa.Buffer, path: Path) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # hardly read again: others need the memory
     try:
         os.link(temporary, path)
     finally:
