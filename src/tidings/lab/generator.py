@@ -182,9 +182,8 @@ def saturate(
     finished, sent = done(), sum(one.sent for one in senders)
     patience = 0.5 if window() > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
     least = min(one.least for one in senders)
+    able = True  # at first, to go on with what was begun before
     while not over(finished):
-        # A server that writes message by message wakes us for each: then nothing may cost as much as all senders.
-        able = window() + finished - sent >= least or any(waiting.values())
         for number, sender in enumerate(senders if able else ()):
             before = sender.sent
             sender.send(window() + finished - sent)
@@ -200,6 +199,8 @@ def saturate(
                 new = streams[number].read(buffer)
                 bench.arrived += new if number in receiving else 0
         finished = done()
+        # A server that writes message by message wakes us for each: then nothing may cost as much as all senders.
+        able = window() + finished - sent >= least or any(waiting.values())
     poller.close()
 
 
