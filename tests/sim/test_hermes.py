@@ -34,6 +34,10 @@ def test_subtypes_keep_the_way_up_when_the_broker_that_added_their_parent_is_los
     run(306, crashes=True)
 
 
+def test_an_event_reaches_whoever_takes_the_place_of_a_rendezvous_node_though_it_has_had_it_before() -> None:
+    run(2172, crashes=True)
+
+
 def network_of(brokers: int, seed: int = 1, options: HermesOptions = OPTIONS) -> HermesNetwork:
     rng = Random(seed)
     pan = PanNetwork(plane(brokers, rng).latency_ms, rng, options=PanOptions(leaves=4), timers=True)

@@ -3,7 +3,8 @@
 A broker keeps a persistent event until everybody it passed it to has answered `Settled`, which they do when the same is
 true for them; so the broker where it was published has it as long as anyone on its way still needs it. Whoever
 crashes, what it held is with the one before it. When the overlay has changed, tables may lack for a while what they
-will have after repair; until then the event is kept and the tables are asked again (`Hermes._review`).
+will have after repair; until then the event is kept and the tables are asked again (`Hermes._review`). In the end it is
+passed on once more to all, for one who had it long ago may have taken the place of one that was lost.
 
 An event that comes again while it is kept is in good hands already, and that is the answer; coming in circles it would
 wait for itself otherwise. One that comes again later is passed on again, but handed to no subscription twice.
@@ -24,8 +25,10 @@ Flags = tuple[bool, bool]
 class Item:
     event: Publication
     source: Hop
+    since: float  # when it came, or was passed on once more
     passed: dict[Hop, Flags] = field(default_factory=dict)  # to whom, and for which subscriptions there
     waiting: set[Hop] = field(default_factory=set)
+    answered: set[Hop] = field(default_factory=set)
 
     def comes_from(self, source: Hop, flags: Flags) -> None:
         """Who has it for these subscriptions need not be given it for them."""
@@ -42,6 +45,16 @@ class Item:
         self.waiting.add(hop)
         return True
 
+    def once_more(self, now: float, unsettled_until: float) -> bool:
+        """Whether it has to be passed on again to all who have it, because ways have changed since."""
+        if unsettled_until <= self.since:
+            return False
+        self.since = now
+        for hop in self.answered:
+            self.passed.pop(hop, None)
+        self.answered.clear()
+        return True
+
 
 class Custodian:
     def __init__(self, handed_max: int) -> None:
@@ -52,12 +65,12 @@ class Custodian:
     def __len__(self) -> int:
         return sum(len(trees) for trees in self._items.values())
 
-    def take(self, source: Hop, event: Publication) -> bool:
+    def take(self, now: float, source: Hop, event: Publication) -> bool:
         """Keep it; False: it is kept already, and this source need not."""
         trees = self._items.setdefault(event.tag, {})
         known = trees.get(event.type)
         if known is None:
-            known = trees[event.type] = Item(event, source)
+            known = trees[event.type] = Item(event, source, now)
             known.comes_from(source, (event.by_type, event.by_filter))
             return True
         known.comes_from(source, (event.by_type, event.by_filter))
@@ -74,8 +87,9 @@ class Custodian:
 
     def settled(self, tree: str, tag: bytes, hop: Hop) -> None:
         item = self._items.get(tag, {}).get(tree)
-        if item is not None:
-            item.waiting.discard(hop)
+        if item is not None and hop in item.waiting:
+            item.waiting.remove(hop)
+            item.answered.add(hop)
 
     def refused(self, tree: str, tag: bytes) -> None:
         """It could not be stored here: it is handed over again at the next review."""
@@ -88,6 +102,7 @@ class Custodian:
         """What it was given it may have lost; and nobody waits there for an answer."""
         for item in self.items():
             item.waiting.discard(neighbour)
+            item.answered.discard(neighbour)
             item.passed.pop(neighbour, None)
 
     def drop(self, event: Publication) -> None:

@@ -418,7 +418,7 @@ class Hermes:
         if event.tag:
             if event.rising and source == self.trees.tree(event.type, now).up:
                 self._unsettle(now)  # both think the other nearer to the rendezvous node: one will soon know better
-            if not self._custodian.take(source, event) and isinstance(source, int):
+            if not self._custodian.take(now, source, event) and isinstance(source, int):
                 self._out.append(Send(source, Settled(event.type, event.tag)))
             self._review(now, event.tag)
             return
@@ -459,17 +459,18 @@ class Hermes:
         for item in self._custodian.items(tag):
             if not self._custodian.holds(item):
                 continue  # settled meanwhile, by what became of another
-            tree = self.trees.tree(item.event.type, now)
-            event = item.event
-            ways = self._ways(tree, None, event)
-            for hop, (by_type, by_filter) in ways.items():
+            tree, event = self.trees.tree(item.event.type, now), item.event
+            for hop, (by_type, by_filter) in self._ways(tree, None, event).items():
                 if item.sends(hop, (by_type, by_filter)):
                     rising = hop is not None and hop == tree.up
                     copy = Publication(event.type, by_type, by_filter, rising, event.tag, event.message)
                     self._pass_on(now, hop, copy)
             settled_at = max(self._unsettled_until, tree.since + self.options.settle_ms)
             if self._custodian.holds(item) and not item.waiting and now >= settled_at:
-                self._let_go(now, item.event, item.source)
+                if item.once_more(now, self._unsettled_until):
+                    self._review(now, event.tag)
+                else:
+                    self._let_go(now, item.event, item.source)
 
     def _let_go(self, now: float, event: Publication, source: Hop) -> None:
         self._custodian.drop(event)
