@@ -7,6 +7,8 @@ Traceback (most recent call last):
 tidings.errors.SelectorError: E_SELECTOR_SYNTAX at 8: expected a value after '='
 """
 
+from typing import Self
+
 
 class TidingsError(Exception):
     """Root of everything Tidings raises on purpose."""
@@ -18,6 +20,12 @@ class TidingsError(Exception):
         self.fatal = fatal
         where = "" if position is None else f" at {position}"
         super().__init__(f"{code}{where}: {reason}")
+
+    def alone(self) -> Self:
+        """To be kept or passed on: without the stack it was raised in. That holds the variables of all who were
+        called, perhaps a request of megabytes, and one of them is often the error itself: a circle."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
 
 class UsageError(TidingsError):

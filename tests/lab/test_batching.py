@@ -164,3 +164,11 @@ def test_overload_and_what_is_not_analysed_are_refused() -> None:
         analyse(0.1, mean, wake=1.0, bound=2)
     with pytest.raises(UsageError, match="a bound that is not reached"):
         analyse(0.5, mean, bound=1).quantile(0.99)
+
+
+def test_batches_that_cost_the_same_whatever_is_in_them_have_a_rate_too() -> None:
+    """Least squares give such costs to a broker that was seen for a second only."""
+    rate = rate_at(0.9, lambda rate: analyse(rate, lambda k: 0.001 + 0 * k), capacity(lambda k: 0.001 + 0 * k))
+    # It rests, for 1/rate, when nothing came in the millisecond of a batch: the share is exp(-x) / (x + exp(-x)).
+    x = rate * 0.001
+    assert x / (x + np.exp(-x)) == pytest.approx(0.9, rel=1e-4)

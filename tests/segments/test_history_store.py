@@ -1,14 +1,17 @@
 """What a broker keeps on disk: order, retention, restarts, compaction, a disk that fails."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tidings.broker import tracking_thread
 from tidings.broker.tracking_thread import UNWRITTEN_BYTES_MAX, Unwritten
 from tidings.errors import StoreError
 from tidings.model.message_id import MessageId
 from tidings.model.tables import ATTACHMENTS, HISTORIES
+from tidings.segments import filter_catalog
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.compaction import compact_segments
 from tidings.segments.filter_catalog import FilterCatalog
@@ -113,6 +116,40 @@ def test_many_segments_of_attachments_become_one_that_says_the_same(tmp_path: Pa
     store.close()
 
 
+def test_of_attachments_that_are_over_the_last_are_kept_while_it_runs(tmp_path: Path) -> None:
+    store = HistoryStore(tmp_path, 1, attachments_max=10)
+    store.append([Attachment(AttachmentKind.ERA, "bloom", START_MS, True, 1)], [], START_MS)
+    for number in range(ATTACHMENT_SEGMENTS_MAX):
+        now_ms = START_MS + 100 * (number + 1)
+        visit = [Attachment(AttachmentKind.SUBSCRIBER, f"s{number}", now_ms + i, i == 0, 1) for i in range(2)]
+        store.append(visit, [], now_ms)
+    store.retire(now_ms)
+    assert len(segments(tmp_path, ATTACHMENTS)) == 1
+    assert store.archive.since_ms == now_ms - 1000 + 2
+    kept = store.recover(now_ms)[0]
+    assert {change.peer for change in kept} == {"bloom", *(f"s{number}" for number in range(54, 64))}
+    store.close()
+    assert SegmentArchive(tmp_path).since_ms == now_ms - 1000 + 2, "others must know it too"
+
+
+def test_a_catalogue_forgets_histories_with_their_last_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_catalog, "KNOWN_MAX", 20)
+    catalog = FilterCatalog(tmp_path / "catalog.db")
+    entry, names = filled(START_MS), [f"{number:013}-b1-00000000-00000000.parquet" for number in range(30)]
+    for number, name in enumerate(names):
+        keys = [Key(Kind.DELIVER, 1, f"s{number}.{i}") for i in range(5)]
+        catalog.add(name, [(1, replace(entry, key=key, sequence=number)) for key in (*keys, KEY)])
+        assert max(len(catalog._histories), len(catalog._sequences)) <= 20 + 6
+    for name in names[:-1]:
+        catalog.forget(name)
+    left = [f"s29.{i}" for i in range(5)]
+    assert [peer for (peer,) in catalog._database.execute("SELECT peer FROM histories ORDER BY peer")] == ["", *left]
+    assert catalog._database.execute("SELECT count(DISTINCT history) FROM levels").fetchone() == (6,)
+    assert [place.segment for place in catalog.find(1, KEY, START_MS + 5)] == names[-1:]
+    assert catalog.find(1, Key(Kind.DELIVER, 1, "s3.1"), START_MS + 5) == []
+    catalog.close()
+
+
 def test_stragglers_are_found_by_their_time(tmp_path: Path) -> None:
     store = HistoryStore(tmp_path, 1)
     one = filled(START_MS, singles=(5, 9))
@@ -149,7 +186,7 @@ def test_compaction_changes_no_answer(tmp_path: Path, seed: int) -> None:
     assert saved > 0
 
 
-def test_what_cannot_be_written_is_found_until_it_is_too_much(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_found_until_it_is_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = Unwritten(SegmentArchive(tmp_path))
     archive.entries = [filled(START_MS, sequence=number) for number in range(3)]
     assert len(archive.matching(1, KEY, START_MS + 5)) == 3
@@ -158,6 +195,10 @@ def test_what_cannot_be_written_is_found_until_it_is_too_much(tmp_path: Path) ->
     archive.shrink()
     assert [entry.sequence for entry in archive.entries] == [9]
     assert archive.since_ms == START_MS + 51
+    archive.changes = [Attachment(AttachmentKind.SUBSCRIBER, "s", START_MS + 900 + i, True) for i in range(9)]
+    monkeypatch.setattr(tracking_thread, "UNWRITTEN_CHANGES_MAX", 4)
+    archive.shrink()
+    assert (len(archive.changes), archive.since_ms) == (4, START_MS + 905)
 
 
 def test_a_catalogue_of_another_version_is_made_anew(tmp_path: Path) -> None:

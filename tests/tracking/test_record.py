@@ -215,6 +215,30 @@ def test_nothing_is_recorded_without_a_strategy() -> None:
 def test_settings_are_checked() -> None:
     with pytest.raises(UsageError, match="E_TRACKING_TIME"):
         Settings(persist_ms=0)
+    with pytest.raises(UsageError, match="E_TRACKING_ATTACHMENTS"):
+        Settings(attachments_max=0)
+
+
+def test_who_is_forgotten_makes_answers_incomplete_and_not_wrong() -> None:
+    settings = Settings(skew_between_brokers_ms=100, attachments_max=8)
+    recorder, archive = Recorder(1, settings, incarnation=1), MemoryArchive()
+    recorder.start(START_MS)
+    sent: list[MessageId] = []
+    for number in range(30):
+        now_ms = START_MS + 1000 * (number + 1)
+        message = MessageId(9, 1, now_ms)
+        effects = recorder.attach(AttachmentKind.SUBSCRIBER, f"s{number}", now_ms)
+        effects += recorder.published(bytes(message), now_ms)
+        effects += recorder.delivered(f"s{number}", bytes(message), now_ms)
+        effects += recorder.detach(AttachmentKind.SUBSCRIBER, f"s{number}", now_ms + 500)
+        archive.store(1, [one.entry for one in stored(effects)])
+        sent.append(message)
+    assert len(recorder.attachments) <= 9
+    answers = [recorder.answer(message, archive) for message in sent]
+    assert all(answer.verdict is Verdict.HELD for answer in answers)
+    assert [len(answer.subscribers) for answer in answers] == [int(not answer.incomplete) for answer in answers]
+    assert not answers[-1].incomplete
+    assert answers[0].incomplete
 
 
 def test_attachments_of_an_era_end_with_it() -> None:

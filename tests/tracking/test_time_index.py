@@ -33,6 +33,23 @@ def test_as_looking_at_everything(
         ]
 
 
+@given(items, st.integers(0, 25), st.integers(-2, 62))
+def test_without_the_first_it_is_what_the_rest_alone_would_be(
+    added: list[tuple[tuple[int, int] | None, list[int]]], count: int, moment: int
+) -> None:
+    index, rest = TimeIndex[int](), TimeIndex[int]()
+    for number, (span, singles) in enumerate(added):
+        index.add(number, span, set(singles))
+        if number >= count:
+            rest.add(number, span, set(singles))
+    ends = [span[1] for span, _ in added[:count] if span is not None]
+    assert index.drop_first(count) == max(ends, default=0)
+    assert (len(index), index.at(moment)) == (len(rest), rest.at(moment))
+    assert index.between(moment, moment + 9) == rest.between(moment, moment + 9)
+    index.add(99, (moment, moment), {61})
+    assert index.at(moment)[-1] == 99
+
+
 def test_a_long_range_does_not_make_others_be_looked_at() -> None:
     looked: list[int] = []
 

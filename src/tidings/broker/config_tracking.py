@@ -51,6 +51,13 @@ class TrackingTable:
     bytes_max: int = setting(
         10 << 30, "the oldest records are deleted beyond this; 0: no limit", minimum=0, maximum=1 << 60
     )
+    attachments_max: int = setting(
+        100_000,
+        "of subscribers that have gone so many are remembered, of each half a kilobyte in memory; what an older "
+        "message is asked for is answered as far as known, and called incomplete",
+        minimum=1,
+        maximum=1 << 30,
+    )
 
     def bloom(self) -> BloomSettings:
         shape = self.capacity, self.bits, self.hashes
@@ -58,7 +65,8 @@ class TrackingTable:
 
     def settings(self) -> Settings:
         chosen = strategy(self.strategy, self.bloom(), self.buffer_bytes)
-        return Settings(chosen, self.persist_ms, self.skew_between_brokers_ms, self.forwards)
+        times = self.persist_ms, self.skew_between_brokers_ms
+        return Settings(chosen, *times, self.forwards, self.attachments_max)
 
     def judgement(self) -> Judgement | None:
         """Whether the wanted accuracy can be held; None: nothing here errs."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVarTuple
 
 from tidings.broker.logs import note
 from tidings.errors import TidingsError
@@ -29,8 +29,10 @@ from tidings.tracking.record import Answer, Inquiry, Recorder, Settings
 log = logging.getLogger("tidings.tracking")
 
 UNWRITTEN_BYTES_MAX = 64 << 20
+UNWRITTEN_CHANGES_MAX = 100_000
 MAINTAIN_SECONDS, RETIRE_SECONDS = 10.0, 600.0
 RETRY_SECONDS = 1.0
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class TrackingOptions:
     retention: Retention = field(default_factory=Retention)
 
     def open(self, broker: int) -> HistoryStore:
-        return HistoryStore(self.folder, broker, self.retention)
+        return HistoryStore(self.folder, broker, self.retention, self.settings.attachments_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,10 @@ class Unwritten:
             gone = self.entries.pop(0)
             size -= len(gone.data)
             self._lost_ms = max(self._lost_ms, gone.stored_ms + 1)
+        excess = len(self.changes) - UNWRITTEN_CHANGES_MAX
+        if excess > 0:
+            self._lost_ms = max(self._lost_ms, self.changes[excess - 1].ms + 1)
+            del self.changes[:excess]
 
 
 class TrackingThread:
@@ -161,8 +167,12 @@ class TrackingThread:
                 self._try(self._store.maintain)
                 maintained = now
             if now - retired > RETIRE_SECONDS:
-                self._try(lambda: self._store.retire(_now_ms()))
+                self._try(self._retire)
                 retired = now
+
+    def _retire(self) -> None:
+        self._store.retire(_now_ms())
+        self._tell(self._recorder.attachments.forget, self._store.archive.since_ms)
 
     def _next(self, seconds: float) -> _Job | None:
         try:
@@ -196,9 +206,13 @@ class TrackingThread:
         except (TidingsError, sqlite3.Error) as error:  # a filter that cannot be read
             note(log, logging.ERROR, "histories cannot be read", reason=str(error))
             answer = self._recorder.unsure(job.inquiry)
+        self._tell(self._on_answer, job.number, answer)
+
+    def _tell(self, call: Callable[[*Ts], None], *arguments: *Ts) -> None:
+        """On the event loop."""
         try:
-            self._loop.call_soon_threadsafe(self._on_answer, job.number, answer)
-        except RuntimeError:  # the loop has ended: nobody is left to be told
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:  # it has ended: nobody is left to be told
             return
 
     def _try(self, work: Callable[[], None]) -> bool:

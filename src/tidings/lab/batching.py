@@ -167,6 +167,8 @@ def rate_at(busy: float, queue: Callable[[float], BatchQueue], rate_max: float) 
             return 1.0 - busy  # too close to the limit to be analysed, and surely that busy
 
     low = rate_max * 1e-9
+    while excess(low) >= 0:  # where a message of a batch costs next to nothing, there is hardly a limit
+        low /= 1000
     high = busy / queue(low).per_batch_s  # at which messages one by one would keep it so busy
     while excess(high) < 0:  # from below: the closer to the limit, the longer the analysis
         low, high = high, min(high * 2, (high + rate_max) / 2)

@@ -187,7 +187,7 @@ class Node:
                 case _:
                     self._desk.carry_out(now_ms, client, request)
         except TidingsError as error:
-            self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error))
+            self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error.alone()))
 
     def _advertise(self, made: bool, predicate: Predicate) -> bool:
         return self.network is not None and self.network.advertise(made, predicate)
@@ -234,7 +234,7 @@ class Node:
                 failed=failed,
             )
         except TidingsError as error:
-            failed(error)
+            failed(error.alone())
         if self._crowded(1.0):
             self._brakes.hold(connection, CROWD)
 

@@ -20,7 +20,7 @@ of questions, and probabilities are filled in.
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -90,7 +90,7 @@ class Tracer:
         self._shelf, self._settings = shelf, settings
         self._recorders: dict[int, tuple[Recorder, BrokerShelf]] = {}
         for broker in sorted(changes):
-            recorder = Recorder(broker, settings, -1)
+            recorder = Recorder(broker, replace(settings, attachments_max=None), -1)
             recorder.start(TIME_MAX_MS, changes[broker], shelf.stored.get(broker, {}))
             self._recorders[broker] = recorder, BrokerShelf(shelf, (since_ms or {}).get(broker, 0))
         self._moments = sorted(self._breaks_of_all(changes))

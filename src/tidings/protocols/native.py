@@ -154,7 +154,7 @@ class NativeSession:
                 except TidingsError as error:
                     if error.fatal or frame is FrameType.HELLO:
                         raise
-                    return Invalid(unsigned(fields, "receipt"), error)
+                    return Invalid(unsigned(fields, "receipt"), error.alone())
 
     def welcome(self, fields: dict[str, Value]) -> bytes:
         self.state = State.READY

@@ -9,7 +9,7 @@ subscriptions, transactions and receipts by number; the session tells it what th
 from collections.abc import Callable
 from enum import Enum
 from itertools import count
-from typing import assert_never
+from typing import ClassVar, assert_never
 
 from tidings.broker.session import Bye, Hello, Received
 from tidings.errors import RemoteProtocolError, TidingsError
@@ -51,16 +51,6 @@ class StompSession:
         self._last_receipt = 0  # of DISCONNECT
         self._subscriptions = Subscriptions()
         self._transactions: dict[str, int] = {}
-        self._commands: dict[str, Callable[[Frame], Received]] = {
-            "SUBSCRIBE": self._subscribe,
-            "UNSUBSCRIBE": self._unsubscribe,
-            "ACK": self._ack,
-            "NACK": self._ack,
-            "BEGIN": self._begin,
-            "COMMIT": self._commit,
-            "ABORT": self._abort,
-            "DISCONNECT": self._disconnect,
-        }
 
     @property
     def ended(self) -> bool:
@@ -82,11 +72,11 @@ class StompSession:
             return self._connect(frame)
         if self.state is not State.READY:
             raise RemoteProtocolError("E_STOMP_COMMAND", "the first frame is CONNECT or STOMP")
-        if frame.command not in self._commands:
+        if frame.command not in self._COMMANDS:
             raise RemoteProtocolError("E_STOMP_COMMAND", f"there is no command {frame.command[:32]!r}")
         if frame.body and self.version is not Version.V10:
             raise RemoteProtocolError("E_STOMP_FRAME", f"{frame.command} has no body")
-        received = self._commands[frame.command](frame)
+        received = self._COMMANDS[frame.command](self, frame)
         self._frame = None
         return received
 
@@ -201,6 +191,18 @@ class StompSession:
         number = next(self._next_receipt)
         self._receipts[number] = text
         return number
+
+    # Functions, not methods: a session that held its own methods would be freed only when somebody looks for circles.
+    _COMMANDS: ClassVar[dict[str, Callable[["StompSession", Frame], Received]]] = {
+        "SUBSCRIBE": _subscribe,
+        "UNSUBSCRIBE": _unsubscribe,
+        "ACK": _ack,
+        "NACK": _ack,
+        "BEGIN": _begin,
+        "COMMIT": _commit,
+        "ABORT": _abort,
+        "DISCONNECT": _disconnect,
+    }
 
     # --- to the client --------------------------------------------------------------------------------------------
 

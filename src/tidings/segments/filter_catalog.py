@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tidings.tracking.history import Entry, Key
 
 VERSION = 1
+KNOWN_MAX = 10_000  # histories and their sequences that memory knows too: clients make new ones whenever they come
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS segments (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, live INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS dead ON segments (live) WHERE live = 0;
@@ -45,6 +46,7 @@ SELECT DISTINCT h.peer FROM singles one JOIN histories h ON h.id = one.history
 WHERE one.ms = ? AND h.broker = ? AND h.kind = ? AND h.origin = ? ORDER BY h.peer
 """
 _FIND_ONE = "SELECT segment, count FROM filters WHERE history = ? AND incarnation = ? AND sequence = ?"
+_EMPTY = "NOT EXISTS (SELECT 1 FROM filters WHERE history = ?1)"
 _UPSERT = """
 INSERT INTO filters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (history, incarnation, sequence) DO UPDATE SET
 count = excluded.count, level = excluded.level, first_ms = excluded.first_ms, last_ms = excluded.last_ms,
@@ -79,12 +81,8 @@ class FilterCatalog:
             raise sqlite3.DatabaseError("of another version")
         self._database.executescript(_SCHEMA)
         self._database.execute(f"PRAGMA user_version = {VERSION}")
-        self._histories = self._known()
-        self._sequences: dict[tuple[int, int], int] = {}  # by history and incarnation
-
-    def _known(self) -> dict[tuple[int, str, int, str], int]:
-        rows = self._database.execute("SELECT id, broker, kind, origin, peer FROM histories")
-        return {(broker, kind, origin, peer): number for number, broker, kind, origin, peer in rows}
+        self._histories: dict[tuple[int, str, int, str], int] = {}  # some of them
+        self._sequences: dict[tuple[int, int], int] = {}  # by history and incarnation, of some
 
     def close(self) -> None:
         self._database.close()
@@ -104,7 +102,7 @@ class FilterCatalog:
         return dict(self._database.execute("SELECT incarnation, ms FROM stored WHERE broker = ?", (broker,)))
 
     def find(self, broker: int, key: Key, moment: int) -> list[Place]:
-        history = self._histories.get((broker, key.kind.value, key.origin, key.peer))
+        history = self._known((broker, key.kind.value, key.origin, key.peer))
         if history is None:
             return []
         found = set(self._database.execute(_FIND_SINGLE, (history, moment)))
@@ -128,9 +126,11 @@ class FilterCatalog:
             self._add(number, rows)
         except BaseException:
             self._database.execute("ROLLBACK")
-            self._histories, self._sequences = self._known(), {}
+            self._histories, self._sequences = {}, {}
             raise
         self._database.execute("COMMIT")
+        if len(self._histories) > KNOWN_MAX or len(self._sequences) > KNOWN_MAX:
+            self._histories, self._sequences = {}, {}
 
     def forget(self, segment: str) -> None:
         """The segment is gone."""
@@ -143,9 +143,15 @@ class FilterCatalog:
                 "(SELECT history, incarnation, sequence FROM filters WHERE segment = ?)",
                 found,
             )
+            lost = run("SELECT DISTINCT history FROM filters WHERE segment = ?", found).fetchall()
             run("DELETE FROM filters WHERE segment = ?", found)
             run("DELETE FROM segments WHERE id = ?", found)
+            many = self._database.executemany
+            many("DELETE FROM levels WHERE history = ?1 AND " + _EMPTY, lost)
+            many("DELETE FROM histories WHERE id = ?1 AND " + _EMPTY, lost)
             run("COMMIT")
+            if lost:
+                self._histories, self._sequences = {}, {}
 
     def _add(self, segment: int, rows: Iterable[tuple[int, Entry]]) -> None:
         run, many = self._database.execute, self._database.executemany
@@ -191,11 +197,19 @@ class FilterCatalog:
 
     def _history(self, broker: int, key: Key) -> int:
         about = (broker, key.kind.value, key.origin, key.peer)
-        number = self._histories.get(about)
+        number = self._known(about)
         if number is None:
             insert = "INSERT INTO histories (broker, kind, origin, peer) VALUES (?, ?, ?, ?) RETURNING id"
-            number = self._histories[about] = int(self._database.execute(insert, about).fetchone()[0])
-        return number
+            (number,) = self._database.execute(insert, about).fetchone()
+        return self._histories.setdefault(about, int(number))
+
+    def _known(self, about: tuple[int, str, int, str]) -> int | None:
+        """The number of a history that is listed."""
+        if about in self._histories:
+            return self._histories[about]
+        asked = "SELECT id FROM histories WHERE broker = ? AND kind = ? AND origin = ? AND peer = ?"
+        found = self._database.execute(asked, about).fetchone()
+        return None if found is None else int(found[0])
 
 
 def _place(entry: Entry) -> tuple[int, int | None, int | None, int | None]:

@@ -15,19 +15,23 @@ from tidings.errors import StoreError
 from tidings.model.tables import ATTACHMENTS, HISTORIES
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.reader import segments
-from tidings.segments.retention import Retention, sweep
+from tidings.segments.retention import Retention, mark, sweep
 from tidings.segments.tracking import attachment_row, entry_columns, read_attachments
 from tidings.segments.writer import SegmentWriter
-from tidings.tracking.attachments import Attachment, relevant
+from tidings.tracking.attachments import Attachment, relevant, since_of_last
 from tidings.tracking.history import Entry
 
 CATALOG = "catalog.db"
-ATTACHMENT_SEGMENTS_MAX = 64  # beyond so many, a start writes them as one
+ATTACHMENT_SEGMENTS_MAX = 64  # beyond so many, they are written as one
 
 
 class HistoryStore:
-    def __init__(self, root: Path, broker: int, retention: Retention | None = None) -> None:
+    def __init__(
+        self, root: Path, broker: int, retention: Retention | None = None, attachments_max: int | None = None
+    ) -> None:
+        """`attachments_max`: of those that have gone, so many are kept; None: all."""
         self._root, self._broker, self._retention = root, broker, retention or Retention()
+        self._attachments_max = attachments_max
         self._lock = lock(root)
         self._histories = SegmentWriter(root, HISTORIES, f"b{broker}")
         self._attachments = SegmentWriter(root, ATTACHMENTS, f"b{broker}")
@@ -41,14 +45,7 @@ class HistoryStore:
         """Attachments in the order of their making, and when each earlier process last stored something."""
         self.maintain()
         self.retire(now_ms)
-        changes = read_attachments(self._root, self._broker)
-        old = segments(self._root, ATTACHMENTS)
-        if len(old) > ATTACHMENT_SEGMENTS_MAX:
-            changes = relevant(changes, self.archive.since_ms)
-            self._attachments.append([attachment_row(self._broker, change) for change in changes], now_ms)
-            for segment in old:
-                segment.path.unlink(missing_ok=True)
-        return changes, self.archive.stored_ms(self._broker)
+        return read_attachments(self._root, self._broker), self.archive.stored_ms(self._broker)
 
     def append(self, changes: Sequence[Attachment], entries: Sequence[Entry], now_ms: int) -> None:
         """On disk when it returns; a StoreError if not all of it is. To be given again then: twice does no harm."""
@@ -69,6 +66,21 @@ class HistoryStore:
         for segment in sweep(self._root, HISTORIES, self._retention, now_ms):
             self.archive.forget(segment.path)
         self.archive.refresh()
+        if len(segments(self._root, ATTACHMENTS)) > ATTACHMENT_SEGMENTS_MAX:
+            self._rewrite_attachments(now_ms)
+
+    def _rewrite_attachments(self, now_ms: int) -> None:
+        """As one segment, without those that nobody can ask about, or that are too many."""
+        changes, old = read_attachments(self._root, self._broker), segments(self._root, ATTACHMENTS)
+        if self._attachments_max is not None:
+            since_ms = since_of_last(changes, self._attachments_max)
+            if since_ms > self.archive.since_ms:
+                mark(self._root, HISTORIES, since_ms)
+                self.archive.refresh()
+        changes = relevant(changes, self.archive.since_ms)
+        self._attachments.append([attachment_row(self._broker, change) for change in changes], now_ms)
+        for segment in old:
+            segment.path.unlink(missing_ok=True)
 
 
 def lock(root: Path) -> "LockedFile":

@@ -46,7 +46,7 @@ def sweep(root: Path, table: Table, retention: Retention, now_ms: int) -> list[S
     found = [(segment, segment.path.stat().st_size) for segment in segments(root, table)]
     gone = expired(found, retention, now_ms)
     if gone:
-        _mark(root / table.name, max(segment.name.created_ms for segment in gone) + 1)
+        mark(root, table, max(segment.name.created_ms for segment in gone) + 1)
     for segment in gone:
         segment.path.unlink(missing_ok=True)
     return gone
@@ -62,7 +62,9 @@ def since_ms(root: Path, table: Table) -> int:
         raise StoreError("E_STORE_DAMAGED", f"{root / table.name / SINCE}: {error}") from None
 
 
-def _mark(directory: Path, ms: int) -> None:
+def mark(root: Path, table: Table, ms: int) -> None:
+    """Say so, before it is deleted."""
+    directory = root / table.name
     temporary = directory / f"{TEMPORARY_PREFIX}{SINCE}"
     with temporary.open("w") as file:
         file.write(str(ms))

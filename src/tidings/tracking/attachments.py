@@ -3,6 +3,7 @@
 A subscriber is attached while a subscription of it exists, connected or not: a durable one can be given a message long
 after the message's time. Changes are few and must survive everything, so each is stored on its own before it counts.
 An *era* is one life of the broker's process; whoever was attached when it ended was attached until the next began.
+Clients decide how often they come and go, so of those that have gone only so many are remembered.
 
 >>> attached = AttachmentMap()
 >>> attached.apply(Attachment(AttachmentKind.SUBSCRIBER, "audit", 1000, attached=True))
@@ -38,10 +39,13 @@ class Attachment:
 class AttachmentMap:
     """Changes are applied in the order of their making."""
 
-    def __init__(self) -> None:
+    def __init__(self, past_max: int | None = None) -> None:
+        """`past_max`: of those that have gone, so many are remembered; None: all."""
+        self._past_max = past_max
         self._since: dict[tuple[AttachmentKind, str], int] = {}
         self._past: dict[AttachmentKind, TimeIndex[str]] = {kind: TimeIndex() for kind in AttachmentKind}
         self.first_ms: int | None = None  # nothing is known about the time before
+        self.since_ms = 0  # who had gone before this may have been forgotten
 
     def apply(self, change: Attachment) -> None:
         if self.first_ms is None:
@@ -64,13 +68,42 @@ class AttachmentMap:
 
     def forget(self, before_ms: int) -> None:
         """Nobody will ask about that time any more."""
-        for kind, past in self._past.items():
-            self._past[kind] = past.since(before_ms)
+        for past in self._past.values():
+            if gone := past.ended_before(before_ms):
+                self._drop(past, gone)
+
+    def __len__(self) -> int:
+        """How many are remembered that have gone."""
+        return sum(map(len, self._past.values()))
 
     def _end(self, kind: AttachmentKind, peer: str, ms: int) -> None:
         since = self._since.pop((kind, peer), None)
         if since is not None:
-            self._past[kind].add(peer, (since, max(since, ms)))
+            past = self._past[kind]
+            past.add(peer, (since, max(since, ms)))
+            if self._past_max is not None and len(past) > self._past_max + self._past_max // 8:
+                self._drop(past, len(past) - self._past_max)
+
+    def _drop(self, past: TimeIndex[str], count: int) -> None:
+        """They are in the order of their leaving."""
+        self.since_ms = max(self.since_ms, past.drop_first(count) + 1)
+
+
+def since_of_last(changes: Iterable[Attachment], past_max: int) -> int:
+    """The time from which on at most so many have gone; 0: there are no more in all."""
+    attached: set[tuple[AttachmentKind, str]] = set()
+    ends: list[int] = []
+    for change in changes:
+        about = change.kind, change.peer
+        if change.kind is AttachmentKind.ERA:
+            ends += [change.ms] * len(attached)
+            attached.clear()
+        elif change.attached:
+            attached.add(about)
+        elif about in attached:
+            attached.remove(about)
+            ends.append(change.ms)
+    return ends[-past_max - 1] + 1 if len(ends) > past_max else 0
 
 
 def relevant(changes: Iterable[Attachment], since_ms: int) -> list[Attachment]:

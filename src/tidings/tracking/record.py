@@ -50,6 +50,7 @@ class Settings:
     persist_ms: int = 1000  # T_p
     skew_between_brokers_ms: int = 1000  # widens the time that is looked up; T_s + T_j at least
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
+    attachments_max: int | None = 100_000  # of subscribers that have gone, so many are remembered; None: all
 
     @property
     def skew_ms(self) -> int | None:
@@ -75,6 +76,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.persist_ms < 1 or self.skew_between_brokers_ms < 0:
             raise UsageError("E_TRACKING_TIME", "T_p is at least 1 ms, a skew is not negative")
+        if self.attachments_max is not None and self.attachments_max < 1:
+            raise UsageError("E_TRACKING_ATTACHMENTS", "at least one subscriber that has gone must be remembered")
 
 
 class Verdict(Enum):
@@ -120,12 +123,13 @@ class Inquiry:
     neighbours: tuple[int, ...]  # since the time of the message
     subscribers: tuple[str, ...]  # attached at that time, or given it later as far as memory knows
     current: Mapping[Key, Current]  # filters in memory that match
+    since_ms: int = 0  # who had gone before this may be forgotten
 
 
 class Recorder:
     def __init__(self, broker: int, settings: Settings, incarnation: int, books: Books | None = None) -> None:
         self.broker = broker
-        self.attachments = AttachmentMap()
+        self.attachments = AttachmentMap(settings.attachments_max)
         self._settings, self._incarnation = settings, incarnation
         self._books = books or settings.books(broker, incarnation)
         self._gaps: list[Span] = []
@@ -209,21 +213,22 @@ class Recorder:
             *(Key(Kind.DELIVER, message.broker, peer) for peer in subscribers),
         ]
         found = ((key, self._books.find(key, message, self._now_ms)) for key in keys)
-        return Inquiry(message, neighbours, subscribers, {key: one for key, one in found if one is not None})
+        current = {key: one for key, one in found if one is not None}
+        return Inquiry(message, neighbours, subscribers, current, self.attachments.since_ms)
 
     def resolve(self, inquiry: Inquiry, archive: Archive) -> Answer:
         """Looks at nothing that changes while the broker runs."""
         message, neighbours = inquiry.message, inquiry.neighbours
         found = self._find(self._passing(message), inquiry, archive)
         if not found.held:
-            incomplete = self._incomplete(message, archive)
+            incomplete = self._incomplete(inquiry, archive)
             verdict = Verdict.UNKNOWN if incomplete else Verdict.ABSENT
             return Answer(self.broker, verdict, 0.0, neighbours, None, (), found.filters, incomplete)
         filters, forwarded = found.filters, None
         if self._settings.forwards:
             asked = [self._find(Key(Kind.FORWARD, message.broker, str(peer)), inquiry, archive) for peer in neighbours]
             filters += sum(finding.filters for finding in asked)
-            if not self._incomplete(message, archive) and not self.lost_since(message):
+            if not self._incomplete(inquiry, archive) and not self.lost_since(message):
                 forwarded = tuple(peer for peer, finding in zip(neighbours, asked, strict=True) if finding.held)
         subscribers = []
         late = archive.stragglers(self.broker, message.broker, message.ms)
@@ -232,7 +237,7 @@ class Recorder:
             filters += finding.filters
             if finding.held:
                 subscribers.append(Statement(peer, finding.probability))
-        incomplete = self._incomplete(message, archive)  # asked last: what is missing may have shown only now
+        incomplete = self._incomplete(inquiry, archive)  # asked last: what is missing may have shown only now
         statements = (neighbours, forwarded, tuple(subscribers))
         return Answer(self.broker, Verdict.HELD, found.probability, *statements, filters, incomplete)
 
@@ -261,11 +266,11 @@ class Recorder:
                 fpps.append(opened.fpp())
         return Finding(held, efpp(fpps), len(fpps))
 
-    def _incomplete(self, message: MessageId, archive: Archive) -> bool:
+    def _incomplete(self, inquiry: Inquiry, archive: Archive) -> bool:
         """Whether records of this time may be missing."""
-        first_ms, last_ms = self._around(message)
+        first_ms, last_ms = self._around(inquiry.message)
         began_ms = self.attachments.first_ms
-        if began_ms is None or last_ms < began_ms or first_ms < archive.since_ms:
+        if began_ms is None or last_ms < began_ms or first_ms < max(archive.since_ms, inquiry.since_ms):
             return True
         return any(start <= last_ms and end >= first_ms for start, end in self._gaps)
 

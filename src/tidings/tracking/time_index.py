@@ -17,6 +17,7 @@ what a list sorted by start alone cannot promise. Single moments lie in a dictio
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
+from itertools import islice, takewhile
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -57,19 +58,25 @@ class TimeIndex(Generic[T]):
             start, end = self._starts.pop(number), self._ends.pop(number)
             rows = self._levels[(end - start).bit_length()]
             del rows[bisect_left(rows, (start, number))]
-        for moment in self._moments.pop(number, ()):
-            self._singles[moment].remove(number)
-            if not self._singles[moment]:
-                del self._singles[moment]
+        self._drop_moments(number)
 
-    def since(self, moment: int) -> "TimeIndex[T]":
-        """A new one, without ranges that end before this moment."""
-        later = TimeIndex[T]()
-        for number, item in self._items.items():
-            if number not in self._ends or self._ends[number] >= moment:
-                span = (self._starts[number], self._ends[number]) if number in self._ends else None
-                later.add(item, span, self._moments.get(number, ()))
-        return later
+    def drop_first(self, count: int) -> int:
+        """Take back so many, those that were added first; returns where the last of their ranges ends. This looks at
+        everything once, which `remove` does not: the way for thousands, not for one."""
+        gone = set(islice(self._items, count))
+        for level, rows in list(self._levels.items()):
+            self._levels[level] = [row for row in rows if row[1] not in gone]
+        last = max((self._ends[number] for number in gone if number in self._ends), default=0)
+        for number in gone:
+            del self._items[number]
+            self._starts.pop(number, None)
+            self._ends.pop(number, None)
+            self._drop_moments(number)
+        return last
+
+    def ended_before(self, moment: int) -> int:
+        """How many of those that were added first have ranges that end before this moment."""
+        return sum(1 for _ in takewhile(lambda number: self._ends.get(number, moment) < moment, self._items))
 
     def at(self, moment: int) -> list[T]:
         """Items whose range or single moments hold it, in the order in which they were added."""
@@ -83,3 +90,9 @@ class TimeIndex(Generic[T]):
             high = bisect_right(rows, (last, self._next))
             found.update(number for _, number in rows[low:high] if self._ends[number] >= first)
         return [self._items[number] for number in sorted(found)]
+
+    def _drop_moments(self, number: int) -> None:
+        for moment in self._moments.pop(number, ()):
+            self._singles[moment].remove(number)
+            if not self._singles[moment]:
+                del self._singles[moment]
