@@ -161,6 +161,7 @@ public:
         }
         look_at_first(pn_terminus_capabilities(remote));
         look_at_first(pn_terminus_filter(remote));
+        if (!encodable(pn_terminus_filter(remote))) return false;
         if (address && *address == '!') return false;
         presettled_ = pn_link_remote_snd_settle_mode(link.get()) == PN_SND_SETTLED;
         if (copies_) subscribed();
@@ -229,8 +230,6 @@ private:
         if (ended_) return;
         active_ = true;
         pn_terminus_t *const source = pn_link_source(link.get()), *const remote = pn_link_remote_source(link.get());
-        pn_terminus_copy(source, remote);
-        pn_terminus_copy(pn_link_target(link.get()), pn_link_remote_target(link.get()));
         if (pn_terminus_is_dynamic(remote)) pn_terminus_set_address(source, "queue://tmp.1.2.3");
         pn_data_clear(pn_terminus_filter(source));
         pn_data_copy(pn_terminus_filter(source), pn_terminus_filter(remote));
@@ -268,8 +267,6 @@ public:
     bool attach() override {
         pn_terminus_t *const target = pn_link_target(link.get()), *const remote = pn_link_remote_target(link.get());
         coordinates_ = pn_terminus_get_type(remote) == PN_COORDINATOR;
-        pn_terminus_copy(pn_link_source(link.get()), pn_link_remote_source(link.get()));
-        pn_terminus_copy(target, remote);
         check_text(pn_terminus_get_address(remote));
         look_at_first(pn_terminus_capabilities(remote));
         if (pn_terminus_is_dynamic(remote)) pn_terminus_set_address(target, "queue://tmp.1.2.4");

@@ -179,6 +179,12 @@ private:
         const auto ours = pn_link_is_sender(link) ? std::shared_ptr<Link>(std::make_shared<Consumer>(link, broker_))
                                                   : std::shared_ptr<Link>(std::make_shared<Producer>(link, broker_));
         links_[link] = ours;
+        pn_terminus_t* const remote = pn_link_remote_source(link);
+        const char* const address = pn_terminus_get_address(remote);
+        if (pn_link_is_receiver(link) || (address && *address) || pn_terminus_is_dynamic(remote)) {
+            pn_terminus_copy(pn_link_source(link), remote);
+            pn_terminus_copy(pn_link_target(link), pn_link_remote_target(link));
+        }
         const char* const name = pn_link_name(link);
         check_text(name);
         if (!name || !*name || !ours->attach()) {

@@ -43,6 +43,7 @@ from tidings.protocols.amqp_context import Context, refuse
 from tidings.protocols.amqp_producer import ProducerLink
 from tidings.protocols.amqp_sasl import AMQP_HEADER, Outcome, Sasl, amqp_frame
 from tidings.protocols.amqp_sasl import State as SaslState
+from tidings.protocols.amqp_source import mirror
 from tidings.protocols.amqp_transactions import Transactions
 from tidings.protocols.frames import FrameType, unsigned
 from tidings.protocols.peer import Delivered, Ended, Fields, NativePeer, Said, Welcomed
@@ -338,6 +339,8 @@ class Engine:
             self._end(RemoteProtocolError("E_SUBSCRIPTIONS", f"a connection has at most {LINKS_MAX} links"))
             return
         ours: OurLink
+        if not link.is_sender or link.remote_source.address or link.remote_source.dynamic:
+            mirror(link)
         if link.is_sender:
             ours = self._consumer(link)
             self._consumers[ours.number] = ours

@@ -47,8 +47,6 @@ class ProducerLink:
     def attach(self) -> None:
         link, context = self._link, self._context
         target = link.remote_target
-        link.source.copy(link.remote_source)
-        link.target.copy(target)
         if target.dynamic:
             self._make_temporary()
         elif not self._coordinator and target.address:
