@@ -56,11 +56,11 @@ void bind_tracker(nb::module_& m) {
     const std::string end_all = std::string("def end_all(self, now_ms: int) -> ") + filters;
     nb::class_<Tracker>(m, "Tracker", "Histories of what passes, filled by the forwarder.")
         .def("__init__",
-             [](Tracker* self, uint32_t broker, bool exact, uint64_t bits, uint32_t hashes, uint64_t capacity, int64_t skew_ms,
+             [](Tracker* self, uint32_t broker, bool exact, uint64_t bits, uint32_t hashes, uint64_t capacity, uint32_t doublings, int64_t skew_ms,
                 int64_t jitter_ms, int64_t persist_ms, bool retain, bool forwards) {
-                 new (self) Tracker({broker, exact, bits, hashes, capacity, skew_ms, jitter_ms, persist_ms, retain, forwards});
+                 new (self) Tracker({broker, exact, bits, hashes, capacity, doublings, skew_ms, jitter_ms, persist_ms, retain, forwards});
              },
-             nb::arg("broker"), nb::arg("exact"), nb::arg("bits"), nb::arg("hashes"), nb::arg("capacity"), nb::arg("skew_ms"),
+             nb::arg("broker"), nb::arg("exact"), nb::arg("bits"), nb::arg("hashes"), nb::arg("capacity"), nb::arg("doublings"), nb::arg("skew_ms"),
              nb::arg("jitter_ms"), nb::arg("persist_ms"), nb::arg("retain"), nb::arg("forwards"))
         .def("add", &add, nb::arg("kind"), nb::arg("peer"), nb::arg("ids"), nb::arg("now_ms"))
         .def("take", [](Tracker& self, int64_t now_ms, bool all) { return tuples(self.take(now_ms, all)); }, nb::arg("now_ms"), nb::arg("all"),
@@ -72,14 +72,14 @@ void bind_tracker(nb::module_& m) {
              nb::sig(end_all.c_str()))
         .def("find",
              [](Tracker& self, int kind, uint32_t origin, uint32_t peer, nb::bytes id, int64_t moment_ms,
-                int64_t now_ms) -> std::optional<std::tuple<uint64_t, uint64_t, bool>> {
+                int64_t now_ms) -> std::optional<std::tuple<uint64_t, uint64_t, uint64_t, bool>> {
                  if (id.size() != Tracker::id_bytes) throw UsageError{"E_BLOOM_IDS", "an id has 16 bytes"};
                  const auto found = self.find(kind_of(kind), origin, peer, reinterpret_cast<const uint8_t*>(id.c_str()), moment_ms, now_ms);
                  if (!found) return {};
-                 return std::tuple{found->sequence, found->hashed, found->held};
+                 return std::tuple{found->sequence, found->hashed, found->bits, found->held};
              },
              nb::arg("kind"), nb::arg("origin"), nb::arg("peer"), nb::arg("id"), nb::arg("moment_ms"), nb::arg("now_ms"),
-             "The filter in memory that matches this time: sequence, how many ids are hashed, whether it holds the id.")
+             "The filter in memory that matches this time: sequence, how many ids are hashed in how many bits, whether it holds the id.")
         .def("stragglers", &Tracker::stragglers, nb::arg("origin"), nb::arg("moment_ms"), nb::arg("now_ms"),
              "Subscribers that were given a message of this origin and time long after it.")
         .def_prop_ro("memory_bytes", &Tracker::memory_bytes);

@@ -74,13 +74,15 @@ public:
         added = saturating_add(added, n);
     }
 
-    // The k positions of one id, `stride` apart.
-    void set(const uint32_t* positions, size_t stride) {
+    // The k positions of one id, `stride` apart; `Shifted`: of a filter 2^shift times as large.
+    template <bool Shifted>
+    void set(const uint32_t* positions, size_t stride, uint32_t shift) {
         uint64_t* const data = words.data();
+        const auto at = [=](uint32_t position) { return Shifted ? position >> shift : position; };
         uint32_t left = k;
         for (; left >= 4; left -= 4, positions += 4 * stride)  // unrolled: there is little else in this loop
-            for (uint32_t j = 0; j < 4; ++j) set_bit(data, positions[j * stride]);
-        for (; left; --left, positions += stride) set_bit(data, *positions);
+            for (uint32_t j = 0; j < 4; ++j) set_bit(data, at(positions[j * stride]));
+        for (; left; --left, positions += stride) set_bit(data, at(*positions));
         added = saturating_add(added, 1);
     }
 

@@ -197,6 +197,7 @@ public:
         out_.stats.by_destination.count(view, matched_.size(), now_ms);
         for (const uint32_t index : matched_)
             if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
+        out_.record_deliveries(publication, now_ms);
     }
 
     // Who else in the network wants it, as far as that is known here.
@@ -416,11 +417,10 @@ private:
         mailboxes_.clear();
         for (const uint32_t index : matched_) {
             Sink& sink = out_.sink_at(index);
-            if (sink.kind == Sink::Kind::Direct)
-                out_.deliver_direct(sink, publication, now_ms);
-            else
-                mailboxes_.push_back(index);
+            if (sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
+            else mailboxes_.push_back(index);
         }
+        out_.record_deliveries(publication, now_ms);
     }
 
     // Python brings it to other brokers, and to mailboxes here.

@@ -9,12 +9,19 @@
 
 namespace tidings {
 
-inline uint64_t mix64(uint64_t h) {
+// In place, of one word or of each in a vector of them.
+template <typename Words>
+inline __attribute__((always_inline)) void mix64_of(Words& h) {
     h ^= h >> 33;
     h *= 0xFF51AFD7ED558CCDull;
     h ^= h >> 33;
     h *= 0xC4CEB9FE1A85EC53ull;
-    return h ^ (h >> 33);
+    h ^= h >> 33;
+}
+
+inline uint64_t mix64(uint64_t h) {
+    mix64_of(h);
+    return h;
 }
 
 // The last `size` (1 to 7) bytes, padded with zeros. With 8 or more bytes before the end in reach, or 4 or more in all, by

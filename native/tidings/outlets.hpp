@@ -159,13 +159,20 @@ public:
             write(connection.output.grow(bytes), connection, sink.number, one);
             ++sink.delivered;
             ++stats.delivered;
-            if (connection.subscriber) tracker->delivered(id_of(one.message), connection.subscriber, now_ms);
+            if (connection.subscriber) reached_.push_back(connection.subscriber);
             added(connection, bytes);
         } else {
             std::string frame(prepare(connection, sink.label, sink.number, one), '\0');
             write(frame.data(), connection, sink.number, one);
             wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
         }
+    }
+
+    // After all direct deliveries of a message.
+    void record_deliveries(const Publication& one, int64_t now_ms) {
+        if (reached_.empty()) return;
+        tracker->delivered(id_of(one.message), reached_, now_ms);
+        reached_.clear();
     }
 
     // A frame of two parts for the link's peer.
@@ -484,7 +491,7 @@ private:
     std::vector<std::unique_ptr<Connection>> connections_;  // by place
     std::deque<uint32_t> free_connections_;                 // the numbers of those to come
     std::deque<Sink> sinks_;
-    std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
+    std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_, reached_;  // reached: by the message in hand
     size_t held_bytes_ = 0;   // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     StompRenderer stomp_;

@@ -31,6 +31,7 @@ struct TrackerOptions {
     uint64_t bits = 65536;
     uint32_t hashes = 16;
     uint64_t capacity = 2521;
+    uint32_t doublings = 0;   // of bits and capacity, for histories that fill filters too fast
     int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
     bool retain = true;       // a filter stored on time goes on being filled
     bool forwards = false;    // a history for each neighbour too
@@ -53,17 +54,19 @@ public:
     enum class Kind : uint8_t { Publish, Route, Forward, Deliver };
     static constexpr size_t id_bytes = IdArena::id_bytes;
     static constexpr uint64_t bits_max = 1ull << 32;
+    static constexpr uint32_t doublings_max = 16;
     static constexpr size_t done_max = 1024;  // full filters that may wait for company
 
     struct Found {
-        uint64_t sequence, hashed;  // how many ids are in a Bloom filter, and not exact
+        uint64_t sequence, hashed, bits;  // how many ids are in a Bloom filter, and not exact; its size
         bool held;
     };
 
     explicit Tracker(const TrackerOptions& options)
-        : options_(options), shape_(shape_of(options)), arena_(options.exact ? 0 : options.bits, options.hashes) {
+        : options_(options), shape_(shape_of(options)), arena_(options.exact ? 0 : options.bits << options.doublings, options.hashes) {
         if (options.capacity == 0) throw UsageError{"E_TRACKING_CAPACITY", "a filter's capacity is at least 1"};
-        if (options.bits > bits_max) throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
+        if (options.doublings > doublings_max || options.bits > bits_max >> options.doublings)
+            throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
         Bloom(options.exact ? 64 : options.bits, options.exact ? 1 : options.hashes);  // throws if it has no such shape
     }
     Tracker(const Tracker&) = delete;
@@ -92,8 +95,18 @@ public:
 
     void delivered(const uint8_t* id, uint32_t subscriber, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
-        if (subscriber >= subscribers_.size()) subscribers_.resize(size_t{subscriber} + 1);
-        note(subscribers_[subscriber].of(*this, Kind::Deliver, arena_.origins[slot], subscriber), slot);
+        note(subscriber_at(subscriber).of(*this, Kind::Deliver, arena_.origins[slot], subscriber), slot);
+    }
+
+    // To all of these at once: mostly the same as the last message's, and then one mark does for all.
+    void delivered(const uint8_t* id, const std::vector<uint32_t>& subscribers, int64_t now_ms) {
+        const uint32_t slot = begin(id, now_ms), origin = arena_.origins[slot];
+        if (together_.origin != origin || together_.subscribers != subscribers) [[unlikely]] {
+            spread();
+            together_.origin = origin;
+            together_.subscribers = subscribers;
+        }
+        together_.marks.set(slot);
     }
 
     // ---- what is stored
@@ -107,7 +120,7 @@ public:
             if (!volume || volume->owners.front() != index || !volume->dirty()) continue;
             volume->dirty_ms = std::min(volume->dirty_ms, now_ms);  // the clock was set back
             if (volume->dirty_ms + options_.persist_ms > now_ms) continue;
-            if (options_.retain && !options_.exact) store_copy(*volume, now_ms);
+            if (options_.retain && !options_.exact && !volume->outgrows(shape_, now_ms)) store_copy(*volume, now_ms);
             else store(*volume, now_ms);
             all = true;
         }
@@ -139,7 +152,7 @@ public:
         const History& history = histories_[point->histories.at(origin)];
         const Volume& volume = *history.volume;  // whatever was noted has one, after the flush
         if (!volume.holds(moment_ms)) return {};
-        return Found{history.sequence, volume.filter ? volume.count : 0, volume.contains(id)};
+        return Found{history.sequence, volume.filter ? volume.count : 0, shape_.bits << volume.doublings, volume.contains(id)};
     }
 
     // Subscribers whose filter in memory has a message of this origin and time as a straggler.
@@ -175,16 +188,24 @@ private:
         std::shared_ptr<Volume> volume;  // from the first flush on
     };
 
-    // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched for every delivery.
+    // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched often.
     struct Marks {
         std::array<uint64_t, IdArena::slots / 64> words{};
-        bool any = false;
+        bool any() const { return std::ranges::any_of(words, [](uint64_t word) { return word != 0; }); }
+        void set(uint32_t slot) { words[slot / 64] |= 1ull << (slot % 64); }
         auto operator<=>(const Marks&) const = default;
+    };
+
+    // The subscribers that got the last message, and marks that are theirs as well.
+    struct Together {
+        uint32_t origin = 0;
+        std::vector<uint32_t> subscribers;
+        Marks marks;
     };
 
     static VolumeShape shape_of(const TrackerOptions& of) {
         const uint64_t young = of.exact ? UINT64_MAX : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1) : 0;
-        return {of.bits, of.hashes, of.capacity, young, of.exact};
+        return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1, young, of.exact};
     }
 
     // Where messages pass: a history for each origin, few of them, and mostly the same as for the last message.
@@ -256,17 +277,30 @@ private:
         return arena_.add(id);
     }
 
+    Point& subscriber_at(uint32_t subscriber) {
+        if (subscriber >= subscribers_.size()) subscribers_.resize(size_t{subscriber} + 1);
+        return subscribers_[subscriber];
+    }
+
     void note(uint32_t index, uint32_t slot) {
         Marks& marks = marks_[index];
-        if (!marks.any) {
-            marks.any = true;
-            dirty_.push_back(index);
+        if (!marks.any()) dirty_.push_back(index);
+        marks.set(slot);  // two subscriptions of one subscriber are one delivery
+    }
+
+    void spread() {
+        const Marks common = std::exchange(together_.marks, {});
+        if (!common.any()) return;
+        for (const uint32_t subscriber : together_.subscribers) {
+            const uint32_t index = subscriber_at(subscriber).of(*this, Kind::Deliver, together_.origin, subscriber);
+            if (!marks_[index].any()) dirty_.push_back(index);
+            for (size_t word = 0; word < common.words.size(); ++word) marks_[index].words[word] |= common.words[word];
         }
-        marks.words[slot / 64] |= 1ull << (slot % 64);  // two subscriptions of one subscriber are one delivery
     }
 
     void flush(int64_t now_ms) {
         if (arena_.empty()) return;
+        spread();
         times_.now_ms = std::max(times_.now_ms, now_ms);
         arena_.find_positions();
         oldest_ms_ = *std::min_element(arena_.times.begin(), arena_.times.begin() + arena_.used);
@@ -342,7 +376,7 @@ private:
                 chosen[size++] = static_cast<uint8_t>(64 * word + static_cast<size_t>(std::countr_zero(left)));
         for (size_t done = 0; done < size;) {
             done += volume.add(arena_, &chosen[done], size - done, shape_, times_);
-            if (volume.count >= shape_.capacity) store(volume, times_.now_ms);
+            if (volume.full(shape_)) store(volume, times_.now_ms);
         }
     }
 
@@ -361,7 +395,7 @@ private:
         out.peer = history.peer;
         out.sequence = history.sequence;
         out.count = volume.count;
-        out.full = volume.count >= options_.capacity;
+        out.full = volume.full(shape_);
         out.has_range = volume.has_range;
         out.first_ms = volume.first_ms;
         out.last_ms = volume.last_ms;
@@ -380,7 +414,7 @@ private:
 
     void store(Volume& volume, int64_t now_ms) {
         store_copy(volume, now_ms);
-        volume.clear(shape_);
+        volume.clear(shape_, now_ms);
         for (const uint32_t index : volume.owners) histories_[index].sequence = next_sequence_++;
     }
 
@@ -392,6 +426,7 @@ private:
     std::vector<std::shared_ptr<Volume>> fresh_;  // begun in this flush
     Point publish_, route_;
     std::vector<Point> subscribers_;
+    Together together_;
     std::unordered_map<uint32_t, Point> neighbours_;
     std::vector<TrackedFilter> done_;
     uint64_t next_sequence_ = 0, turn_ = 0;

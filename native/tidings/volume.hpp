@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tidings/id_arena.hpp"
@@ -19,6 +20,8 @@ struct VolumeShape {
     uint64_t bits;
     uint32_t hashes;
     uint64_t capacity;
+    uint32_t doublings_max;  // of both
+    int64_t wanted_ms;       // for how long one should be filled: 2·T_s + T_j
     uint64_t young_max;  // so many ids are kept as they are before they become a filter
     bool exact;          // … for ever
 };
@@ -33,6 +36,7 @@ struct Volume {
     int64_t late_ms = 0, early_ms = 0;     // what is older than the volume by more than this, or further ahead, is a straggler
     bool mixed = false;                    // to some of its owners only what is older still
     bool has_range = false, busy = false;  // busy: the filter before was full
+    uint32_t doublings = 0;                // how much larger than usual its filter is
     uint64_t count = 0, stored_count = 0;
     int64_t first_ms = 0, last_ms = 0, opened_ms = 0, dirty_ms = 0;
     std::set<int64_t> singles;
@@ -41,6 +45,13 @@ struct Volume {
     uint64_t turn = 0;  // in which flush it was filled last
 
     bool dirty() const { return count > stored_count; }
+
+    bool full(const VolumeShape& shape) const { return count >= shape.capacity << doublings; }
+
+    // A large filter to which little comes any more: it would be stored again and again.
+    bool outgrows(const VolumeShape& shape, int64_t now_ms) const {
+        return doublings && count - stored_count < shape.capacity && now_ms - opened_ms >= shape.wanted_ms;
+    }
 
     bool holds(int64_t moment) const {
         return count && ((has_range && first_ms <= moment && moment <= last_ms) || singles.contains(moment));
@@ -59,6 +70,7 @@ struct Volume {
         copy->owners = std::move(some);
         copy->early_ms = early_ms;
         copy->has_range = has_range, copy->busy = busy;
+        copy->doublings = doublings;
         copy->count = count, copy->stored_count = stored_count;
         copy->first_ms = first_ms, copy->last_ms = last_ms, copy->opened_ms = opened_ms, copy->dirty_ms = dirty_ms;
         copy->singles = singles;
@@ -72,10 +84,10 @@ struct Volume {
     size_t add(const IdArena& arena, const uint8_t* chosen, size_t size, const VolumeShape& shape, const Times& times) {
         if (!dirty()) dirty_ms = times.began_ms;
         if (count == 0) opened_ms = times.began_ms;
-        size = std::min<uint64_t>(size, shape.capacity - count);
+        size = std::min<uint64_t>(size, (shape.capacity << doublings) - count);
         count += size;
         if (!filter && !shape.exact && (count > shape.young_max || busy)) grow_up(shape);
-        if (filter) arena.set(*filter, chosen, size);
+        if (filter) arena.set(*filter, chosen, size, shape.doublings_max - doublings);
         else
             for (size_t i = 0; i < size; ++i) ids.append(reinterpret_cast<const char*>(arena.ids[chosen[i]].data()), IdArena::id_bytes);
         stretch(arena, chosen, size, times.now_ms);
@@ -83,10 +95,11 @@ struct Volume {
     }
 
     // A new one begins, with the same owners.
-    void clear(const VolumeShape& shape) {
-        busy = count >= shape.capacity;
+    void clear(const VolumeShape& shape, int64_t now_ms) {
+        busy = full(shape);
+        const uint32_t before = std::exchange(doublings, next_doublings(shape, now_ms));
         ids.clear();
-        if (busy && filter) filter->clear();
+        if (busy && filter && doublings == before) filter->clear();
         else filter.reset();
         singles.clear();
         has_range = false;
@@ -96,9 +109,20 @@ struct Volume {
     size_t memory_bytes() const { return sizeof *this + ids.capacity() + (filter ? filter->memory_bytes() : 0); }
 
 private:
+    // Filters that are filled faster than a message's time is known lie upon each other, and each of them may err: the next
+    // one is larger. If half of it would have lasted twice as long as needed, it is smaller.
+    uint32_t next_doublings(const VolumeShape& shape, int64_t now_ms) const {
+        auto lasts = static_cast<double>(std::max<int64_t>(now_ms - opened_ms, 0)) * static_cast<double>(shape.capacity << doublings);
+        const auto wanted = static_cast<double>(shape.wanted_ms) * static_cast<double>(count);
+        if (lasts < wanted) return std::min(doublings + 1, shape.doublings_max);
+        uint32_t next = doublings;
+        for (; next && lasts >= 4 * wanted; lasts /= 2) --next;
+        return next;
+    }
+
     // Its ids take as much room as a filter would: now it is one.
     void grow_up(const VolumeShape& shape) {
-        filter = std::make_unique<Bloom>(shape.bits, shape.hashes);
+        filter = std::make_unique<Bloom>(shape.bits << doublings, shape.hashes);
         filter->add(reinterpret_cast<const uint8_t*>(ids.data()), ids.size() / IdArena::id_bytes);
         ids = {};
     }

@@ -418,7 +418,7 @@ class Tally:
 class Tracker:
     """Histories of what passes, filled by the forwarder."""
 
-    def __init__(self, broker: int, exact: bool, bits: int, hashes: int, capacity: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
+    def __init__(self, broker: int, exact: bool, bits: int, hashes: int, capacity: int, doublings: int, skew_ms: int, jitter_ms: int, persist_ms: int, retain: bool, forwards: bool) -> None: ...
 
     def add(self, kind: int, peer: int, ids: bytes, now_ms: int) -> None: ...
 
@@ -431,9 +431,9 @@ class Tracker:
 
     def end_all(self, now_ms: int) -> list[tuple[int, int, int, int, tuple[int, int] | None, tuple[int, ...], int, bool, bool, bytes, int, int]]: ...
 
-    def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, bool] | None:
+    def find(self, kind: int, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int) -> tuple[int, int, int, bool] | None:
         """
-        The filter in memory that matches this time: sequence, how many ids are hashed, whether it holds the id.
+        The filter in memory that matches this time: sequence, how many ids are hashed in how many bits, whether it holds the id.
         """
 
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:

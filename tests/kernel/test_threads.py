@@ -126,6 +126,7 @@ def test_each_thread_has_a_forwarder_that_records() -> None:
             bits=4096,
             hashes=5,
             capacity=100,
+            doublings=2,
             skew_ms=50,
             jitter_ms=400,
             persist_ms=1000,

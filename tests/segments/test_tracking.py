@@ -56,6 +56,23 @@ def test_segments_and_memory_agree(seed: int, exact: bool) -> None:
             assert made.trace(message, archive=archive) == made.trace(message)
 
 
+def test_large_filters_lie_in_groups_of_few_and_small_ones_in_groups_of_many(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    large, small = rng.randbytes(400_000), [rng.randbytes(100) for _ in range(600)]
+    filters = [large, large, *(rng.randbytes(400_000) for _ in range(3)), *small, rng.randbytes(3_000_000)]
+    entries = [
+        Entry(Key(Kind.DELIVER, 1, str(row)), row, (row, row), (), 5, True, Encoding.BLOOM, data, 1, 2)
+        for row, data in enumerate(filters)
+    ]
+    write(tmp_path, [(3, entry) for entry in entries], each=1000)
+    (segment,) = segments(tmp_path, HISTORIES)
+    about = pq.ParquetFile(segment.path).metadata
+    assert [about.row_group(group).num_rows for group in range(about.num_row_groups)] == [3, 256, 256, 90, 1]
+    archive = SegmentArchive(tmp_path)
+    for entry in entries:
+        assert archive.matching(3, entry.key, entry.sequence) == [entry]
+
+
 def test_a_filter_that_rots_where_only_its_checksum_tells_makes_the_archive_unsure(tmp_path: Path) -> None:
     made = world(5)
     write(tmp_path, made.archive.entries(), each=1000)
@@ -63,7 +80,7 @@ def test_a_filter_that_rots_where_only_its_checksum_tells_makes_the_archive_unsu
     data = bytearray(segment.path.read_bytes())
     group = pq.ParquetFile(segment.path).metadata.row_group(0)
     (filters,) = [one for one in map(group.column, range(group.num_columns)) if one.path_in_schema == "data"]
-    data[filters.data_page_offset + filters.total_compressed_size // 2] ^= 1
+    data[filters.dictionary_page_offset + filters.total_compressed_size // 2] ^= 1
     segment.path.write_bytes(data)
     archive = SegmentArchive(tmp_path)
     assert archive.damaged == []

@@ -14,6 +14,8 @@ STRATEGIES: dict[str, Strategy] = {
     "retain": BloomStrategy(BloomSettings(40, 1024, 5, skew_ms=20, jitter_ms=10)),
     "rotate": BloomStrategy(BloomSettings(300, 8192, 7, skew_ms=20, jitter_ms=10, mode=Mode.ROTATE)),
     "young": BloomStrategy(BloomSettings(400, 16384, 5, skew_ms=20, jitter_ms=10)),
+    "growing": BloomStrategy(BloomSettings(40, 1024, 5, skew_ms=20, jitter_ms=10, bits_max=16384)),
+    "growing, not by powers of two": BloomStrategy(BloomSettings(30, 960, 7, 40, 10, Mode.ROTATE, bits_max=8000)),
     "one": BloomStrategy(BloomSettings(1, 64, 64, skew_ms=0)),
     "async": AsyncStrategy(50 * 16, skew_ms=20, jitter_ms=10),
 }

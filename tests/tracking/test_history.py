@@ -1,5 +1,7 @@
 """Histories: what is stored when, ranges and stragglers, rotate and retain, matching sets."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -35,11 +37,11 @@ batches = st.lists(
 )
 
 
-@given(batches, st.sampled_from(Mode), st.booleans(), st.integers(0, 3))
+@given(batches, st.sampled_from(Mode), st.booleans(), st.integers(0, 3), st.sampled_from((0, 640 * 8)))
 def test_every_id_is_in_a_filter_that_matches_its_time(
-    added: list[tuple[int, list[int]]], mode: Mode, exact: bool, persist_each: int
+    added: list[tuple[int, list[int]]], mode: Mode, exact: bool, persist_each: int, bits_max: int
 ) -> None:
-    settings = BloomSettings(10, 640, 8, 5, 3, mode)
+    settings = BloomSettings(10, 640, 8, 5, 3, mode, bits_max)
     history = AsyncStrategy(160, 5, 3).open(KEY) if exact else BloomHistory(KEY, settings)
     entries: list[Entry] = []
     for number, (now_ms, times) in enumerate(sorted(added)):
@@ -49,11 +51,35 @@ def test_every_id_is_in_a_filter_that_matches_its_time(
     entries += history.close(2000)
     assert not history.dirty
     assert sum(entry.count for entry in newest(entries)) == sum(len(times) for _, times in added)
-    assert all(entry.count <= 10 and entry.full == (entry.count == 10) for entry in entries)
+    sizes = {10 << doublings for doublings in range(settings.doublings + 1)}
+    assert all(entry.count in sizes if entry.full else entry.count < max(sizes) for entry in entries)
     for _, times in added:
         for one, moment in zip(as_ids(ids(*times)), times, strict=True):
             found = matching_set(entries, moment)
             assert any(entry.opened().contains(one.tobytes())[0] for entry in found)
+
+
+def test_filters_grow_until_they_last_as_long_as_times_are_unsure_and_shrink_again() -> None:
+    settings = BloomSettings(10, 640, 8, skew_ms=5, bits_max=640 * 16)
+    history, steady = BloomHistory(KEY, settings), BloomHistory(KEY, replace(settings, bits_max=0))
+    entries, small = list[Entry](), list[Entry]()
+    for now_ms in range(1000, 1200):  # 10 ids each: 11 ms of them take eight to sixteen times the room
+        strayed = ids(*[now_ms - 5] * 5, *[now_ms + 5] * 5)
+        entries += history.add(strayed, now_ms)
+        small += steady.add(strayed, now_ms)
+    sizes = [len(entry.data) // 80 for entry in entries]
+    assert sizes[:4] == [1, 2, 4, 8]
+    assert set(sizes[5:]) == {16}
+    assert len({entry.opened().fpp() for entry in entries}) == 1 + settings.doublings
+    assert max(entry.opened().fpp() for entry in entries) <= 1.1 * settings.fpp
+    assert max(len(matching_set(entries, moment)) for moment in range(1050, 1150)) == 2
+    assert max(len(matching_set(small, moment)) for moment in range(1050, 1150)) == 11
+    stored = []
+    for now_ms in (1300, 1400, 1500):  # what little comes now does not keep the large filter going
+        history.add(ids(now_ms), now_ms)
+        stored += history.persist(now_ms)
+    assert stored[0].sequence == stored[1].sequence != stored[2].sequence
+    assert [entry.encoding for entry in stored] == [Encoding.BLOOM, Encoding.BLOOM, Encoding.IDS]
 
 
 def test_r_is_the_range_and_s_what_lies_outside_of_what_the_clock_allows() -> None:

@@ -24,6 +24,12 @@ class TrackingTable:
     bits: int = setting(_BLOOM.bits, "m: bits of a filter, a multiple of 64", minimum=64, maximum=1 << 32)
     capacity: int = setting(_BLOOM.capacity, "n: ids that a filter takes", minimum=1, maximum=1 << 31)
     hashes: int = setting(_BLOOM.hashes, "k: hashes of an id", minimum=1, maximum=64)
+    bits_max: int = setting(
+        1 << 20,
+        "a history that fills filters too fast for its accuracy goes on with larger ones, up to this",
+        minimum=64,
+        maximum=1 << 32,
+    )
     buffer_bytes: int = setting(10_000, "of one list of ids, for async", minimum=16, maximum=1 << 30)
     persist_ms: int = setting(
         _SETTINGS.persist_ms, "T_p: what was recorded is stored at least so often", minimum=100, maximum=_MS_MAX
@@ -47,7 +53,8 @@ class TrackingTable:
     )
 
     def bloom(self) -> BloomSettings:
-        return BloomSettings(self.capacity, self.bits, self.hashes, self.skew_ms, self.jitter_ms, Mode(self.storage))
+        shape = self.capacity, self.bits, self.hashes
+        return BloomSettings(*shape, self.skew_ms, self.jitter_ms, Mode(self.storage), self.bits_max)
 
     def settings(self) -> Settings:
         chosen = strategy(self.strategy, self.bloom(), self.buffer_bytes)

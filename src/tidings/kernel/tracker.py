@@ -35,6 +35,7 @@ class Tracker:
         bits: int,
         hashes: int,
         capacity: int,
+        doublings: int,
         skew_ms: int,
         jitter_ms: int,
         persist_ms: int,
@@ -42,7 +43,7 @@ class Tracker:
         forwards: bool,
     ) -> None:
         self.kernel = _kernel.Tracker(
-            broker, exact, bits, hashes, capacity, skew_ms, jitter_ms, persist_ms, retain, forwards
+            broker, exact, bits, hashes, capacity, doublings, skew_ms, jitter_ms, persist_ms, retain, forwards
         )
 
     @property
@@ -66,8 +67,9 @@ class Tracker:
 
     def find(
         self, kind: str, origin: int, peer: int, id: bytes, moment_ms: int, now_ms: int
-    ) -> tuple[int, int, bool] | None:
-        """Of the filter in memory that matches this time: sequence, how many ids it has hashed, whether it holds it."""
+    ) -> tuple[int, int, int, bool] | None:
+        """Of the filter in memory that matches this time: sequence, how many ids are hashed in how many bits, whether
+        it holds this one."""
         return self.kernel.find(KINDS.index(kind), origin, peer, id, moment_ms, now_ms)
 
     def stragglers(self, origin: int, moment_ms: int, now_ms: int) -> list[int]:

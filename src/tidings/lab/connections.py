@@ -45,6 +45,7 @@ class Load:
     durable: bool = False
     window: int = WINDOW
     block: int = BLOCK
+    blocks: int = 1  # different ones, sent in turn
     rate: float = 0.0  # messages a second; 0: saturated
     seconds: float = 2.0
     warm_seconds: float = 0.7

@@ -119,17 +119,28 @@ class Sender:
         """
         send, left = self.socket.send, messages_max
         with suppress(BlockingIOError):
-            while self._offset or self._choose(left):
-                block, messages = self._heads[self._chosen]
-                taken = send(block[self._offset :] if self._offset else block)
-                if not self._offset:
-                    left -= messages
-                    self.sent += messages
-                if self._offset + taken < len(block):
-                    self._offset += taken
+            if self._offset:
+                block, _ = self._heads[self._chosen]
+                self._offset += send(block[self._offset :])
+                if self._offset < len(block):
                     return
                 self._offset = 0
                 self._heads[self._chosen] = next(self._rings[self._chosen])
+            while self._choose(left):
+                ring, head = self._rings[self._chosen], self._heads[self._chosen]
+                try:
+                    while head[1] <= left:
+                        block, messages = head
+                        taken = send(block)
+                        left -= messages
+                        if taken < len(block):
+                            self._offset = taken
+                            return
+                        head = next(ring)
+                finally:
+                    self._heads[self._chosen] = head
+                    self.sent += messages_max - left
+                    messages_max = left
 
     def _choose(self, messages_max: int) -> bool:
         for number, (_, messages) in enumerate(self._heads):
@@ -141,7 +152,8 @@ class Sender:
 
 def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
     marks = _Marks(server, load, bench)
-    sender = Sender(bench.publisher.socket, [(server.wire.block(load.plan, load.block), load.block)])
+    blocks = [(server.wire.block(load.plan, load.block), load.block) for _ in range(load.blocks)]
+    sender = Sender(bench.publisher.socket, blocks)
     subscribers = bench.subscribers
     slowest: Callable[[], int] = lambda: min(one.count for one in subscribers)  # noqa: E731
     if load.plan.receipts:
@@ -170,9 +182,8 @@ def saturate(
     finished, sent = done(), sum(one.sent for one in senders)
     patience = 0.5 if window() > 1 else 0.0  # one at a time: look all the time, or our own waking up is measured
     least = min(one.least for one in senders)
+    able = True  # at first, to go on with what was begun before
     while not over(finished):
-        # A server that writes message by message wakes us for each: then nothing may cost as much as all senders.
-        able = window() + finished - sent >= least or any(waiting.values())
         for number, sender in enumerate(senders if able else ()):
             before = sender.sent
             sender.send(window() + finished - sent)
@@ -188,6 +199,8 @@ def saturate(
                 new = streams[number].read(buffer)
                 bench.arrived += new if number in receiving else 0
         finished = done()
+        # A server that writes message by message wakes us for each: then nothing may cost as much as all senders.
+        able = window() + finished - sent >= least or any(waiting.values())
     poller.close()
 
 

@@ -23,6 +23,8 @@ from tidings.tracking.wire import Answered, Question, decode, encode
 
 SEARCHES_MAX = 1000
 PATIENCE_MS = 2000  # for an answer; then it is asked for once more
+OWN_PATIENCE_MS = 30_000  # with our own records: a busy disk, not a lost letter
+TICK_MS_MAX = 1000  # what lies further apart is a clock that was set
 EVERYWHERE = ">"  # an id does not tell its destination: who may trace, may trace all
 
 
@@ -41,7 +43,7 @@ class _Search:
     connection: int
     receipt: int
     path: PathSearch
-    waiting: dict[int, tuple[int, int]] = field(default_factory=dict)  # broker -> when to give up, how often asked
+    waiting: dict[int, tuple[int, int]] = field(default_factory=dict)  # broker -> patience left in ms, how often asked
 
 
 class Tracing:
@@ -58,6 +60,7 @@ class Tracing:
         self._asked: dict[int, tuple[int, int]] = {}  # inquiry -> another broker and its number for the question
         self._own: dict[int, int] = {}  # inquiry -> search
         self._next = 1
+        self._ticked_ms = 0
 
     @property
     def waiting(self) -> bool:
@@ -98,11 +101,14 @@ class Tracing:
             self._answered(now_ms, letter.number, letter.answer)
 
     def tick(self, now_ms: int) -> None:
+        passed_ms = min(max(now_ms - self._ticked_ms, 0), TICK_MS_MAX)
+        self._ticked_ms = now_ms
         for number, search in list(self._searches.items()):
-            for broker, (until_ms, times) in list(search.waiting.items()):
-                if now_ms < until_ms:
+            for broker, (left_ms, times) in list(search.waiting.items()):
+                if left_ms > passed_ms:
+                    search.waiting[broker] = left_ms - passed_ms, times
                     continue
-                if times == 1 and self._question(now_ms, number, search, broker, 2):
+                if times == 1 and self._question(number, search, broker, 2):
                     continue
                 search.waiting.pop(broker, None)
                 self._ask(now_ms, number, search.path.failed(broker, "no answer"))
@@ -114,17 +120,17 @@ class Tracing:
             if broker == self._broker:
                 inquiry = self._number()
                 self._own[inquiry] = number
-                search.waiting[broker] = now_ms + 30_000, 2  # a busy disk, not a lost letter
+                search.waiting[broker] = OWN_PATIENCE_MS, 2
                 self._inquire(now_ms, inquiry, search.path.message)
-            elif not self._question(now_ms, number, search, broker, 1):
+            elif not self._question(number, search, broker, 1):
                 questions += search.path.failed(broker, "no route")
         if search.path.done and self._searches.pop(number, None) is not None:
             self._reply(search.connection, Done(search.receipt, {"path": to_json(search.path.report())}))
 
-    def _question(self, now_ms: int, number: int, search: _Search, broker: int, times: int) -> bool:
+    def _question(self, number: int, search: _Search, broker: int, times: int) -> bool:
         if not self._send(broker, encode(Question(number, search.path.message))):
             return False
-        search.waiting[broker] = now_ms + PATIENCE_MS, times
+        search.waiting[broker] = PATIENCE_MS, times
         return True
 
     def _answered(self, now_ms: int, number: int, answer: Answer) -> None:

@@ -14,7 +14,6 @@ from tidings.segments.names import SegmentName
 from tidings.segments.reader import Segment, open_segment, segments
 from tidings.segments.retention import since_ms
 from tidings.segments.tracking import row_entry
-from tidings.segments.writer import FILTERS_PER_GROUP
 from tidings.tracking.history import Entry, Key, Kind, newest
 
 OPEN_SEGMENTS_MAX = 16
@@ -109,11 +108,13 @@ class SegmentArchive:
         self.since_ms = max(self.since_ms, parsed.created_ms + 1)
 
     def _load(self, place: Place) -> Entry:
-        group, row = divmod(place.row, FILTERS_PER_GROUP)
-        rows = self._group(place.segment, group)
-        if row >= rows.num_rows:
-            raise StoreError("E_STORE_DAMAGED", f"{self._path(place.segment)}: there is no row {place.row}")
-        return row_entry(rows.slice(row, 1).to_pylist()[0])
+        row = place.row
+        about = self._opened(place.segment).metadata
+        for group in range(about.num_row_groups):
+            if row < (size := about.row_group(group).num_rows):
+                return row_entry(self._group(place.segment, group).slice(row, 1).to_pylist()[0])
+            row -= size
+        raise StoreError("E_STORE_DAMAGED", f"{self._path(place.segment)}: there is no row {place.row}")
 
     def _group(self, name: str, group: int) -> pa.Table:
         found = self._groups.get((name, group))

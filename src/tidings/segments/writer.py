@@ -4,9 +4,7 @@ A segment is made in memory, written under a temporary name and synced; then it 
 fails where a rename would overwrite; then the directory is synced. A crash leaves at most a temporary file, which the
 next writer of the same name removes.
 
-Columns are compressed with zstd. Full Bloom filters are as good as random, so a segment in which most filters are full
-is kept as it is; what stands beside such filters is not worth the time. A filter that several histories have in common
-is written once for those in the same group of rows.
+Columns are compressed with zstd; of filters see `filter_groups`.
 """
 
 import errno
@@ -17,18 +15,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidings.errors import StoreError, UsageError
 from tidings.model.tables import HISTORIES, Table
+from tidings.segments.filter_groups import write_filters
 from tidings.segments.names import TEMPORARY_PREFIX, SegmentName, check_writer
 from tidings.segments.schema import arrow_schema
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 ROWS_PER_GROUP = 65_536
-FILTERS_PER_GROUP = 64  # a query reads one group to get at one filter
 
 
 class SegmentWriter:
@@ -53,10 +50,12 @@ class SegmentWriter:
 
     def append_columns(self, columns: Columns, now_ms: int) -> Path:
         """The same for whoever has many rows at a time: the values of each column, as many as there are rows."""
-        rows = _arrow(self._table, columns)
-        if not rows.num_rows:
-            raise UsageError("E_SEGMENT_EMPTY", "a segment has at least one row")
-        data = _parquet(self._table, rows, shared=_shared(self._table, columns))
+        sink = pa.BufferOutputStream()
+        if self._table is HISTORIES:
+            write_filters(_arrow(self._table, columns, without="data"), columns["data"], sink)
+        else:
+            _write(self._table, _arrow(self._table, columns), sink)
+        data = sink.getvalue()
         name = SegmentName(now_ms, self._writer, self._sequence, zlib.crc32(data))
         path = self._directory / str(name)
         _do(f"write {path}", lambda: _publish(data, path))
@@ -64,52 +63,43 @@ class SegmentWriter:
         return path
 
 
-def _arrow(table: Table, columns: Columns) -> pa.Table:
+def _arrow(table: Table, columns: Columns, without: str = "") -> pa.Table:
     schema = arrow_schema(table)
+    if without:
+        schema = schema.remove(schema.get_field_index(without))
     try:
-        made = pa.Table.from_pydict(dict(columns), schema)
+        made = pa.Table.from_pydict({name: columns[name] for name in schema.names}, schema)
     except (KeyError, pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise UsageError("E_SEGMENT_ROW", f"not a row of {table.name}: {error}") from None
     for field, column in zip(schema, made.columns, strict=True):
         if column.null_count and not field.nullable:
             raise UsageError("E_SEGMENT_ROW", f"not a row of {table.name}: {field.name} is never null")
+    if not made.num_rows:
+        raise UsageError("E_SEGMENT_EMPTY", "a segment has at least one row")
     return made
 
 
-def _shared(table: Table, columns: Columns) -> bool:
-    """Whether many rows have the same filter: the same object, to find equal ones would take too long."""
-    return table is HISTORIES and 2 * len(set(map(id, columns["data"]))) <= len(columns["data"]) + 1
-
-
-def _parquet(table: Table, rows: pa.Table, *, shared: bool) -> bytes:
-    compression, group = "zstd", ROWS_PER_GROUP
-    if table is HISTORIES:
-        group = FILTERS_PER_GROUP
-        full = pc.sum(pc.and_(rows["full"], pc.equal(rows["encoding"], "bloom"))).as_py()
-        if 2 * full > rows.num_rows:
-            compression = "none"
-    sink = pa.BufferOutputStream()
-    plain = [column.name for column in table.columns if column.name not in ("data", "message", "id")]
-    alike = [name for name in plain if name not in ("singles_ms", "value")]
+def _write(table: Table, rows: pa.Table, sink: pa.NativeFile) -> None:
+    plain = [column.name for column in table.columns if column.name not in ("message", "id")]
+    alike = [name for name in plain if name != "value"]
     pq.write_table(
         rows,
         sink,
-        row_group_size=group,
-        compression=compression,
-        use_dictionary=[*alike, "data"] if shared else alike,
+        row_group_size=ROWS_PER_GROUP,
+        compression="zstd",
+        use_dictionary=alike,
         write_statistics=alike,
         write_page_checksum=True,
     )
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
 
 
-def _publish(data: bytes, path: Path) -> None:
+def _publish(data: pa.Buffer, path: Path) -> None:
     temporary = path.with_name(TEMPORARY_PREFIX + path.name)
     with temporary.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # hardly read again: others need the memory
     try:
         os.link(temporary, path)
     finally:

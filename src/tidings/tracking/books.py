@@ -139,19 +139,20 @@ class KernelBooks:
         self, broker: int, strategy: Strategy, incarnation: int, *, persist_ms: int = 1000, forwards: bool = False
     ) -> None:
         self._incarnation = incarnation
-        self._shape: tuple[int, int] | None = None
+        self._hashes: int | None = None
         match strategy:
             case BloomStrategy(settings=bloom):
-                self._shape = bloom.bits, bloom.hashes
+                self._hashes = bloom.hashes
                 shape = {"bits": bloom.bits, "hashes": bloom.hashes, "capacity": bloom.capacity}
+                shape["doublings"] = bloom.doublings
                 times = {"skew_ms": bloom.skew_ms, "jitter_ms": bloom.jitter_ms}
                 retain = bloom.mode is Mode.RETAIN
             case AsyncStrategy(buffer_bytes=buffer_bytes, skew_ms=skew_ms, jitter_ms=jitter_ms):
-                shape = {"bits": 64, "hashes": 1, "capacity": buffer_bytes // ID_BYTES}
+                shape = {"bits": 64, "hashes": 1, "capacity": buffer_bytes // ID_BYTES, "doublings": 0}
                 times, retain = {"skew_ms": skew_ms, "jitter_ms": jitter_ms}, False
             case _:
                 raise UsageError("E_TRACKING_STRATEGY", f"the kernel has no books for the strategy {strategy.name!r}")
-        exact = self._shape is None
+        exact = self._hashes is None
         more = {"persist_ms": persist_ms, "retain": retain, "forwards": forwards, "exact": exact}
         self.tracker = Tracker(broker, **shape, **times, **more)  # type: ignore[arg-type]
         self._numbers: dict[str, int] = {}  # of subscribers
@@ -196,8 +197,8 @@ class KernelBooks:
         found = self.tracker.find(key.kind.value, key.origin, peer, one, message.ms, now_ms)
         if found is None:
             return None
-        sequence, hashed, held = found
-        fpp = false_positive_probability(*self._shape, hashed) if self._shape is not None and hashed else 0.0
+        sequence, hashed, bits, held = found
+        fpp = false_positive_probability(bits, self._hashes, hashed) if self._hashes is not None and hashed else 0.0
         return Current(sequence, held, fpp)
 
     def stragglers(self, message: MessageId, now_ms: int) -> list[str]:

@@ -41,6 +41,8 @@ from tidings.tracking.log_codec import decode_ids, encode_ids
 
 Span: TypeAlias = tuple[int, int]
 
+DOUBLINGS_MAX = 16
+
 
 class Kind(Enum):
     """What a history records."""
@@ -155,6 +157,7 @@ class BloomSettings:
     skew_ms: int = 250
     jitter_ms: int = 0
     mode: Mode = Mode.RETAIN
+    bits_max: int = 0  # the filters of a busy history may double until they have so many
 
     def __post_init__(self) -> None:
         check_shape(self.bits, self.hashes)
@@ -167,6 +170,16 @@ class BloomSettings:
     def young_max(self) -> int:
         """So many ids are kept as they are: no more than would fill a filter, or its room."""
         return min(self.bits // 8 // ID_BYTES, self.capacity - 1) if self.mode is Mode.RETAIN else 0
+
+    @property
+    def doublings(self) -> int:
+        """How often."""
+        return min(max((self.bits_max // self.bits).bit_length() - 1, 0), DOUBLINGS_MAX)
+
+    @property
+    def wanted_ms(self) -> int:
+        """For how long a filter should be filled, for few of them to cover one time: see `bound`."""
+        return 2 * self.skew_ms + self.jitter_ms + 1
 
     @property
     def fpp(self) -> float:
@@ -210,6 +223,9 @@ class BloomHistory:
 
     A filter that is retained begins as the list of its ids, until they take as much room as its bits would: most
     histories are quiet, and stored again and again while they are nearly empty. Not so one that follows a full one.
+
+    Filters that are filled faster than a message's time is known lie upon each other, and each of them may err: with
+    `bits_max` the next one is twice as large. When less comes again, they become smaller.
     """
 
     def __init__(
@@ -221,6 +237,7 @@ class BloomHistory:
         self._filter: BloomFilter | None = None
         self._young = bytearray()  # ids, as long as there is no filter
         self._busy = False  # the filter before was full
+        self._doublings = 0
         self._count = self._stored_count = 0
         self._range = Range(settings.skew_ms, 0 if key.kind is Kind.PUBLISH else settings.jitter_ms)
         self.sequence = next(self._numbers)
@@ -240,7 +257,7 @@ class BloomHistory:
     def add(self, ids: Ids, now_ms: int) -> list[Entry]:
         left, stored = as_ids(ids), []
         while len(left):
-            taken = left[: self._settings.capacity - self._count]
+            taken = left[: self._capacity - self._count]
             left = left[len(taken) :]
             self._count += len(taken)
             if self._filter is None and not self._busy and self._count <= self._settings.young_max:
@@ -248,13 +265,30 @@ class BloomHistory:
             else:
                 self._grow_up().add(taken)
             self._range.add(taken, now_ms)
-            if self._count >= self._settings.capacity:
+            if self._count >= self._capacity:
                 stored += self.close(now_ms)
         return stored
 
+    @property
+    def _capacity(self) -> int:
+        return self._settings.capacity << self._doublings
+
+    def _outgrows(self, now_ms: int) -> bool:
+        """A large filter to which little comes any more: it would be stored again and again."""
+        little = self._count - self._stored_count < self._settings.capacity
+        return self._doublings > 0 and little and now_ms - self._opened_ms >= self._settings.wanted_ms
+
+    def _next_doublings(self, now_ms: int) -> int:
+        lasts = max(now_ms - self._opened_ms, 0) * self._capacity
+        wanted = self._settings.wanted_ms * self._count
+        if lasts < wanted:
+            return min(self._doublings + 1, self._settings.doublings)
+        smaller = (lasts // (4 * wanted)).bit_length()  # halvings after which it would still last twice as long
+        return max(self._doublings - smaller, 0)
+
     def _grow_up(self) -> BloomFilter:
         if self._filter is None:
-            self._filter = BloomFilter(self._settings.bits, self._settings.hashes)
+            self._filter = BloomFilter(self._settings.bits << self._doublings, self._settings.hashes)
             self._filter.add(bytes(self._young))
             self._young.clear()
         return self._filter
@@ -262,7 +296,7 @@ class BloomHistory:
     def persist(self, now_ms: int) -> list[Entry]:
         if not self.dirty:
             return []
-        if self._settings.mode is Mode.ROTATE:
+        if self._settings.mode is Mode.ROTATE or self._outgrows(now_ms):
             return self.close(now_ms)
         self._stored_count = self._count
         return [self._entry(now_ms)]
@@ -271,7 +305,8 @@ class BloomHistory:
         if not self._count:
             return []
         stored = [self._entry(now_ms)] if self.dirty else []
-        self._busy = self._count >= self._settings.capacity
+        self._busy = self._count >= self._capacity
+        self._doublings = self._next_doublings(now_ms)
         self._filter, self._count, self._stored_count = None, 0, 0
         self._young.clear()
         self._range.clear()
@@ -284,7 +319,6 @@ class BloomHistory:
         return ExactIds(as_ids(bytes(self._young))) if self._filter is None else self._filter
 
     def _entry(self, now_ms: int) -> Entry:
-        assert self._range.opened_ms is not None
         young = self._filter is None
         return Entry(
             key=self.key,
@@ -292,13 +326,18 @@ class BloomHistory:
             span=self._range.span,
             singles=tuple(sorted(self._range.singles)),
             count=self._count,
-            full=self._count >= self._settings.capacity,
+            full=self._count >= self._capacity,
             encoding=Encoding.IDS if young else Encoding.BLOOM,
             data=encode_ids(as_ids(bytes(self._young))) if self._filter is None else self._filter.to_bytes(),
-            opened_ms=self._range.opened_ms,
+            opened_ms=self._opened_ms,
             stored_ms=now_ms,
             incarnation=self._incarnation,
         )
+
+    @property
+    def _opened_ms(self) -> int:
+        assert self._range.opened_ms is not None
+        return self._range.opened_ms
 
 
 def efpp(fpps: Iterable[float]) -> float:

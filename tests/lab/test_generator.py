@@ -1,0 +1,60 @@
+"""The sending half of the load generator, over sockets that do not take everything at once."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tidings.lab.connections import Bench, Stream
+from tidings.lab.generator import Sender, saturate
+from tidings.lab.wires import Native
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_blocks_are_sent_in_turn_the_largest_that_may_and_a_rest_first(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    ours, theirs = pair
+    large, small = [(b"A" * 3_000_000, 10), (b"B" * 3_000_000, 10)], [(b"c" * 5, 1)]
+    sender, received = Sender(ours, large, small), bytearray()
+    reader = threading.Thread(target=lambda: _read(theirs, received, 9_000_010))
+    sender.send(31)  # three times ten and one, but nobody reads yet
+    assert sender.busy
+    assert sender.sent == 10
+    reader.start()
+    deadline = time.monotonic() + 60
+    while (sender.busy or sender.sent < 32) and time.monotonic() < deadline:
+        sender.send(32 - sender.sent)
+    reader.join(60)
+    assert bytes(received) == b"A" * 3_000_000 + b"B" * 3_000_000 + b"A" * 3_000_000 + b"c" * 10
+    assert sender.sent == 32
+
+
+def test_what_was_begun_is_finished_without_room_for_more(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    sender, received = Sender(ours, [(bytes(4_000_000), 100)]), bytearray()
+    sender.send(100)
+    assert sender.busy
+    reader = threading.Thread(target=lambda: _read(theirs, received, 4_000_000))
+    reader.start()
+    deadline = time.monotonic() + 60
+    bench = Bench([Stream(ours, Native().receipts())], [])
+    saturate(bench, [sender], lambda: 0, lambda: 0, lambda _: not sender.busy or time.monotonic() > deadline)
+    reader.join(60)
+    assert not sender.busy
+    assert sender.sent == 100
+    assert len(received) == 4_000_000
+
+
+def _read(one: socket.socket, into: bytearray, size: int) -> None:
+    while len(into) < size and (data := one.recv(1 << 20)):
+        into += data
