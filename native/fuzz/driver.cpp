@@ -95,11 +95,13 @@ double seconds_now() {
 
 }  // namespace
 
-extern "C" void __sanitizer_cov_trace_pc() {
+// Called at every edge: it takes as much time as all else if it is itself watched over, or writes what is written.
+extern "C" __attribute__((no_sanitize("address", "undefined"))) void __sanitizer_cov_trace_pc() {
     const auto from = reinterpret_cast<uintptr_t>(__builtin_return_address(0));
-    uint8_t& edge = edges[(from ^ from >> 16) % edge_slots];
-    news |= edge == 0;
-    edge = 1;
+    const size_t slot = (from ^ from >> 16) % edge_slots;
+    if (edges[slot]) return;
+    edges[slot] = 1;
+    news = true;
 }
 
 int main(int argc, char** argv) {

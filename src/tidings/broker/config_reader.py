@@ -79,9 +79,10 @@ def read(table: type[T], value: object, path: Path, problems: list[Problem]) -> 
             close = difflib.get_close_matches(name, known, n=1)
             remedy = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
             problems.append(Problem((*path, name), "there is no such key", remedy))
+    kinds = types_of(table)
     return table(
         **{
-            name: _read_field(one, types_of(table)[name], value[name], (*path, name), problems)
+            name: _read_field(one, kinds[name], value[name], (*path, name), problems)
             for name, one in known.items()
             if name in value
         }

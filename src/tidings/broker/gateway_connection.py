@@ -44,6 +44,8 @@ class GatewayConnection(ClientConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.broker.gateways.discard(self)
+        if self._gateway is not None:
+            self._gateway.lost()
         super().connection_lost(exc)
 
     def buffer_updated(self, size: int) -> None:

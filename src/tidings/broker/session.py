@@ -102,6 +102,9 @@ class Gateway(Protocol):
     def tick(self, now_ms: int) -> None:
         """Every quarter of a second."""
 
+    def lost(self) -> None:
+        """The connection is gone: let go of what is held for it."""
+
     def take_frames(self) -> bytes:
         """For the broker."""
 

@@ -6,6 +6,11 @@
 To the broker it is one more client of the native protocol: what a link, a transfer or a disposition means is said
 there in frames, all those of one read together. So permissions, flow control, acknowledgement and transactions are
 the broker's own, and AMQP is a translation.
+
+Who lets go of Proton's objects, and when. Proton (0.40) reads a link's memory after it has freed it, if the link, or a
+delivery of it, is let go of after the session (pn_link_finalize drops its last hold on the session, which frees its
+links). The broker's answers may come after the client has ended the session, so what waits for them holds our links
+only: those let go of deliveries and link, in this order, when they end, while the session is held.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,6 +43,7 @@ from tidings.protocols.amqp_context import Context, refuse
 from tidings.protocols.amqp_producer import ProducerLink
 from tidings.protocols.amqp_sasl import AMQP_HEADER, Outcome, Sasl, amqp_frame
 from tidings.protocols.amqp_sasl import State as SaslState
+from tidings.protocols.amqp_source import mirror
 from tidings.protocols.amqp_transactions import Transactions
 from tidings.protocols.frames import FrameType, unsigned
 from tidings.protocols.peer import Delivered, Ended, Fields, NativePeer, Said, Welcomed
@@ -93,6 +99,12 @@ class AmqpSession:
         """Every quarter of a second: the client may want a sign of life."""
         if self._engine is not None and not self._over:
             self._engine.tick(now_ms)
+
+    def lost(self) -> None:
+        """The connection is gone: let go of what is held for it."""
+        self._over = True
+        if self._engine is not None:
+            self._engine.let_go()
 
     def take_frames(self) -> bytes:
         """For the broker."""
@@ -234,6 +246,12 @@ class Engine:
             self._connection.condition = condition_of(error)
             self._connection.close()
 
+    def let_go(self) -> None:
+        """Of all links, then of the sessions."""
+        self._closed = True
+        self._abandon(lambda _: True)
+        self._sessions.clear()
+
     def deliver(self, delivered: Delivered) -> None:
         consumer = self._consumers.get(delivered.subscription)
         if consumer is not None:
@@ -303,8 +321,9 @@ class Engine:
         session.free()
 
     def _abandon(self, which: Callable[[Session], bool]) -> None:
-        for ending in self._ending:
-            ending.adrift = ending.adrift or which(ending.session)
+        for ending in [one for one in self._ending if one.waits_to_end and which(one.session)]:
+            self._ending.remove(ending)
+            ending.drift()
         for link in [link for link in self._links if which(link.session)]:
             self._forget(link).abandon()
 
@@ -320,6 +339,8 @@ class Engine:
             self._end(RemoteProtocolError("E_SUBSCRIPTIONS", f"a connection has at most {LINKS_MAX} links"))
             return
         ours: OurLink
+        if not link.is_sender or link.remote_source.address or link.remote_source.dynamic:
+            mirror(link)
         if link.is_sender:
             ours = self._consumer(link)
             self._consumers[ours.number] = ours

@@ -53,12 +53,17 @@ class BrowserLink:
                 self._link.close()
             else:
                 self._link.detach()
-        self._link.free()
+        self._let_go()
 
     def abandon(self) -> None:
         """The session around it is gone."""
         self._ended = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """See `tidings.protocols.amqp`."""
         self._link.free()
+        del self._link
 
     # --- pages ----------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class ConsumerLink:
         self._granted = 0  # credit that the broker has of us
         self._draining = False  # the broker was asked to
         self.waits_to_end = False  # the client has detached it, and waits for the broker's word
-        self.adrift = False  # its session has gone: Proton has freed the link
+        self._adrift = False
         self._unsettled: dict[int, Delivery] = {}
         self._sent = 0
 
@@ -93,7 +93,7 @@ class ConsumerLink:
     def end(self, *, closed: bool) -> None:
         """The client has detached the link; `closed`: and wants no more of what it stands for."""
         if self._state is State.ENDED:
-            self._link.free()  # it was we who ended it
+            self._let_go()  # it was we who ended it
             return
         self._state, source = State.ENDED, self._source
         requests = self._end_subscription()
@@ -112,7 +112,18 @@ class ConsumerLink:
             self._state = State.ENDED
             for type, fields in self._end_subscription():
                 self._context.peer.ask(type, fields, _ignore)
+        self._let_go()
+
+    def drift(self) -> None:
+        """The session around it is gone, before the broker's word has come."""
+        self._adrift = True
+        del self._link  # Proton has freed it, or will
+
+    def _let_go(self) -> None:
+        """See `tidings.protocols.amqp`."""
+        self._unsettled.clear()
         self._link.free()
+        del self._link
 
     def _end_subscription(self) -> list[tuple[FrameType, Fields]]:
         """What to ask for. What the client has not settled goes back, and is not counted as tried."""
@@ -126,9 +137,10 @@ class ConsumerLink:
         return requests
 
     def _gone(self, answer: Fields | RemoteError, *, closed: bool) -> None:
-        link, self.waits_to_end = self._link, False
-        if self.adrift:
+        self.waits_to_end = False
+        if self._adrift:
             return
+        link = self._link
         if link.state & Link.LOCAL_UNINIT:
             link.open()
         if isinstance(answer, RemoteError) and answer.code != "E_DURABLE_BUSY":  # others share it: it stays for them
@@ -137,7 +149,7 @@ class ConsumerLink:
             link.close()
         else:
             link.detach()
-        link.free()
+        self._let_go()
 
     # --- credit ---------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,8 @@ class ProducerLink:
         self._sessions: set[int] = set()  # transactions declared here
         self._content = bytearray()  # of a delivery that is not complete
         self._too_large = False
-        self._under_way = 0  # not settled by us
+        self._under_way: dict[int, Delivery] = {}  # not settled by us
+        self._taken = 0
         self._ended = False
         self._discards = False  # the link is refused, and what still comes is of no interest
 
@@ -46,8 +47,6 @@ class ProducerLink:
     def attach(self) -> None:
         link, context = self._link, self._context
         target = link.remote_target
-        link.source.copy(link.remote_source)
-        link.target.copy(target)
         if target.dynamic:
             self._make_temporary()
         elif not self._coordinator and target.address:
@@ -98,11 +97,17 @@ class ProducerLink:
             self._link.close()
         else:
             self._link.detach()
-        self._link.free()
+        self._let_go()
 
     def abandon(self) -> None:
         self._leave()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """See `tidings.protocols.amqp`."""
+        self._under_way.clear()
         self._link.free()
+        del self._link
 
     def _leave(self) -> None:
         self._ended = True
@@ -140,13 +145,14 @@ class ProducerLink:
         if self._discards:
             delivery.settle()
             return
-        self._under_way += 1
+        self._taken += 1
+        self._under_way[self._taken] = delivery
         try:
             if too_large:
                 raise CodecError("E_AMQP_SIZE", f"at most {self._context.frame_bytes_max} bytes a message")
-            self._take(content, delivery)
+            self._take(content, delivery, self._taken)
         except TidingsError as error:
-            self._settled(delivery, error)
+            self._settled(self._taken, error)
 
     def _keep(self, part: bytes) -> None:
         """Part of a message. Of one that is too large nothing is kept, but its end is waited for.
@@ -169,10 +175,10 @@ class ProducerLink:
         self._content.clear()
         self._too_large = False
 
-    def _take(self, content: bytes, delivery: Delivery) -> None:
+    def _take(self, content: bytes, delivery: Delivery, number: int) -> None:
         context = self._context
         if self._coordinator:
-            self._sessions |= self._transactions.command(content, partial(self._commanded, delivery))
+            self._sessions |= self._transactions.command(content, partial(self._commanded, number))
             return
         session = 0
         if delivery.remote_state == TRANSACTIONAL:
@@ -183,19 +189,20 @@ class ProducerLink:
         message = encode_message(read_message(content, incoming))
         if len(message) + FRAME_OVERHEAD > context.frame_bytes_max:
             raise CodecError("E_AMQP_SIZE", f"at most {context.frame_bytes_max} bytes a message")
-        context.peer.publish(message, lambda error: self._settled(delivery, error, session), session=session)
+        context.peer.publish(message, lambda error: self._settled(number, error, session), session=session)
 
-    def _commanded(self, delivery: Delivery, txn_id: bytes | None, error: TidingsError | None) -> None:
+    def _commanded(self, number: int, txn_id: bytes | None, error: TidingsError | None) -> None:
         if txn_id is None or self._ended:
-            self._settled(delivery, error)
+            self._settled(number, error)
         else:
-            declared(delivery, txn_id)
+            declared(self._under_way.pop(number), txn_id)
             self._less()
 
-    def _settled(self, delivery: Delivery, error: TidingsError | None, session: int = 0) -> None:
+    def _settled(self, number: int, error: TidingsError | None, session: int = 0) -> None:
         """The broker has decided."""
         if self._ended:
             return
+        delivery = self._under_way.pop(number)
         presettled = delivery.settled
         if error is not None:
             if presettled:
@@ -214,7 +221,6 @@ class ProducerLink:
 
     def _less(self) -> None:
         """One less is under way: the publisher may send one more, told in larger portions."""
-        self._under_way -= 1
-        more = CREDIT - self._link.credit - self._under_way
+        more = CREDIT - self._link.credit - len(self._under_way)
         if more * 2 >= CREDIT and not self._discards:
             self._link.flow(more)

@@ -11,7 +11,7 @@ from tidings.model.values import Value
 from tidings.node.requests import AckMode
 from tidings.protocols.amqp_address import read_address
 from tidings.protocols.amqp_context import Context, capabilities_of, object_of
-from tidings.protocols.amqp_sections import AmqpValue
+from tidings.protocols.amqp_sections import AmqpValue, encode_value
 
 SELECTOR = (symbol("apache.org:selector-filter:string"), ulong(0x0000468C00000004))
 NO_LOCAL = (symbol("apache.org:no-local-filter:list"), ulong(0x0000468C00000003))
@@ -94,13 +94,22 @@ def _filters(given: AmqpValue) -> Filters:
         else:
             continue
         applied[name] = one
+    encode_value(applied)  # it will be in the answer, and Proton would not survive one that it cannot encode
     return Filters(selector, no_local, applied)
+
+
+def mirror(link: Link) -> None:
+    """Answer with what the client has said; to be called before any of it is read.
+
+    Proton (0.40) keeps such values as bytes until somebody reads them. What it then fails to decode, it also fails to
+    encode, and dies of it: bytes that nobody has read go back as they came.
+    """
+    link.source.copy(link.remote_source)
+    link.target.copy(link.remote_target)
 
 
 def answer_source(link: Link, source: Source) -> None:
     """The attach that tells what is in place."""
-    link.source.copy(link.remote_source)
-    link.target.copy(link.remote_target)
     if link.remote_source.dynamic:
         link.source.address = address_of_pattern(source.destination)
     link.source.filter.clear()

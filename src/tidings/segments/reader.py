@@ -71,12 +71,16 @@ def _opened(source: Path | pa.BufferReader, where: str, table: Table) -> pq.Parq
 
 
 def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> pa.Table:
-    file = open_segment(segment, table)
+    return read_columns(open_segment(segment, table), str(segment.path), columns)
+
+
+def read_columns(file: pq.ParquetFile, where: str, columns: list[str] | None = None) -> pa.Table:
+    """Of one that was opened; `where` is named in errors."""
     try:
         # One thread: segments are small, and whoever reads them may fork, which Arrow's threads do not outlive well.
         return file.read(columns=columns, use_threads=False)
     except _UNREADABLE as error:
-        raise StoreError("E_STORE_DAMAGED", f"{segment.path}: {error}") from None
+        raise StoreError("E_STORE_DAMAGED", f"{where}: {error}") from None
 
 
 def read_rows(root: Path, table: Table) -> Iterator[dict[str, object]]:

@@ -10,13 +10,10 @@ broker may refuse it in any way but these: an internal error, or more than a sec
 
 import asyncio
 import logging
-import struct
 import sys
 import time
 from random import Random
 from typing import Any, cast
-
-from proton import Described, symbol, uint, ulong
 
 from tidings.broker.gateway_connection import GatewayConnection
 from tidings.broker.limits import Limits
@@ -25,71 +22,20 @@ from tidings.client import connect
 from tidings.delivery.store import MemoryStore
 from tidings.node.settings import Settings
 from tidings.protocols.amqp import AmqpSession
-from tidings.protocols.amqp_sasl import AMQP_HEADER, INIT, SASL_HEADER, amqp_frame, sasl_frame
-from tidings.protocols.amqp_sections import Section, encode
+from tidings.protocols.amqp_sasl import SASL_HEADER
 from tidings.protocols.native import NativeSession
+from tidings.testing.amqp_streams import conversations
 from tidings.testing.record import note
 
 STREAM_SECONDS_MAX = 1.0
-OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
-SOURCE, TARGET, COORDINATOR = (ulong(code) for code in (0x28, 0x29, 0x30))
-WHOLE = uint(0xFFFF)
-
-
-def transfer(fields: list[Any], payload: bytes) -> bytes:
-    frame = amqp_frame(TRANSFER, fields)
-    return struct.pack(">I", len(frame) + len(payload)) + frame[4:] + payload
-
-
-def flow(handle: int, credit: int, *, drain: bool = False) -> bytes:
-    return amqp_frame(FLOW, [uint(0), WHOLE, uint(1), WHOLE, uint(handle), uint(0), uint(credit), None, drain])
-
-
-def attach(name: str, handle: int, *, receives: bool, source: list[Any], target: Any) -> bytes:
-    described = [Described(SOURCE, source), target]
-    return amqp_frame(ATTACH, [name, uint(handle), receives, None, None, *described, None, None, uint(0)])
-
-
-def conversation() -> list[bytes]:
-    """What a client may say, frame by frame."""
-    selector = {symbol("s"): Described(symbol("apache.org:selector-filter:string"), "n > 2")}
-    declare = encode(Section.VALUE, Described(ulong(0x31), []))
-    in_transaction = Described(ulong(0x34), [b"\x00\x01", Described(ulong(0x24), [])])
-    content = encode(Section.PROPERTIES, ["id", None, "queue://a", "s", "queue://r"])
-    content += encode(Section.APPLICATION_PROPERTIES, {"n": 3, "u": uint(7)}) + encode(Section.VALUE, {"a": [1, None]})
-    accepted = Described(ulong(0x24), [])
-    return [
-        SASL_HEADER,
-        sasl_frame(INIT, [symbol("ANONYMOUS"), b"x"]),
-        AMQP_HEADER,
-        amqp_frame(OPEN, ["fuzz", "host", uint(65536)]),
-        amqp_frame(BEGIN, [None, uint(0), WHOLE, WHOLE]),
-        attach("out", 0, receives=False, source=[], target=Described(TARGET, ["a"])),
-        attach("in", 1, receives=True, source=["a", None, None, None, None, None, None, selector], target=None),
-        attach("kept", 2, receives=True, source=["topic://t.>", uint(2), symbol("never")], target=None),
-        attach("reply", 3, receives=True, source=[None, None, None, None, True], target=None),
-        attach("tx", 4, receives=False, source=[], target=Described(COORDINATOR, [])),
-        flow(1, 10),
-        flow(2, 5),
-        transfer([uint(0), uint(0), b"0", uint(0), False], content),
-        transfer([uint(0), uint(1), b"1", uint(0), True], content),
-        transfer([uint(0), uint(2), b"2", uint(0), False, True], content[:20]),
-        transfer([uint(0), uint(2), None, None, None, False], content[20:]),
-        transfer([uint(4), uint(3), b"3", uint(0), False], declare),
-        transfer([uint(0), uint(4), b"4", uint(0), False, None, None, in_transaction], content),
-        amqp_frame(DISPOSITION, [True, uint(0), uint(1), True, accepted]),
-        flow(1, 100, drain=True),
-        amqp_frame(DETACH, [uint(2), False]),
-        amqp_frame(DETACH, [uint(1), True]),
-        amqp_frame(END, []),
-        amqp_frame(CLOSE, []),
-    ]
+CONVERSATIONS = list(conversations().values())
+KEPT_FRAMES = 3  # the first of a conversation, without which all that follows is refused
 
 
 def mutated(rng: Random) -> bytes:
-    frames = conversation()
+    frames = list(rng.choice(CONVERSATIONS))
     for _ in range(rng.choice((0, 0, 1, 2, 4))):  # of whole frames
-        one, other = rng.randrange(3, len(frames)), rng.randrange(3, len(frames))
+        one, other = rng.randrange(KEPT_FRAMES, len(frames)), rng.randrange(KEPT_FRAMES, len(frames))
         match rng.randrange(3):
             case 0:
                 del frames[one]
@@ -97,7 +43,7 @@ def mutated(rng: Random) -> bytes:
                 frames.insert(one, frames[other])
             case _:
                 frames[one], frames[other] = frames[other], frames[one]
-        if len(frames) < 5:
+        if len(frames) < KEPT_FRAMES + 2:
             break
     data = bytearray(b"".join(frames))
     start = 0 if rng.random() < 0.1 else len(SASL_HEADER) + len(frames[1])

@@ -21,6 +21,7 @@ VALUES = (
     *("''", '"a"', "'a.b:7300'", "'127.0.0.1'", "'::1'", "'>'", "'\\u0000'", "'\"'", '"\\u0007"', '"\\U0001F600"'),
     *("[]", "[1]", "['a']", "{}", "{a=1}"),
 )
+DEPTH_WEIGHTS = (40, 40, 19, 1)  # a key of 3000 parts takes as long as all else
 HUGE = "0x" + "f" * 6000
 PROBLEM = re.compile(rf"{re.escape(NAME)}(:\d+)?: .+; .+", re.DOTALL)
 
@@ -58,7 +59,7 @@ class Texts:
             if equals:
                 lines[at] = f"{key}= {HUGE if rng.random() < 0.02 else rng.choice(VALUES)}"
         if rng.random() < 0.02:
-            depth = rng.choice((5, 100, 400, 3000))
+            depth = rng.choices((5, 100, 400, 3000), DEPTH_WEIGHTS)[0]
             lines.append(rng.choice(("[" * depth, "a = " + "[" * depth + "]" * depth, "a." * depth + "a = 1")))
         text = "\n".join(lines)
         if rng.random() < 0.3:

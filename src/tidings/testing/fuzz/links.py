@@ -17,7 +17,7 @@ from tidings.testing.fuzz.traffic import frames
 from tidings.testing.simulate.choices import OVERLAYS, SCHEMES, TRACKINGS, draw
 from tidings.testing.simulate.world import START_MS, World
 
-LIE_SHARE = 0.2
+LIE_SHARES = (0.2, 0.5, 0.9)  # of what a liar sends: one that lies seldom keeps its links, one that lies much says more
 LYING_MS = 20_000.0
 STEP_MS = 500.0
 STEP_SECONDS_MAX = 20.0  # of work for half a second of the network; many times what it takes
@@ -28,6 +28,7 @@ class Liar(SimBroker):
     """A broker of which some output is changed."""
 
     rng: Random
+    share: float
     lies = 0
     said: list[bytes]
 
@@ -43,10 +44,10 @@ class Liar(SimBroker):
         data = effect.message
         assert isinstance(data, bytes)
         self.said = [*self.said[-50:], *(payload for _, payload in frames(data))]
-        if self.rng.random() > LIE_SHARE or _greets(data):
+        if self.rng.random() > self.share or _greets(data):
             return effect
-        self.lies += 1
         lie: Any = self._lie(data)  # bytes, where machines have records
+        self.lies += lie != data
         return replace(effect, message=lie)
 
     def _lie(self, data: bytes) -> bytes:
@@ -73,7 +74,7 @@ def run(seed: int) -> int:
     world = World(choices)
     world.people()
     world.until(world.now + START_MS)
-    liar = str(rng.choice(world.routers))
+    liar, share = str(rng.choice(world.routers)), rng.choice(LIE_SHARES)
     process = world.brokers.driver.processes[liar]
     make = process.make
 
@@ -82,7 +83,7 @@ def run(seed: int) -> int:
         assert isinstance(made, SimBroker)
         made.__class__ = Liar
         assert isinstance(made, Liar)
-        made.rng, made.said = rng, [b""]
+        made.rng, made.share, made.said = rng, share, [b""]
         return made
 
     world.brokers.driver.crash(liar)

@@ -10,11 +10,12 @@ from typing import Any
 from tidings.errors import StoreError
 from tidings.model.tables import TABLES, Column, Table, Type
 from tidings.segments.names import SegmentName
-from tidings.segments.reader import Segment, read_segment, segments
+from tidings.segments.reader import Segment, open_bytes, read_columns, read_segment, segments
 from tidings.segments.writer import SegmentWriter
 from tidings.testing.fuzz.mutate import mutated
 
 ROWS = 40
+ON_DISK_SHARE = 0.05  # of the inputs are read from files: slow, and the bytes are read by the same code
 DAMAGED = "E_STORE_DAMAGED"
 
 
@@ -40,22 +41,32 @@ class Files:
             data = whole[:start] + mutated(rng, whole[start:-8], [whole]) + whole[-8:]
         if data == whole:
             return
-        assert self._code(segment.name, data, table) == DAMAGED, "bytes that are not those written were read"
-        code = self._code(replace(segment.name, crc32=zlib.crc32(data)), data, table)
+        on_disk = rng.random() < ON_DISK_SHARE
+        code = self._code(segment.name, data, table, on_disk=on_disk)
+        assert code == DAMAGED, "bytes that are not those written were read"
+        code = self._code(replace(segment.name, crc32=zlib.crc32(data)), data, table, on_disk=on_disk)
         assert code in ("", DAMAGED, "E_STORE_VERSION"), code
         self.read += not code
 
-    def _code(self, name: SegmentName, data: bytes, table: Table) -> str:
+    def _code(self, name: SegmentName, data: bytes, table: Table, *, on_disk: bool) -> str:
         """Of the error; empty: it was read."""
-        path = self._folder / str(name)
-        path.write_bytes(data)
+        where = f"{self._folder}/{name}"
         try:
-            read_segment(Segment(name, path), table).to_pylist()
+            if on_disk:
+                self._read_file(Segment(name, Path(where)), data, table)
+            else:
+                read_columns(open_bytes(data, name, where, table), where).to_pylist()
         except StoreError as error:
-            return error.code if str(path) in error.reason else f"which file? {error}"
-        finally:
-            path.unlink()
+            return error.code if where in error.reason else f"which file? {error}"
         return ""
+
+    @staticmethod
+    def _read_file(segment: Segment, data: bytes, table: Table) -> None:
+        segment.path.write_bytes(data)
+        try:
+            read_segment(segment, table).to_pylist()
+        finally:
+            segment.path.unlink()
 
 
 def _value(column: Column, number: int) -> Any:
