@@ -28,8 +28,7 @@ def test_blocks_are_sent_in_turn_the_largest_that_may_and_a_rest_first(
     sender, received = Sender(ours, large, small), bytearray()
     reader = threading.Thread(target=lambda: _read(theirs, received, 9_000_010))
     sender.send(31)  # three times ten and one, but nobody reads yet
-    assert sender.busy
-    assert sender.sent == 10
+    assert (sender.busy, sender.sent) == (True, 10)
     reader.start()
     deadline = time.monotonic() + 60
     while (sender.busy or sender.sent < 32) and time.monotonic() < deadline:
@@ -43,7 +42,7 @@ def test_what_was_begun_is_finished_without_room_for_more(pair: tuple[socket.soc
     ours, theirs = pair
     sender, received = Sender(ours, [(bytes(4_000_000), 100)]), bytearray()
     sender.send(100)
-    assert sender.busy
+    assert (sender.busy, sender.sent) == (True, 100)
     reader = threading.Thread(target=lambda: _read(theirs, received, 4_000_000))
     reader.start()
     deadline = time.monotonic() + 60
