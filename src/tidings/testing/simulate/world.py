@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from random import Random
 
 from tidings.model.values import Value
-from tidings.sim.broker import SimClient
-from tidings.sim.brokers import Brokers, Publication, no_loops
+from tidings.sim.broker import ID, SimClient
+from tidings.sim.brokers import Brokers, Publication, Subscriber, no_loops
 from tidings.sim.driver import Trace
 from tidings.sim.faults import Crash, LoseHost, Restart, Unclog, healing, inflict
 from tidings.testing.simulate import checkers
@@ -264,9 +264,19 @@ class World:
             if len(client.paths) != 1:
                 checkers.fail("tracking", f"no answer about {one.id.hex()}: {client.failures}")
             self.paths += client.paths
-            got_by = [(who.router, who.name) for who in [*brokers.subscribers, *brokers.gone] if who.got[one.id]]
+            who_got = [who for who in [*brokers.subscribers, *brokers.gone] if who.got[one.id]]
+            got_by = [
+                (who.router, who.name) for who in who_got if who.router not in crashed or not self._late(who, one)
+            ]
             sure = not (crashed and (one.persistent or one.id in self.again))
             checkers.tracking_finds_everything(one, client.paths[0], got_by, crashed, sure=sure)
+
+    def _late(self, who: Subscriber, one: Publication) -> bool:
+        """Whether it was delivered so long after its time that a crash just then may have left no trace of it."""
+        deliveries = [] if who.client is None else who.client.deliveries
+        at = max((delivery.at for delivery in deliveries if delivery.message[ID] == one.id), default=one.at)
+        settings = self.scenario.tracking
+        return settings is not None and at - one.at > settings.persist_ms / 2
 
     def outcome(self) -> Outcome:
         got = sum(one.got.total() for one in [*self.brokers.subscribers, *self.brokers.gone])
