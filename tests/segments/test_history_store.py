@@ -116,6 +116,22 @@ def test_many_segments_of_attachments_become_one_that_says_the_same(tmp_path: Pa
     store.close()
 
 
+def test_attachments_written_bit_by_bit_are_soon_one_segment(tmp_path: Path) -> None:
+    """A broker that thousands came to had thousands of files to read at once, and memory filled meanwhile."""
+    store, made = HistoryStore(tmp_path, 1), []
+    for number in range(60):
+        now_ms = START_MS + number // 3
+        made.append(Attachment(AttachmentKind.SUBSCRIBER, f"s{number}", now_ms, True, 1))
+        store.append(made[-1:], [], now_ms)
+        if number % 20 == 19:
+            store.maintain()
+    assert len(segments(tmp_path, ATTACHMENTS)) == 3
+    store.close()
+    store = HistoryStore(tmp_path, 1)
+    assert store.recover(START_MS + 5000)[0] == made
+    store.close()
+
+
 def test_of_attachments_that_are_over_the_last_are_kept_while_it_runs(tmp_path: Path) -> None:
     store = HistoryStore(tmp_path, 1, attachments_max=10)
     store.append([Attachment(AttachmentKind.ERA, "bloom", START_MS, True, 1)], [], START_MS)

@@ -23,6 +23,7 @@ from tidings.tracking.history import Entry
 
 CATALOG = "catalog.db"
 ATTACHMENT_SEGMENTS_MAX = 64  # beyond so many, they are written as one
+FRESH_SEGMENTS_MAX = 4
 
 
 class HistoryStore:
@@ -35,6 +36,7 @@ class HistoryStore:
         self._lock = lock(root)
         self._histories = SegmentWriter(root, HISTORIES, f"b{broker}")
         self._attachments = SegmentWriter(root, ATTACHMENTS, f"b{broker}")
+        self._fresh: list[tuple[Path, Sequence[Attachment], int]] = []  # written since `maintain`, and when
         self.archive = SegmentArchive(root, root / CATALOG)
 
     def close(self) -> None:
@@ -50,16 +52,25 @@ class HistoryStore:
     def append(self, changes: Sequence[Attachment], entries: Sequence[Entry], now_ms: int) -> None:
         """On disk when it returns; a StoreError if not all of it is. To be given again then: twice does no harm."""
         if changes:
-            self._attachments.append([attachment_row(self._broker, change) for change in changes], now_ms)
+            self._fresh.append((self._write(changes, now_ms), changes, now_ms))
         if entries:
             path = self._histories.append_columns(entry_columns(self._broker, entries), now_ms)
             self.archive.add(path, [(self._broker, entry) for entry in entries])
 
     def maintain(self) -> None:
-        """Every now and then: delete what is stored again elsewhere."""
+        """Every now and then: delete what is stored again elsewhere, and let what was written bit by bit be one
+        segment, or `retire` would find thousands to read while everything waits for it."""
         for path in self.archive.superseded():
             path.unlink(missing_ok=True)
             self.archive.forget(path)
+        if len(self._fresh) > FRESH_SEGMENTS_MAX:
+            self._write([change for _, changes, _ in self._fresh for change in changes], self._fresh[-1][2])
+            for path, _, _ in self._fresh:
+                path.unlink(missing_ok=True)
+        self._fresh = []
+
+    def _write(self, changes: Sequence[Attachment], now_ms: int) -> Path:
+        return self._attachments.append([attachment_row(self._broker, change) for change in changes], now_ms)
 
     def retire(self, now_ms: int) -> None:
         """More seldom, because it looks at every segment: delete what is too old or too much."""
@@ -77,8 +88,8 @@ class HistoryStore:
             if since_ms > self.archive.since_ms:
                 mark(self._root, HISTORIES, since_ms)
                 self.archive.refresh()
-        changes = relevant(changes, self.archive.since_ms)
-        self._attachments.append([attachment_row(self._broker, change) for change in changes], now_ms)
+        self._write(relevant(changes, self.archive.since_ms), now_ms)
+        self._fresh = []
         for segment in old:
             segment.path.unlink(missing_ok=True)
 
