@@ -83,7 +83,7 @@ class Run:
 
 
 def _best_of(results: dict[str, Any]) -> dict[str, Any]:
-    return {name: best(kept, name) for name, kept in results.items()}
+    return {name: best(kept) for name, kept in results.items()}
 
 
 def kept_results(mode: str, fresh: bool) -> dict[str, Any]:
@@ -109,12 +109,7 @@ def main() -> None:
         "--install", action="store_true", help="install Debian's activemq with apt-get if it is missing"
     )
     parser.add_argument("--fresh", action="store_true", help="do not go on with an earlier run")
-    parser.add_argument(
-        "--runs",
-        type=int,
-        default=1,
-        help="measure each point so often and take the best (of persistent ones the median)",
-    )
+    parser.add_argument("--runs", type=int, default=1, help="measure each point so often and take the best")
     parser.add_argument("--only", choices=SERVERS, help="measure one server")
     parser.add_argument("--match", default="", help="measure only points whose name contains this")
     arguments = parser.parse_args()

@@ -18,12 +18,9 @@ RATE_GOALS = {1: 15, 10: 25, 40: 30}
 Points = Mapping[str, Mapping[str, Any]]
 
 
-def best(kept: Mapping[str, Any], point: str) -> dict[str, Any]:
-    """The least disturbed run: the one that cost least CPU time if it was paced, otherwise the fastest. The one in the
-    middle where the disk decides: how its delays scatter is a property of the server, not a disturbance."""
+def best(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The least disturbed run: the one that cost least CPU time if it was paced, otherwise the fastest."""
     runs: list[dict[str, Any]] = kept["runs"]
-    if point.startswith("persistent"):
-        return sorted(runs, key=lambda one: one["received_per_s"])[len(runs) // 2]
     if "offered_per_s" in runs[0]:
         return min(runs, key=lambda one: one["cpu_us"])
     return max(runs, key=lambda one: one["received_per_s"])
@@ -31,8 +28,7 @@ def best(kept: Mapping[str, Any], point: str) -> dict[str, Any]:
 
 def report(results: Mapping[str, Any]) -> None:
     servers = {
-        name: {point: best(kept, point) for point, kept in points.items()}
-        for name, points in results["servers"].items()
+        name: {point: best(kept) for point, kept in points.items()} for name, points in results["servers"].items()
     }
     ours, reference = servers.get(OURS, {}), servers.get(REFERENCE, {})
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())

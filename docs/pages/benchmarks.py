@@ -32,9 +32,7 @@ def present(section: Callable[[], Iterable[str]]) -> list[str]:
 
 def broker() -> Iterable[str]:
     found = load("broker")
-    servers = {
-        name: {point: best(runs, point) for point, runs in points.items()} for name, points in found["servers"].items()
-    }
+    servers = {name: {point: best(runs) for point, runs in points.items()} for name, points in found["servers"].items()}
     ours, stomp, other = (servers.get(name, {}) for name in (OURS, STOMP, OTHER))
     yield "## One broker, beside ActiveMQ"
     yield taken(found) + f" ActiveMQ {found['versions'][OTHER]}, by STOMP; mode {found['mode']}."
@@ -167,9 +165,9 @@ def weak() -> Iterable[str]:
 def slower() -> Iterable[str]:
     servers = load("broker")["servers"]
     ratios = {
-        point: best(servers[OURS][point], point)["received_per_s"] / best(runs, point)["received_per_s"]
+        point: best(servers[OURS][point])["received_per_s"] / best(runs)["received_per_s"]
         for point, runs in servers[OTHER].items()
-        if point in servers[OURS] and "offered_per_s" not in best(runs, point)
+        if point in servers[OURS] and "offered_per_s" not in best(runs)
     }
     behind = [f"{point} ({ratio:.2f} ×)" for point, ratio in ratios.items() if ratio < 1]
     yield f"Points above at which ActiveMQ takes more messages: {', '.join(behind) or 'none'}."
@@ -205,11 +203,9 @@ def load(name: str) -> dict[str, Any]:
     return found
 
 
-def best(kept: Mapping[str, Any], point: str) -> dict[str, Any]:
-    """The fastest run; where the disk decides, the one in the middle (`bench.broker_report`)."""
-    runs = sorted(kept["runs"], key=lambda one: float(one["received_per_s"]))
-    chosen: dict[str, Any] = runs[len(runs) // 2 if point.startswith("persistent") else -1]
-    return chosen
+def best(kept: Mapping[str, Any]) -> dict[str, Any]:
+    runs: list[dict[str, Any]] = kept["runs"]
+    return max(runs, key=lambda one: one["received_per_s"])
 
 
 def taken(found: Mapping[str, Any]) -> str:
