@@ -312,8 +312,8 @@ void bind_stomp(nb::class_<PyForwarder>& type) {
                  if (session) known.emplace_back(text_of(name), session);
              }, nb::arg("connection"), nb::arg("name"), nb::arg("session"), "The session of a transaction; 0: it has ended.")
         .def("stomp_receipt", [](PyForwarder& self, uint32_t connection, uint32_t receipt) {
-                 const auto name = self.forwarder.stomp(connection).receipts.extract(receipt);
-                 return name.empty() ? nb::object(nb::none()) : nb::object(to_bytes(name.mapped()));
+                 const auto name = self.forwarder.stomp(connection).receipts.take(receipt);
+                 return name ? nb::object(to_bytes(*name)) : nb::object(nb::none());
              }, nb::arg("connection"), nb::arg("receipt"), nb::sig("def stomp_receipt(self, connection: int, receipt: int) -> bytes | None"),
              "How the client calls a receipt that is answered now.")
         .def("stomp_types", [](PyForwarder& self, const std::vector<std::tuple<std::string, bool, std::string, unsigned>>& rules) {

@@ -1,5 +1,6 @@
 // Any bytes as what STOMP clients of every version send, cut anywhere. What becomes a message must decode, and what is delivered
-// of it must be frames again; when all connections are closed, nothing is held.
+// of it must be frames again; when all connections are closed, nothing is held. A frame that is filled in as a form becomes the
+// same as one that is taken to pieces.
 #include "seeds.hpp"
 #include "target.hpp"
 #include "tidings/forwarder.hpp"
@@ -23,6 +24,44 @@ void check_output(std::string_view output) {
         FUZZ_CHECK(frame.command == "MESSAGE" || frame.command == "RECEIPT");
         FUZZ_CHECK(frame.start == 0);
         output.remove_prefix(frame.size);
+    }
+}
+
+// What became of a frame, but for the id and the number of its receipt; and how that is called.
+std::pair<std::string, std::optional<std::string>> made(const Scratch& out, StompState& state) {
+    std::string bytes{std::string_view(out)};
+    uint32_t receipt;
+    std::memcpy(&receipt, bytes.data() + frame_header_bytes, 4);
+    bytes.replace(frame_header_bytes, 4, "").replace(frame_header_bytes + 4, 16, "");
+    const std::optional<std::string_view> name = state.receipts.take(receipt);
+    return {bytes, name ? std::optional(std::string(*name)) : std::nullopt};
+}
+
+void check_forms(std::string_view data, StompVersion version) {
+    static constexpr size_t bytes_max = 2048;
+    StompFramer framer;
+    StompFrame frame;
+    StompSender sender, other;
+    StompState state;
+    state.version = version;
+    bool filled = false;
+    try {
+        for (size_t searched = 0; framer.next(data, bytes_max, searched, frame); data.remove_prefix(frame.size), filled = false) {
+            if (frame.command != "SEND") continue;
+            Scratch again, anew;
+            if (const size_t bytes = sender.write_again(data, bytes_max, state, 1000, again)) {
+                filled = true;
+                StompState first;
+                first.version = version;
+                other.write(frame, first, 1000, anew);
+                FUZZ_CHECK(bytes == frame.size);
+                FUZZ_CHECK(made(again, state) == made(anew, first));
+            } else {
+                sender.write(frame, state, 1000, anew);
+            }
+        }
+    } catch (const CodecError&) {
+        FUZZ_CHECK(!filled);
     }
 }
 
@@ -55,7 +94,7 @@ struct Run {
                 FUZZ_CHECK(batch[0].status == Entry::Status::Message);
                 if (event.kind == Event::Kind::Message) out.deliver(receiver, 1, 2, 77, event.bytes);
             }
-            if (event.kind != Event::Kind::Ask) forwarder.stomp(sender).receipts.erase(event.receipt);
+            if (event.kind != Event::Kind::Ask) forwarder.stomp(sender).receipts.take(event.receipt);
             if (event.kind == Event::Kind::Ask)
                 forwarder.allow(sender, (event.flags & MessageView::Queue ? "queue:" : "topic:") + event.bytes);
             if (event.kind == Event::Kind::Ask || event.kind == Event::Kind::Control) forwarder.handled(sender, 1000);
@@ -88,6 +127,7 @@ struct Run {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size < 2) return 0;
+    check_forms({reinterpret_cast<const char*>(data) + 2, size - 2}, static_cast<StompVersion>(data[0] % 3));
     Run run(data[0]);
     const size_t piece = data[1] + size_t{1};
     for (size_t at = 2; at < size; at += piece) {
@@ -105,6 +145,11 @@ std::vector<std::string> fuzz_seeds() {
         "SEND\r\ndestination:/queue/q\r\ncontent-length:4\r\npersistent:true\r\npriority:9\r\n\r\na\0b\n\0"s,
         "SEND\ndestination:/temp-queue/q\nreply-to:/temp-topic/t\ncorrelation-id:c\ntype:t\nexpires:5000\ntimestamp:3\nk\\c1:\\n\\\\\n\n\0"s,
         "SEND\ndestination:/topic/a\ntransaction:t\nattribute/type:x\na:1\na:2\n\n\0"s,
+        "SEND\ndestination:/topic/a\nn:7\ncorrelation-id:c\nn:8\ncontent-length:1\nreceipt:1\n\nx\0"
+        "SEND\ndestination:/topic/a\nn:9\ncorrelation-id:d\nn:8\ncontent-length:2\nreceipt:2\n\nxy\0"
+        "\nSEND\ndestination:/topic/a\nn:\xC3\xA9\ncorrelation-id:\nn:8\ncontent-length:2\nreceipt:2\n\nxy\0"
+        "SEND\ndestination:/topic/a\nn:\\n\ncorrelation-id: d\nn:8\ncontent-length:2\nreceipt:2\\c\n\nxy\0"
+        "SEND\ndestination:/topic/a\nn:9\ncorrelation-id:\nn:8\ncontent-length:2\nreceipt:2\\c\n\nxy\0"s,
         "SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0"s,
     };
     std::vector<std::string> all;

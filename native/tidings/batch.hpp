@@ -27,6 +27,13 @@ struct Entry {
     MessageView message;        // if status is Message
     CodecError error{};         // if status is Broken; the position counts from `offset`
     size_t first = 0, count = 0;  // the message's attributes in the arena
+
+    // That a PUBLISH frame asks for; 0: none.
+    uint32_t receipt() const {
+        uint32_t number;
+        std::memcpy(&number, prefix.data(), 4);
+        return number;
+    }
 };
 
 class MessageBatch {
@@ -35,6 +42,7 @@ public:
         uint8_t derived = DerivedAll;
         size_t payload_bytes_max = 1 << 20;
         bool stop_at_control = false;  // a frame that is not a message is then the last entry, so that order can be kept
+        bool readings = true;          // whether anybody wants to know what untyped texts read as
     };
 
     // Frames. The last one may be incomplete: consumed() says where to go on.
@@ -52,7 +60,7 @@ public:
             entry.type = reader.u8();
             entry.frame_flags = reader.u8();
             entry.session = reader.u16();
-            add_frame(entry, reader.bytes(size), consumed_ + frame_header_bytes, options.derived);
+            add_frame(entry, reader.bytes(size), consumed_ + frame_header_bytes, options);
             consumed_ += frame_header_bytes + size;
             if (options.stop_at_control && entry.status == Entry::Status::Control) break;
         }
@@ -69,7 +77,7 @@ public:
                 break;
             }
             if (data.size() - consumed_ - 4 < size) break;
-            add_message(entries_.emplace_back(), data.substr(consumed_ + 4, size), consumed_ + 4, options.derived);
+            add_message(entries_.emplace_back(), data.substr(consumed_ + 4, size), consumed_ + 4, options);
             consumed_ += 4 + size;
         }
         settle();
@@ -82,7 +90,7 @@ public:
             if (end < consumed_ || end > data.size()) throw UsageError{"E_BATCH_ENDS", "ends must ascend within the data"};
             const std::string_view bytes = data.substr(consumed_, end - consumed_);
             Entry& entry = entries_.emplace_back();
-            if (bytes.size() <= options.payload_bytes_max) add_message(entry, bytes, consumed_, options.derived);
+            if (bytes.size() <= options.payload_bytes_max) add_message(entry, bytes, consumed_, options);
             else refuse_message(entry, bytes, consumed_);
             consumed_ = end;
         }
@@ -92,7 +100,7 @@ public:
     // One message and nothing else.
     void decode_message(std::string_view data, const Options& options) {
         clear();
-        add_message(entries_.emplace_back(), data, 0, options.derived);
+        add_message(entries_.emplace_back(), data, 0, options);
         consumed_ = data.size();
         settle();
     }
@@ -120,7 +128,7 @@ public:
     }
 
 private:
-    void add_frame(Entry& entry, std::string_view payload, size_t offset, uint8_t derived) {
+    void add_frame(Entry& entry, std::string_view payload, size_t offset, const Options& options) {
         const size_t prefix = prefix_bytes(entry.type, payload);
         if (prefix == 0) {
             entry.status = Entry::Status::Control;
@@ -133,7 +141,7 @@ private:
             entry.error = CodecError{"E_CODEC_TRUNCATED", "the data ends too early", payload.size()};
         } else {
             entry.prefix = payload.substr(0, prefix);
-            add_message(entry, payload.substr(prefix), offset + prefix, derived);
+            add_message(entry, payload.substr(prefix), offset + prefix, options);
         }
     }
 
@@ -145,7 +153,7 @@ private:
         return payload.size() < 4 ? 4 : size_t{4} + Reader(payload).u32();
     }
 
-    void add_message(Entry& entry, std::string_view bytes, size_t offset, uint8_t derived) {
+    void add_message(Entry& entry, std::string_view bytes, size_t offset, const Options& options) {
         entry.payload = bytes;
         entry.offset = offset;
         entry.first = attributes_.size();
@@ -155,7 +163,7 @@ private:
             return;
         }
         try {
-            decoder_.decode(bytes, derived, entry.message, attributes_, texts_);
+            decoder_.decode(bytes, options.derived, entry.message, attributes_, texts_, options.readings);
             entry.count = attributes_.size() - entry.first;
         } catch (const CodecError& error) {
             attributes_.resize(entry.first);

@@ -71,6 +71,13 @@ private:
 inline constexpr size_t message_header_bytes = 28;
 inline constexpr size_t id_text_bytes = 3 + 32;
 
+// When the message with this id was made.
+inline int64_t id_time_ms(const uint8_t* id) {
+    int64_t milliseconds = 0;
+    for (int i = 8; i < 14; ++i) milliseconds = milliseconds << 8 | id[i];
+    return milliseconds;
+}
+
 inline CodecError too_short(std::string_view bytes) { return {"E_CODEC_TRUNCATED", "shorter than a message can be", bytes.size()}; }
 
 // Header fields that travel as attributes: before all others, in this order.
@@ -115,7 +122,8 @@ class MessageDecoder {
 public:
     // Appends the attributes to `attributes`; `view.attributes` holds until that vector grows. Throws CodecError with a position
     // in `bytes`; then it is for the caller to drop the attributes of the broken message.
-    void decode(std::string_view bytes, uint8_t derived, MessageView& view, std::vector<Attribute>& attributes, TextArena& texts) {
+    void decode(std::string_view bytes, uint8_t derived, MessageView& view, std::vector<Attribute>& attributes, TextArena& texts,
+                bool readings = true) {
         Reader reader(bytes);
         view.bytes = bytes;
         if (bytes.size() < message_header_bytes) throw too_short(bytes);
@@ -133,7 +141,7 @@ public:
         if (seen.expiration != ((view.flags & MessageView::Expires) != 0))
             refuse("E_CODEC_FLAGS", "the flags and JMSExpiration disagree", 1);
         view.wire_count = count;
-        view.reading_count = seen.untyped ? add_readings(first, attributes) : 0;
+        view.reading_count = seen.untyped && readings ? add_readings(first, attributes) : 0;
         view.body = reader.rest();
         derive(view, seen.timestamp ? derived & ~DerivedTimestamp : derived, attributes, texts);
         view.attributes = {attributes.data() + first, attributes.size() - first};
@@ -271,11 +279,7 @@ private:
         if (derived & DerivedPriority) add(names.priority, Value::integer(view.priority));
         if (derived & DerivedDeliveryMode)
             add(names.mode, Value::string(view.flags & MessageView::Persistent ? "PERSISTENT" : "NON_PERSISTENT"));
-        if (derived & DerivedTimestamp) {
-            int64_t milliseconds = 0;
-            for (int i = 8; i < 14; ++i) milliseconds = milliseconds << 8 | view.id[i];
-            add(names.timestamp, Value::integer(milliseconds));
-        }
+        if (derived & DerivedTimestamp) add(names.timestamp, Value::integer(id_time_ms(view.id)));
         if (derived & DerivedMessageId) add(names.id, Value::string(id_text(view.id, texts)));
     }
 

@@ -5,6 +5,7 @@
 // a message satisfies it: *listed* ones are found from the attribute's value and kept in a set while a message is matched;
 // *bounds* compare positions; *direct* ones (negations, <>, EXISTS, MISSING) are true too often to be listed: ask them.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -113,6 +114,8 @@ public:
 
     // Whether there are INs over several kinds of values.
     bool mixed() const { return mixed_ != 0; }
+    // Whether a number or boolean that a text reads as could satisfy anything listed, or a bound.
+    bool reads_texts() const { return reading_ != 0; }
 
     uint32_t find_attribute(std::string_view name, uint64_t hash) const {
         return names_.find(hash, [&](uint32_t number) { return attributes_[number].name == name; });
@@ -149,6 +152,7 @@ public:
         attribute.patterns += made.is_pattern();
         if (made.op == Op::Exists) attribute.presence = number, ++presences_;
         mixed_ += is_mixed(made);
+        reading_ += reads_texts(made);
         index_.insert(hash, number);
         return number;
     }
@@ -163,6 +167,7 @@ public:
         attribute.patterns -= gone.is_pattern();
         if (gone.op == Op::Exists) attribute.presence = none, --presences_;
         mixed_ -= is_mixed(gone);
+        reading_ -= reads_texts(gone);
         if (gone.line != none) release_line(gone);
         if (!gone.held && !gone.value.s.empty()) {
             text_bytes_ -= gone.value.s.size();
@@ -218,6 +223,12 @@ private:
         if (one.op != Op::In) return false;
         const std::vector<Value>& list = one.held->constraint.list;
         return !list.empty() && list.front().kind() != list.back().kind();
+    }
+
+    static bool reads_texts(const Interned& one) {
+        const auto read = [](const Value& value) { return value.kind() == Kind::Bool || value.kind() == Kind::Number; };
+        if (one.form == Form::Direct) return false;
+        return one.op == Op::In ? std::ranges::any_of(one.held->constraint.list, read) : one.op < Op::In && read(one.value);
     }
 
     static Form form(const Constraint& constraint) {
@@ -298,7 +309,7 @@ private:
     Pages<AttributeRecord, 5> attributes_;
     HashIndex names_;
     Pages<Line, 5> lines_;
-    size_t text_bytes_ = 0, mixed_ = 0, presences_ = 0;
+    size_t text_bytes_ = 0, mixed_ = 0, reading_ = 0, presences_ = 0;
 };
 
 }  // namespace tidings

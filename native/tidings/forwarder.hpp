@@ -67,7 +67,7 @@ public:
     // The answer to Ask: from now on messages to this destination pass.
     void allow(uint32_t number, std::string_view destination) {
         Connection& connection = out_.at(number);
-        if (connection.stomp) connection.stomp->receipts.erase(std::exchange(connection.stomp->asked, 0));
+        if (connection.stomp) connection.stomp->receipts.take(std::exchange(connection.stomp->asked, 0));
         if (connection.allowed.size() >= Connection::allowed_max) connection.allowed.clear();
         connection.last_allowed = *connection.allowed.emplace(destination).first;
     }
@@ -222,6 +222,10 @@ private:
 
     // ---- parsing
 
+    MessageBatch::Options decoding(size_t bytes_max, bool stops) const {
+        return {matcher_.derived(), bytes_max, stops, network_ || matcher_.reads_texts()};
+    }
+
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
@@ -248,8 +252,7 @@ private:
         if (connection.stomp) return parse_stomp(number, connection, data, now_ms);
         size_t used = 0;
         while (connection.reading()) {
-            const uint8_t derived = matcher_.derived();
-            batch_.decode_frames(data.substr(used), {derived, connection.frame_bytes_max, true});
+            batch_.decode_frames(data.substr(used), decoding(connection.frame_bytes_max, true));
             size_t done = 0;
             for (const Entry& entry : batch_) {
                 if (!handle(number, connection, entry, now_ms)) break;  // to be looked at again
@@ -269,21 +272,22 @@ private:
     size_t parse_stomp(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
         size_t used = 0;
         StompState& state = *connection.stomp;
+        state.receipts.begin();
         while (connection.reading()) {
             const StompInput::Next next =
                 stomp_.gather(data.substr(used), state, connection.frame_bytes_max, connection.logged_in, now_ms);
-            batch_.decode_frames(stomp_.publishes(), {matcher_.derived(), SIZE_MAX, false});
+            batch_.decode_frames(stomp_.publishes(), decoding(SIZE_MAX, false));
             size_t done = 0;
             for (; done < batch_.size() && connection.reading(); ++done) {
                 if (handle(number, connection, batch_[done], now_ms)) continue;
-                state.asked = receipt_of(batch_[done]);
+                state.asked = batch_[done].receipt();
                 break;
             }
             used += stomp_.used(done);
             if (done < batch_.size()) {  // they will be read again
                 state.searched = 0;
                 for (; done < batch_.size(); ++done)
-                    if (const uint32_t receipt = receipt_of(batch_[done]); receipt != state.asked) state.receipts.erase(receipt);
+                    if (const uint32_t receipt = batch_[done].receipt(); receipt != state.asked) state.receipts.take(receipt);
                 break;
             }
             if (next == StompInput::Next::Nothing) {
@@ -300,13 +304,14 @@ private:
             }
         }
         out_.answer_receipts(connection);
+        state.receipts.keep();
         return used;
     }
 
     // False: the entry must be handled again after Python has answered.
     bool handle(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         if (entry.status == Entry::Status::Broken) {
-            fail(number, connection, entry.error, connection.stomp && entry.prefix.size() == 4 ? receipt_of(entry) : 0);
+            fail(number, connection, entry.error, connection.stomp && entry.prefix.size() == 4 ? entry.receipt() : 0);
         } else if (entry.status == Entry::Status::Control) {
             handle_control(number, connection, entry, now_ms);
         } else if (entry.type == frame_forward && connection.neighbour) {
@@ -357,7 +362,7 @@ private:
         if (connection.checks_destinations && !allowed(connection, message)) {
             connection.waiting = true;
             out_.events.add(Event{.kind = Event::Kind::Ask, .connection = number, .flags = message.flags, .session = entry.session,
-                            .receipt = receipt_of(entry), .bytes = std::string(message.destination)});
+                            .receipt = entry.receipt(), .bytes = std::string(message.destination)});
             return false;
         }
         ++out_.stats.received;
@@ -365,7 +370,7 @@ private:
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) || message.typed()) {
             out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
-                            .receipt = receipt_of(entry), .bytes = std::string(message.bytes)});
+                            .receipt = entry.receipt(), .bytes = std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
             ++out_.stats.expired;
             note_receipt(connection, entry);
@@ -378,9 +383,7 @@ private:
 
     // Its publisher's clock strays too far: Python is told once, until it has been put right.
     void watch_clock(uint32_t number, Connection& connection, const MessageView& message, int64_t now_ms) {
-        uint64_t time;
-        std::memcpy(&time, message.id + 8, 8);
-        const auto sent_ms = static_cast<int64_t>(__builtin_bswap64(time) >> 16);
+        const int64_t sent_ms = id_time_ms(message.id);
         if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
         connection.skew_ms_max = -1;
         out_.events.add(Event{.kind = Event::Kind::Clock, .connection = number, .expires_ms = sent_ms});
@@ -402,7 +405,7 @@ private:
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
             out_.events.add(Event{.kind = Event::Kind::Message, .connection = number, .flags = entry.frame_flags, .session = entry.session,
-                            .receipt = receipt_of(entry), .expires_ms = publication.expires_ms,
+                            .receipt = entry.receipt(), .expires_ms = publication.expires_ms,
                             .bytes = std::string(entry.payload), .sinks = mailboxes_});
         } else {
             out_.stats.unmatched += matched_.empty() && !elsewhere;
@@ -426,7 +429,7 @@ private:
     // Python brings it to other brokers, and to mailboxes here.
     void hand_up(uint32_t number, const Entry& entry, const std::vector<uint32_t>& routers) {
         out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
-                        .receipt = receipt_of(entry), .expires_ms = expiration(entry.message),
+                        .receipt = entry.receipt(), .expires_ms = expiration(entry.message),
                         .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
     }
 
@@ -465,18 +468,12 @@ private:
         return scratch_ == connection.last_allowed || connection.allowed.contains(scratch_);
     }
 
-    static uint32_t receipt_of(const Entry& entry) {
-        uint32_t receipt;
-        std::memcpy(&receipt, entry.prefix.data(), 4);
-        return receipt;
-    }
-
     static void note_receipt(Connection& connection, const Entry& entry) {
-        if (const uint32_t receipt = receipt_of(entry)) connection.receipts.push_back(receipt);
+        if (const uint32_t receipt = entry.receipt()) connection.receipts.push_back(receipt);
     }
 
     void decode_one(std::string_view message) {
-        single_.decode_message(message, {matcher_.derived(), SIZE_MAX, false});
+        single_.decode_message(message, decoding(SIZE_MAX, false));
         if (single_[0].status == Entry::Status::Broken) throw single_[0].error;
     }
 

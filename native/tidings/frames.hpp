@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "tidings/batch.hpp"
+#include "tidings/output.hpp"
 
 namespace tidings {
 
@@ -30,6 +32,14 @@ inline void write_delivery(char* place, uint32_t subscription, uint32_t attempt,
     std::memcpy(place + 4, &attempt, 4);
     std::memcpy(place + 8, &tag, 8);
     std::memcpy(place + 16, message.data(), message.size());
+}
+
+inline void write_receipts(const std::vector<uint32_t>& receipts, Output& output) {
+    const auto count = static_cast<uint32_t>(receipts.size());
+    const size_t payload = 4 + 4 * size_t{count};
+    char* const place = write_frame_header(output.grow(frame_header_bytes + payload), static_cast<uint32_t>(payload), FrameReceipts);
+    std::memcpy(place, &count, 4);
+    std::memcpy(place + 4, receipts.data(), 4 * size_t{count});
 }
 
 }  // namespace tidings

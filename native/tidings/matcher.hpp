@@ -76,6 +76,7 @@ public:
     size_t conjunctions() const { return index_.conjunctions(); }
     // Which derived attributes batches must be decoded with (bits of Derived).
     uint8_t derived() const { return index_.derived(); }
+    bool reads_texts() const { return index_.table.reads_texts(); }  // whether they need the readings of untyped texts
     ValueBlocks& blocks() { return index_.blocks; }
     size_t bytes() const {
         return index_.bytes() + satisfied_.capacity() + seen_.capacity() * 8 + (low_.capacity() + high_.capacity()) * 4;
@@ -177,7 +178,7 @@ private:
         for (size_t i = 0; i < count; ++i) {
             const Attribute& attribute = message.attributes[i];
             if (last_) read_ahead(attribute);
-            const ValueKey key = ValueKey::of(attribute, i < message.wire_count);
+            const ValueKey key = ValueKey::of(attribute, i < message.wire_count + message.reading_count);
             const Block* block = index_.blocks.find(attribute, key);
             if (!block) [[unlikely]] {
                 const uint32_t number = index_.table.find_attribute(attribute.name, attribute.name_hash);

@@ -207,15 +207,11 @@ public:
 
     void answer_receipts(Connection& connection) {
         if (connection.receipts.empty()) return;
-        if (connection.stomp) return send(connection.number, stomp_.receipts(*connection.stomp, std::exchange(connection.receipts, {})));
-        const auto count = static_cast<uint32_t>(connection.receipts.size());
-        const size_t payload = 4 + 4 * size_t{count};
-        char* place = connection.output.grow(frame_header_bytes + payload);
-        place = write_frame_header(place, static_cast<uint32_t>(payload), FrameReceipts);
-        std::memcpy(place, &count, 4);
-        std::memcpy(place + 4, connection.receipts.data(), 4 * size_t{count});
+        const size_t before = connection.output.size();
+        if (connection.stomp) stomp_.write_receipts(*connection.stomp, connection.receipts, connection.output);
+        else write_receipts(connection.receipts, connection.output);
         connection.receipts.clear();
-        added(connection, frame_header_bytes + payload);
+        added(connection, connection.output.size() - before);
         maybe_choke(connection);
     }
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -143,6 +144,12 @@ public:
             else refuse("E_STOMP_ESCAPE", "an unknown escape in a header", i - 1);
         }
         return std::string_view(store_).substr(start);
+    }
+
+    // Whether a text that came out is one that had to be written.
+    bool made(std::string_view text) const {
+        const std::less<const char*> before;
+        return !before(text.data(), store_.data()) && before(text.data(), store_.data() + store_.size());
     }
 
 private:

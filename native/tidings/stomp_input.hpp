@@ -66,7 +66,7 @@ private:
         try {
             sender_.write(frame_, state, now_ms, publishes_);
         } catch (const CodecError&) {
-            publishes_.resize(before);
+            publishes_.cut(before);
             receipt_ = sender_.receipt_of(frame_, state);
             throw;
         }
@@ -75,7 +75,7 @@ private:
     StompFramer framer_;
     StompFrame frame_;
     StompSender sender_;
-    std::string publishes_;
+    Scratch publishes_;
     std::vector<size_t> ends_;  // in the input
     CodecError error_{};
     uint32_t receipt_ = 0;

@@ -3,7 +3,6 @@
 #pragma once
 #include <array>
 #include <charconv>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -11,39 +10,6 @@
 #include "tidings/stomp_send.hpp"
 
 namespace tidings {
-
-// Text that is made anew for every message: appended without a call, in a block that is kept.
-class Scratch {
-public:
-    void clear() { size_ = 0; }
-    size_t size() const { return size_; }
-    const char* data() const { return block_.get(); }
-    char* data() { return block_.get(); }
-    operator std::string_view() const { return {block_.get(), size_}; }
-
-    char* grow(size_t bytes) {
-        if (size_ + bytes > capacity_) [[unlikely]] widen(bytes);
-        char* const place = block_.get() + size_;
-        size_ += bytes;
-        return place;
-    }
-    void put(std::string_view text) {
-        if (!text.empty()) std::memcpy(grow(text.size()), text.data(), text.size());
-    }
-    void put(char c) { *grow(1) = c; }
-
-private:
-    [[gnu::noinline]] void widen(size_t bytes) {
-        const size_t wanted = std::max(2 * capacity_, size_ + bytes + 512);
-        std::unique_ptr<char[]> larger(new char[wanted]);
-        if (size_) std::memcpy(larger.get(), block_.get(), size_);
-        block_ = std::move(larger);
-        capacity_ = wanted;
-    }
-
-    std::unique_ptr<char[]> block_;
-    size_t size_ = 0, capacity_ = 0;
-};
 
 class StompText {
 public:
@@ -279,17 +245,17 @@ public:
         std::memcpy(place + head_.size(), tail_.data(), tail_.size());
     }
 
-    // RECEIPT frames for these, which are then forgotten. Holds until the next call.
-    std::string_view receipts(StompState& state, const std::vector<uint32_t>& numbers) {
+    // RECEIPT frames for these, which are then forgotten.
+    void write_receipts(StompState& state, const std::vector<uint32_t>& numbers, Output& output) {
         made_.clear();
         for (const uint32_t number : numbers) {
-            const auto name = state.receipts.extract(number);
-            if (name.empty()) continue;
+            const std::optional<std::string_view> name = state.receipts.take(number);
+            if (!name) continue;
             made_.put("RECEIPT\nreceipt-id:");
-            StompText(made_, state.version).escaped(name.mapped(), false);
+            StompText(made_, state.version).escaped(*name, false);
             made_.put(std::string_view("\n\n\0", 3));
         }
-        return made_;
+        output.append(made_);
     }
 
 private:

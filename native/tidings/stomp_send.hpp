@@ -10,8 +10,8 @@
 
 #include "tidings/frames.hpp"
 #include "tidings/like.hpp"
-#include "tidings/stomp_frame.hpp"
-#include "tidings/writer.hpp"
+#include "tidings/stomp_form.hpp"
+#include "tidings/stomp_receipts.hpp"
 
 namespace tidings {
 
@@ -69,11 +69,8 @@ struct StompState {
     int64_t last_ms = 0;
     uint16_t counter = 0;
     std::string temporary;                                // what the names of its temporary destinations begin with
-    uint32_t next_receipt = 1;
-    std::unordered_map<uint32_t, std::string> receipts;   // not answered yet: how its client calls them
-    std::string last_head, last_publish;                  // a SEND frame up to its body, and what it became
-    size_t last_length = 0;                               // of its body, if it said so; otherwise SIZE_MAX
-    uint32_t last_types = 0;                              // under which rules
+    StompReceipts receipts;                               // not answered yet
+    StompForm form;                                       // of its SEND frames
     uint32_t asked = 0;                                   // the receipt of the frame that Python is asked about
     std::unordered_map<uint32_t, std::string> labels;     // by subscription: how its frames begin
     std::vector<std::pair<std::string, uint16_t>> transactions;  // by the client's name: session
@@ -119,80 +116,67 @@ class StompSender {
 public:
     StompTypes types;
 
-    // Publishers often say the same again but for the body. If a frame begins like the last one that asked for neither a receipt
-    // nor a transaction, what that one became is copied. Returns how much of the input the frame takes; 0: not so, read it.
-    size_t write_again(std::string_view data, size_t bytes_max, StompState& state, int64_t now_ms, std::string& out) const {
-        const std::string& head = state.last_head;
-        if (state.last_types != types.version() || head.empty() || data.size() <= head.size() || std::memcmp(data.data(), head.data(), head.size()) != 0) return 0;
-        size_t size = state.last_length;
-        if (size == SIZE_MAX) {
-            const void* const end = std::memchr(data.data() + head.size(), 0, data.size() - head.size());
-            if (!end) return 0;
-            size = static_cast<size_t>(static_cast<const char*>(end) - data.data()) - head.size();
-        }
-        if (size > bytes_max || data.size() - head.size() <= size || data[head.size() + size] != 0) return 0;
-        const size_t start = out.size(), kept = state.last_publish.size();
-        out.append(state.last_publish).append(data.substr(head.size(), size));
-        char* const place = out.data() + start;
-        const auto payload = static_cast<uint32_t>(kept + size - frame_header_bytes);
-        std::memcpy(place, &payload, 4);
-        write_id(state, now_ms, place + frame_header_bytes + 4 + 4);
-        return head.size() + size + 1;
+    // If a frame fits the form of those before: how much of the input it takes. 0: it does not, `write` it.
+    size_t write_again(std::string_view data, size_t bytes_max, StompState& state, int64_t now_ms, Scratch& out) const {
+        const size_t start = out.size();
+        StompForm& form = state.form;
+        if (!form.fill(data, bytes_max, types.version(), out)) return 0;
+        char* const place = out.data() + start + frame_header_bytes;
+        const uint32_t receipt = form.receipt().data() ? state.receipts.add(form.receipt()) : 0;
+        std::memcpy(place, &receipt, 4);
+        write_id(state, now_ms, place + 4 + 4);
+        return form.size();
     }
 
     // Appends a PUBLISH frame to `out`. Throws CodecError with a position in the frame.
-    void write(const StompFrame& frame, StompState& state, int64_t now_ms, std::string& out) {
+    void write(const StompFrame& frame, StompState& state, int64_t now_ms, Scratch& out) {
         sort_headers(frame, state);
-        const size_t start = out.size();
-        out.append(frame_header_bytes + 4, '\0');
-        const uint16_t session = found_[index(StompHeader::Transaction)] ? session_of(state) : uint16_t{0};
-        write_message(frame, state, now_ms, out);
-        const uint32_t receipt = found_[index(StompHeader::Receipt)] ? note_receipt(state) : 0;
-        char* place = write_frame_header(out.data() + start, static_cast<uint32_t>(out.size() - start - frame_header_bytes), frame_publish);
+        publish_.assign(frame_header_bytes + 4, '\0');
+        const uint16_t session = value(StompHeader::Transaction) ? session_of(state) : uint16_t{0};
+        write_message(frame, state, now_ms);
+        const uint32_t receipt = value(StompHeader::Receipt) ? note_receipt(state) : 0;
+        char* place = write_frame_header(publish_.data(), static_cast<uint32_t>(publish_.size() - frame_header_bytes), frame_publish);
         std::memcpy(place - 2, &session, 2);
         std::memcpy(place, &receipt, 4);
-        if (!receipt && !session) remember(frame, state, std::string_view(out).substr(start));
+        out.put(publish_);
+        if (!session && frame.bytes.size() - frame.body.size() <= StompForm::head_bytes_max) learn(frame, state);
     }
 
     // The receipt that the frame at hand asks for, for an error that comes before it has a number.
     uint32_t receipt_of(const StompFrame& frame, StompState& state) {
         const std::optional<std::string_view> name = frame.find("receipt");
-        if (!name || name->size() > name_bytes_max) return 0;
-        const uint32_t receipt = take_number(state);
-        state.receipts.emplace(receipt, *name);
-        return receipt;
+        return name && name->size() <= StompReceipts::name_bytes_max ? state.receipts.add(*name) : 0;
     }
 
 private:
-    static constexpr size_t name_bytes_max = 1024, remembered_bytes_max = 4096;
+    struct Property {
+        std::string_view name, value;
+        size_t line;
+    };
 
-    void remember(const StompFrame& frame, StompState& state, std::string_view publish) const {
-        const std::string_view head = frame.bytes.substr(0, frame.bytes.size() - frame.body.size());
-        if (head.size() > remembered_bytes_max) return;
-        state.last_head = head;
-        state.last_types = types.version();
-        state.last_length = frame.find("content-length") ? frame.body.size() : SIZE_MAX;
-        state.last_publish = publish.substr(0, publish.size() - frame.body.size());
-    }
     static constexpr size_t index(StompHeader header) { return static_cast<size_t>(header); }
+    static constexpr size_t no_line = SIZE_MAX;
     struct Hash {
         size_t operator()(std::string_view text) const { return hash_name(text); }
     };
 
     void sort_headers(const StompFrame& frame, const StompState& state) {
-        for (std::optional<std::string_view>& one : found_) one.reset();
+        for (Found& one : found_) one.line = no_line;
         properties_.clear();
+        plain_names_ = true;
         const size_t bytes = frame.bytes.size() - frame.body.size();
         if (const size_t wrong = utf8_error(frame.bytes.substr(0, bytes)); wrong != utf8_valid)
             refuse("E_STOMP_UTF8", "the headers are not UTF-8", wrong);
         unescape_.begin(state.version, bytes);
-        for (const StompLine& line : frame.lines) {
+        for (size_t i = 0; i < frame.lines.size(); ++i) {
+            const StompLine& line = frame.lines[i];
             const std::string_view name = unescape_(line.name);
+            plain_names_ &= name.data() == line.name.data() && name.size() == line.name.size();
             const StompHeader header = stomp_header(name);
             if (header == StompHeader::Property) {
-                properties_.emplace_back(name, unescape_(line.value));
-            } else if (header < StompHeader::Meaning && !found_[index(header)]) {
-                found_[index(header)] = unescape_(line.value);
+                properties_.push_back({name, unescape_(line.value), i});
+            } else if (header < StompHeader::Meaning && found_[index(header)].line == no_line) {
+                found_[index(header)] = {i, unescape_(line.value)};
             }
         }
         drop_repeated();
@@ -200,27 +184,50 @@ private:
 
     // Of several headers with one name the first counts.
     void drop_repeated() {
-        for (auto& [name, value] : properties_)
-            if (name.starts_with(stomp_attribute_prefix)) name.remove_prefix(stomp_attribute_prefix.size());
+        for (Property& one : properties_)
+            if (one.name.starts_with(stomp_attribute_prefix)) one.name.remove_prefix(stomp_attribute_prefix.size());
         if (properties_.size() < 2) return;
         size_t kept = 0;
         if (properties_.size() <= few) {
-            for (const auto& one : properties_) {
+            for (const Property& one : properties_) {
                 size_t i = 0;
-                while (i < kept && properties_[i].first != one.first) ++i;
+                while (i < kept && properties_[i].name != one.name) ++i;
                 if (i == kept) properties_[kept++] = one;
             }
         } else {
             seen_.clear();
-            for (const auto& one : properties_)
-                if (seen_.insert(one.first).second) properties_[kept++] = one;
+            for (const Property& one : properties_)
+                if (seen_.insert(one.name).second) properties_[kept++] = one;
         }
         properties_.resize(kept);
     }
 
-    std::optional<std::string_view> value(StompHeader header) const { return found_[index(header)]; }
+    // For the frames that follow. Which attribute a line's value has become is clear for texts; the others must stay the same.
+    void learn(const StompFrame& frame, StompState& state) {
+        using Role = StompForm::Role;
+        uses_.assign(frame.lines.size(), {Role::Nothing});
+        for (const Found& one : found_)
+            if (one.line != no_line) uses_[one.line].role = Role::Same;
+        if (const Found& receipt = found_[index(StompHeader::Receipt)]; receipt.line != no_line) uses_[receipt.line].role = Role::Receipt;
+        uint32_t attribute = 0;
+        for (const StompHeader header : {StompHeader::CorrelationId, StompHeader::Type})
+            if (const Found& one = found_[index(header)]; one.line != no_line) uses_[one.line] = {Role::Value, attribute++};
+        attribute = attributes_ - static_cast<uint32_t>(properties_.size());
+        for (const Property& one : properties_) uses_[one.line] = {Role::Value, attribute++};
+        for (size_t i = 0; i < frame.lines.size(); ++i)
+            if (frame.lines[i].name == "content-length") {
+                uses_[i].role = Role::Length;
+                break;
+            }
+        state.form.learn(frame, uses_, publish_, state.version, types.version(), plain_names_ && types.empty());
+    }
 
-    void write_message(const StompFrame& frame, StompState& state, int64_t now_ms, std::string& out) {
+    std::optional<std::string_view> value(StompHeader header) const {
+        const Found& one = found_[index(header)];
+        return one.line == no_line ? std::nullopt : std::optional(one.value);
+    }
+
+    void write_message(const StompFrame& frame, StompState& state, int64_t now_ms) {
         if (!value(StompHeader::Destination)) refuse("E_STOMP_HEADER", "SEND without a destination", 0);
         const bool queue = destination(*value(StompHeader::Destination), state, destination_);
         const std::optional<int64_t> expires = time(StompHeader::Expires, "expires is not a time in milliseconds since 1970");
@@ -229,7 +236,7 @@ private:
         const int flags = persistent() * MessageView::Persistent | queue * MessageView::Queue | ends * MessageView::Expires;
         char id[16];
         write_id(state, now_ms, id);
-        MessageWriter writer(out);
+        MessageWriter writer(publish_);
         writer.begin(static_cast<uint8_t>(flags), priority(), {id, sizeof id}, destination_);
         if (const auto one = value(StompHeader::CorrelationId)) writer.attribute("JMSCorrelationID", Value::string(*one));
         if (const auto one = value(StompHeader::Type)) writer.attribute("JMSType", Value::string(*one));
@@ -240,12 +247,13 @@ private:
         }
         if (timestamp) writer.attribute("JMSTimestamp", Value::integer(*timestamp));
         if (ends) writer.attribute("JMSExpiration", Value::integer(*expires));
-        for (const auto& [name, text] : properties_) {
+        for (const auto& [name, text, line] : properties_) {
             if (name.empty() || name.size() > 255) refuse("E_STOMP_HEADER", "the name of a header has 1 to 255 bytes", 0);
             if (name[0] == '@' || (name.starts_with("JMS") && !name.starts_with("JMSX")))
                 refuse("E_STOMP_HEADER", "names that begin with @ or JMS are reserved", 0);
             writer.attribute(name, types.empty() ? Value::text(text) : typed(queue, name, text));
         }
+        attributes_ = static_cast<uint32_t>(writer.count());
         writer.finish(frame.body);
     }
 
@@ -322,18 +330,10 @@ private:
         }
     }
 
-    static uint32_t take_number(StompState& state) {
-        const uint32_t number = state.next_receipt;
-        state.next_receipt = number == INT32_MAX ? 1 : number + 1;  // the session counts its own above
-        return number;
-    }
-
     uint32_t note_receipt(StompState& state) const {
         const std::string_view name = *value(StompHeader::Receipt);
-        if (name.size() > name_bytes_max) refuse("E_STOMP_HEADER", "a receipt has at most 1024 bytes", 0);
-        const uint32_t receipt = take_number(state);
-        state.receipts.insert_or_assign(receipt, std::string(name));
-        return receipt;
+        if (name.size() > StompReceipts::name_bytes_max) refuse("E_STOMP_HEADER", "a receipt has at most 1024 bytes", 0);
+        return unescape_.made(name) ? state.receipts.add_copy(name) : state.receipts.add(name);
     }
 
     uint16_t session_of(const StompState& state) const {
@@ -345,8 +345,16 @@ private:
     static constexpr size_t few = 32;
 
     StompUnescaper unescape_;
-    std::optional<std::string_view> found_[static_cast<size_t>(StompHeader::Meaning)];
-    std::vector<std::pair<std::string_view, std::string_view>> properties_;
+    struct Found {
+        size_t line = no_line;
+        std::string_view value;
+    };
+    Found found_[static_cast<size_t>(StompHeader::Meaning)];
+    std::vector<Property> properties_;
+    bool plain_names_ = true;  // all names mean what stands there
+    uint32_t attributes_ = 0;  // of the message, properties last
+    std::vector<StompForm::Use> uses_;
+    std::string publish_;
     std::unordered_set<std::string_view, Hash> seen_;
     std::string destination_, reply_to_;
 };

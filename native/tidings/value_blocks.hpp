@@ -56,8 +56,9 @@ struct ValueKey {
     Words name{}, value{};
     uint64_t shape = 0;  // the sizes and the type
 
-    // `inside`: it is one of the wire's. Then name and value lie in the message's bytes, which MessageDecoder takes only with
-    // the whole header before them: 16 bytes before either's end are bytes of the same message, wherever that begins.
+    // `inside`: it is one of the wire's, or the reading of one, which is no text. Then name and text lie in the message's bytes,
+    // which MessageDecoder takes only with the whole header before them: 16 bytes before either's end are bytes of the same
+    // message, wherever that begins.
     static_assert(message_header_bytes >= short_bytes);
     static ValueKey of(const Attribute& attribute, bool inside) {
         const Value& value = attribute.value;

@@ -9,7 +9,7 @@ import pytest
 
 from tidings.lab.connections import Bench, Stream
 from tidings.lab.generator import Sender, saturate
-from tidings.lab.wires import Native
+from tidings.lab.wires import Native, Plan, Stomp
 
 
 @pytest.fixture
@@ -18,6 +18,19 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     ours.setblocking(False)
     with ours, theirs:
         yield ours, theirs
+
+
+@pytest.mark.parametrize("read_bytes", [1, 100, 4095, 4096, 70_000])
+def test_frames_of_stomp_are_counted_however_they_come(read_bytes: int) -> None:
+    stream = Stomp().block(Plan("a", b"body"), 3000)
+    counter, buffer, count = Stomp().deliveries(Plan("a")), bytearray(b"\0" * 70_000), 0
+    for start in range(0, len(stream), read_bytes):
+        part = stream[start : start + read_bytes]
+        buffer[: len(part)] = part
+        before = count
+        count += counter.feed(buffer, len(part))
+        assert count - before == part.count(b"\0")
+    assert count == 3000
 
 
 def test_blocks_are_sent_in_turn_the_largest_that_may_and_a_rest_first(

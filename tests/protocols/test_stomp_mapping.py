@@ -11,9 +11,13 @@ from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.kernel.forwarder import Forwarder, Kind
 from tidings.model.codec import encode_predicate
+from tidings.model.destination import DestinationPattern
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
+from tidings.model.selector import Selector
+from tidings.model.values import Untyped
+from tidings.node.subscribing import predicate_of
 from tidings.protocols.stomp_frames import Version, encode, escape
 from tidings.testing.stomp import DROPPED, MEANING, frame_of, message_of
 from tidings.testing.strategies_model import messages
@@ -39,19 +43,20 @@ values = st.one_of(
 )
 headers = st.dictionaries(names, values, max_size=6)
 bodies = st.binary(max_size=20)
+ALWAYS = Predicate.always()
 
 
 class Plane:
-    """A forwarder with one client of STOMP that is logged in, and a mailbox for everything."""
+    """A forwarder with one client of STOMP that is logged in, and a mailbox for everything, or only for some topic."""
 
-    def __init__(self, version: Version) -> None:
+    def __init__(self, version: Version, mailbox: Predicate = ALWAYS) -> None:
         self.forwarder = Forwarder()
         self.client = self.forwarder.open()
         self.forwarder.speak_stomp(self.client)
         self.forwarder.stomp_version(self.client, version)
         self.forwarder.stomp_publisher(self.client, 7, 9, "tmp.9.7.")
         self.forwarder.log_in(self.client, 1 << 20, False)
-        self.forwarder.mailbox(encode_predicate(Predicate.always()))
+        self.forwarder.mailbox(encode_predicate(mailbox))
 
     def events(self, data: bytes) -> list[Any]:
         self.forwarder.feed_bytes(self.client, data, NOW_MS)
@@ -170,6 +175,86 @@ def test_frames_that_begin_alike(version: Version, sent: list[tuple[bytes, bytes
     assert len({one.id for one in messages_seen}) == len(sent)
 
 
+form_names = st.sampled_from(
+    ["a", "b", "attribute/a", "type", "correlation-id", "receipt", "priority", "content-length", "ack", "x\\cy"]
+)
+form_values = st.sampled_from(
+    [
+        b"",
+        b"0",
+        b"1",
+        b"true",
+        b"\xc3\xa9",
+        b"\xff",
+        b" 1",
+        b"1\t",
+        b"\\n",
+        b"\\",
+        b"1\r",
+        b"c" * 127,
+        b"d" * 128,
+        b"e" * 3000,
+    ]
+)
+
+
+@given(
+    versions,
+    st.lists(form_names, max_size=4),
+    st.lists(st.tuples(st.lists(form_values, min_size=4, max_size=4), st.sampled_from(["", "\n", "\r\n"])), max_size=6),
+)
+@settings(max_examples=300)
+@example(Version.V12, ["a", "receipt"], [([b"0", b"1"], ""), ([b"1", b"\\n"], "\n"), ([b"2", b"3"], "")])
+@example(Version.V12, ["receipt"], [([b"\\n"], ""), ([b"\\n"], "")])
+@example(Version.V12, ["correlation-id", "a"], [([b"0", b"1"], ""), ([b"c" * 128, b"1"], ""), ([b"", b""], "")])
+def test_forms_that_are_filled_in(version: Version, names: list[str], sent: list[tuple[list[bytes], str]]) -> None:
+    """Frames with the same headers and other values: each becomes what it would be if it were the first."""
+
+    def seen(plane: Plane, data: bytes) -> tuple[object, ...]:
+        [event] = plane.events(data)
+        if event[0] == Kind.ERROR:
+            return event[2], plane.forwarder.stomp_receipt(plane.client, event[5])
+        receipt = plane.forwarder.stomp_receipt(plane.client, event[3])
+        return replace(decode_message(event[5]), id=MessageId.NONE), event[1:3], receipt
+
+    plane = Plane(version)
+    for others, before in sent:
+        body = b"body"
+        lines = b"".join(name.encode() + b":" + value + b"\n" for name, value in zip(names, others, strict=False))
+        lines = lines.replace(b"content-length:0\n", b"content-length:4\n")
+        frame = before.encode() + b"SEND\ndestination:/topic/a\n" + lines + b"\n" + body + b"\0"
+        expected = seen(Plane(version), frame)
+        assert seen(plane, frame) == expected
+        if isinstance(expected[0], str):
+            break
+
+
+@given(
+    versions,
+    st.lists(st.sampled_from([None, "", "1", "2", "long" * 256, "a:b", "é"]), max_size=9),
+    st.lists(st.integers(0, 3000), max_size=4),
+)
+def test_receipts_are_answered_at_once(version: Version, asked: list[str | None], cuts: list[int]) -> None:
+    """In order, however the bytes come, also after one that must wait for Python."""
+    plane = Plane(version, predicate_of(DestinationPattern.parse("kept"), Selector("")))
+    frame = b"SEND\ndestination:/topic/kept\nreceipt:kept\n\n\0"
+    expected = b""
+    for name in asked:
+        shown = None if name is None else escape(name, version)
+        frame += b"SEND\ndestination:/topic/a\n" + (b"" if shown is None else f"receipt:{shown}\n".encode()) + b"\n\0"
+        expected += b"" if shown is None else f"RECEIPT\nreceipt-id:{shown}\n\n\0".encode()
+    cuts = sorted(min(cut, len(frame)) for cut in cuts)
+    events = [
+        event
+        for start, end in zip([0, *cuts], [*cuts, len(frame)], strict=True)
+        for event in plane.events(frame[start:end])
+    ]
+    assert plane.forwarder.take(plane.client, 1 << 20, NOW_MS) == expected
+    [event] = events
+    plane.forwarder.confirm(plane.client, [event[3]])
+    assert plane.forwarder.take(plane.client, 1 << 20, NOW_MS) == b"RECEIPT\nreceipt-id:kept\n\n\0"
+
+
 @pytest.mark.parametrize(
     ("frame", "code"),
     [
@@ -224,6 +309,47 @@ def test_declared_types() -> None:
     assert {type(value).__name__ for value in decode_message(event[5]).properties.values()} == {"Untyped"}
     [event] = plane.events(b"SEND\ndestination:/topic/a.b\nn:seven\n\n\0")
     assert event[2] == "E_STOMP_TYPE"
+
+
+SELECTORS = [
+    "p = '0'",
+    "p = 0",
+    "p > -1",
+    "p <= 0.5",
+    "p IN ('0', 'x')",
+    "p <> 1",
+    "NOT p = 0",
+    "p = TRUE",
+    "p LIKE '0%'",
+]
+SELECTORS += ["p IS NOT NULL", "p + 1 = 1", "p <> '0'", "p BETWEEN 0 AND 1", "p = 0 OR p = 'x'"]
+
+
+def test_selectors_see_what_texts_read_as_whoever_else_subscribes() -> None:
+    """What a text reads as is found out only if somebody wants to know; nobody may notice."""
+    forwarder = Forwarder()
+    sender, reader = forwarder.open(), forwarder.open()
+    forwarder.speak_stomp(sender)
+    for one in (sender, reader):
+        forwarder.log_in(one, 1 << 20, False)
+    sinks: dict[str, int] = {}
+
+    def check() -> None:
+        for text in ("0", "0.0", "true", "x", "-1"):
+            before = {selector: forwarder.sink_counts(sink)[0] for selector, sink in sinks.items()}
+            forwarder.feed_bytes(sender, f"SEND\ndestination:/topic/a\np:{text}\n\n\0".encode(), NOW_MS)
+            found = {selector for selector, sink in sinks.items() if forwarder.sink_counts(sink)[0] > before[selector]}
+            assert found == {one for one in sinks if Selector(one).matches({"p": Untyped(text)})}, text
+
+    for number, selector in enumerate(SELECTORS):
+        predicate = encode_predicate(predicate_of(DestinationPattern.parse("a"), Selector(selector)))
+        sinks[selector] = forwarder.subscribe(
+            reader, number, predicate, credit=0, policy="push-back", backlog_bytes_max=1000, no_local=False
+        )
+        check()
+    for selector in (*SELECTORS[1:], SELECTORS[0]):
+        forwarder.unsubscribe(sinks.pop(selector))
+        check()
 
 
 def test_ids_are_never_the_same() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
+
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
@@ -20,6 +22,7 @@ from tidings.protocols.frames import ACK_CUMULATIVE, FrameType, control, encode_
 
 CREDIT = 2000  # of a durable subscriber: as many messages may be with it without acknowledgement
 PROPERTY = "prop"
+VECTOR_BYTES = 4096  # from here on numpy counts faster, although it has to be called
 TAIL_BYTES = 4096  # of a stream of STOMP frames: enough to hold the head of the last whole one
 
 
@@ -225,6 +228,13 @@ class Stomp:
         return _Frames()
 
 
+def _count_nuls(data: bytearray, size: int) -> int:
+    """A long look at every byte must not cost the generator more than it costs the server to send them."""
+    if size < VECTOR_BYTES:
+        return data.count(b"\0", 0, size)
+    return size - int(np.count_nonzero(np.frombuffer(data, np.uint8, size)))
+
+
 class _Frames:
     """STOMP frames whose bodies hold no NUL."""
 
@@ -235,7 +245,7 @@ class _Frames:
         self._last = (
             bytes(data[size - TAIL_BYTES : size]) if size >= TAIL_BYTES else (self._last + data[:size])[-TAIL_BYTES:]
         )
-        return data.count(b"\0", 0, size)
+        return _count_nuls(data, size)
 
     def acknowledgement(self, messages: int) -> bytes:
         """Cumulative: the last whole message that came."""
