@@ -13,9 +13,15 @@
 
 namespace tidings {
 
-struct Connection {
+struct alignas(64) Connection {
     static constexpr size_t allowed_max = 10'000;  // remembered destinations; beyond that Python is asked again
 
+    // What every delivery looks at stands together: of many connections, a line of the cache each.
+    Output output;
+    size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
+    uint32_t subscriber = 0;      // the tracker's number for whoever gets the deliveries; 0: they are not recorded
+    uint32_t number = 0;
+    bool dirty = false;         // in the list of connections with output
     bool open = false;
     bool logged_in = false;
     bool stranger = true;       // neither logged in nor a link yet: there is little memory for all of these together
@@ -25,8 +31,6 @@ struct Connection {
     bool choked = false;        // it does not read the answers to what it sends
     bool leaving = false;       // Python was told to disconnect it
     bool writable = true;
-    bool dirty = false;         // in the list of connections with output
-    uint32_t number = 0;
     bool wants_room = false;    // Python has deliveries for it and waits for room in the output
     bool checks_destinations = false;
     uint32_t pushed_back = 0;   // by so many sinks, memory counted as one
@@ -36,12 +40,9 @@ struct Connection {
     int64_t moved_ms = 0;       // when output was last taken, or was last seen to be empty
     int64_t written_ms = 0;     // when there was output to take last
     int socket = -1;            // where the driver has output written without asking it; -1: it wants to be asked
-    size_t output_bytes_max = 0;  // what is beyond it waits in the sinks' backlogs
     uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
-    uint32_t subscriber = 0;      // the tracker's number for whoever gets the deliveries; 0: they are not recorded
     int64_t skew_ms_max = -1;     // its messages' times must not be off by more; negative: nobody wants to know
     Output tail;                // input not parsed yet
-    Output output;
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed
     std::vector<uint16_t> transacted;     // sessions in a transaction: few
     std::unordered_map<uint32_t, uint32_t> direct;   // subscription number -> sink

@@ -154,7 +154,7 @@ public:
         sink.policy = policy;
         sink.backlog_bytes_max = backlog_bytes_max;
         sink.no_local = no_local;
-        if (connection.stomp) sink.label = connection.stomp->label(subscription);
+        if (connection.stomp) sink.label = connection.stomp->label(subscription), sink.version = connection.stomp->version;
         connection.direct.emplace(subscription, index);
         return index;
     }

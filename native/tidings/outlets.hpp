@@ -153,17 +153,17 @@ public:
     void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
         if (sink.no_local && sink.connection == one.publisher) return;
         Connection& connection = *connections_[sink.connection & place_mask];
-        if (sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
+        if (!sink.queued && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
-            const size_t bytes = prepare(connection, sink.label, sink.number, one);
-            write(connection.output.grow(bytes), connection, sink.number, one);
+            const size_t bytes = prepare(sink.label, sink.version, sink.number, one);
+            write(connection.output.grow(bytes), sink.label, sink.number, one);
             ++sink.delivered;
             ++stats.delivered;
             if (connection.subscriber) reached_.push_back(connection.subscriber);
             added(connection, bytes);
         } else {
-            std::string frame(prepare(connection, sink.label, sink.number, one), '\0');
-            write(frame.data(), connection, sink.number, one);
+            std::string frame(prepare(sink.label, sink.version, sink.number, one), '\0');
+            write(frame.data(), sink.label, sink.number, one);
             wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
         }
     }
@@ -184,7 +184,7 @@ public:
             std::memcpy(place, head.data(), head.size());
             std::memcpy(place + head.size(), message.data(), message.size());
         };
-        if (sink.backlog.empty() && connection.output.size() < connection.output_bytes_max) {
+        if (!sink.queued && connection.output.size() < connection.output_bytes_max) {
             write(connection.output.grow(bytes));
             ++sink.delivered;
             added(connection, bytes);
@@ -198,9 +198,10 @@ public:
     void deliver(uint32_t number, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
         Connection& connection = at(number);
         const Publication one{nobody, attempt, 0, message, tag};
-        const std::string_view label = connection.stomp ? connection.stomp->label(subscription) : std::string_view();
-        const size_t bytes = prepare(connection, label, subscription, one);
-        write(connection.output.grow(bytes), connection, subscription, one);
+        const StompState* const stomp = connection.stomp.get();
+        const std::string_view label = stomp ? stomp->label(subscription) : std::string_view();
+        const size_t bytes = prepare(label, stomp ? stomp->version : StompVersion::V12, subscription, one);
+        write(connection.output.grow(bytes), label, subscription, one);
         ++stats.delivered;
         added(connection, bytes);
     }
@@ -339,13 +340,13 @@ public:
 
 private:
     // What a delivery takes in the connection's own language.
-    size_t prepare(const Connection& connection, std::string_view label, uint32_t subscription, const Publication& one) {
-        if (!connection.stomp) [[likely]] return delivery_bytes(one.message);
-        return stomp_.prepare(*connection.stomp, label, subscription, one.attempt, one.tag, one.message, one.rendered);
+    size_t prepare(std::string_view label, StompVersion version, uint32_t subscription, const Publication& one) {
+        if (label.empty()) return delivery_bytes(one.message);
+        return stomp_.prepare(version, label, subscription, one.attempt, one.tag, one.message, one.rendered);
     }
 
-    void write(char* place, const Connection& connection, uint32_t subscription, const Publication& one) {
-        if (!connection.stomp) [[likely]] return write_delivery(place, subscription, one.attempt, one.tag, one.message);
+    void write(char* place, std::string_view label, uint32_t subscription, const Publication& one) {
+        if (label.empty()) return write_delivery(place, subscription, one.attempt, one.tag, one.message);
         stomp_.write(place);
     }
 

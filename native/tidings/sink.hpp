@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "tidings/stomp_frame.hpp"
+
 namespace tidings {
 
 enum class Policy : uint8_t { PushBack, DropOldest, DropNewest, Disconnect };
 
-struct Sink {
+struct alignas(64) Sink {
     enum class Kind : uint8_t { Free, Direct, Mailbox, Link };
 
     static constexpr int64_t unlimited = INT64_MAX;
@@ -29,19 +31,22 @@ struct Sink {
         size_t bytes() const { return frame.size() + waiting_bytes; }
     };
 
+    // What every delivery looks at stands first: a line of the cache.
     Kind kind = Kind::Free;
+    StompVersion version = StompVersion::V12;  // if it speaks STOMP
     Policy policy = Policy::PushBack;
     bool no_local = false;
     bool stalled = false;      // takes nothing: no longer holds up publishers, loses messages instead
     bool leaving = false;      // Python was told to disconnect it
-    bool queued = false;       // is in its connection's list of sinks with a backlog
+    bool queued = false;       // it has a backlog, and is in its connection's list of those
     uint32_t connection = 0;
     uint32_t number = 0;       // of the subscription, as its client counts
     int64_t credit = unlimited;
+    uint64_t delivered = 0;
+    std::string label;         // how its frames begin, in STOMP; empty: it speaks the native protocol
+    uint64_t dropped = 0;
     size_t backlog_bytes = 0, backlog_bytes_max = 0;
     int64_t moved_ms = 0;      // when something last left the backlog, or began to wait in it
-    uint64_t delivered = 0, dropped = 0;
-    std::string label;         // how its frames begin, in STOMP
     std::deque<Waiting> backlog;       // for credit, or for room in the output
     std::vector<uint32_t> waiters;     // publishing connections that are pushed back because of this sink
 
