@@ -168,10 +168,12 @@ def test_many_requests_at_once_let_others_have_their_turn(monkeypatch: pytest.Mo
             many, other = await RawConnection.open(url), await RawConnection.open(url)
             await many.greet()
             await other.greet()
+            wanted: dict[str, Value] = {"destination": "t", "selector": "a = 1"}
             asked = [
-                {"receipt": i, "subscription": i, "destination": "t", "selector": f"a = {i}"} for i in range(1, 301)
+                control(FrameType.SUBSCRIBE, {"receipt": number, "subscription": number, **wanted})
+                for number in range(1, 301)
             ]
-            many.writer.write(b"".join(control(FrameType.SUBSCRIBE, one) for one in asked))
+            many.writer.write(b"".join(asked))
             other.writer.write(publish(receipt=1))
             assert (await other.frame()).type == FrameType.RECEIPTS
             made = max(len(client.subscriptions) for client in broker.node.connections.values())
