@@ -62,6 +62,8 @@ def _unbatched() -> Iterator[Point]:
     yield Point("receipts one at a time", lambda plan, _, __: Load(plan, window=1, block=1), asked)
     yield Point("receipts of 50 publishers", lambda plan, _, __: Load(plan, publishers=PUBLISHERS), asked)
     yield Point("receipts one a send", lambda plan, _, __: Load(plan, block=1), asked)
+    # The same on a socket without TCP_NODELAY: with it, TCP keeps the generator's core busy before the server's is.
+    yield Point("receipts one a send, gathered", lambda plan, _, __: Load(plan, block=1, gathers=True), asked)
     yield Point("receipts in blocks", lambda plan, _, __: Load(plan), asked)
 
 

@@ -153,6 +153,7 @@ def _show_goals(ours: Points, reference: Points) -> None:
         goals.share(f"CPU per message, paced {pace}/s", f"paced {pace}", 2 / 3, "cpu_us")
     goals.ratio("receipt per message, 50 publishers", ["receipts of 50 publishers"], 3)
     goals.ratio("receipt per message, one a send", ["receipts one a send"], 3)
+    goals.ratio("receipt per message, one a send, gathered by TCP", ["receipts one a send, gathered"], 3)
     for name in ("half of its own", "half of the reference"):
         for key in ("p50_ms", "p99_ms"):
             goals.share(f"latency {key[:3]}, {name}", name, 1.0, key)

@@ -8,6 +8,7 @@
 
 namespace nb = nanobind;
 
+void bind_block_ring(nb::module_&);
 void bind_bloom(nb::module_&);
 void bind_codec(nb::module_&);
 void bind_forwarder(nb::module_&);
@@ -46,6 +47,7 @@ NB_MODULE(_kernel, m) {
     nb::set_leak_warnings(false);
 #endif
     nb::register_exception_translator(translate);
+    bind_block_ring(m);
     bind_bloom(m);
     bind_codec(m);
     bind_forwarder(m);

@@ -5,6 +5,7 @@
 //   driver [seed [count [seconds]]]     0 means: no such bound
 //
 // When a target dies, the input is printed in hexadecimal. `driver --replay HEX` runs one input.
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -18,6 +19,7 @@ extern "C" void __sanitizer_set_death_callback(void (*callback)());
 namespace {
 
 constexpr size_t input_bytes_max = 4096, edge_slots = 1 << 16;
+constexpr double input_seconds_max = 1;
 uint8_t edges[edge_slots];
 bool news;
 std::string current;
@@ -87,10 +89,22 @@ std::string from_hex(const char* text) {
     return bytes;
 }
 
-double seconds_now() {
+double seconds_now(clockid_t clock = CLOCK_MONOTONIC) {
     timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// CPU time, so that whoever stops this process finds nothing that hangs.
+double timed(const std::string& input) {
+    const double start = seconds_now(CLOCK_THREAD_CPUTIME_ID);
+    run(input);
+    const double took = seconds_now(CLOCK_THREAD_CPUTIME_ID) - start;
+    if (took > input_seconds_max) {
+        std::fprintf(stderr, "one input took %.1f s\n", took);
+        std::abort();
+    }
+    return took;
 }
 
 }  // namespace
@@ -118,13 +132,14 @@ int main(int argc, char** argv) {
     std::vector<std::string> corpus = fuzz_seeds();
     for (const std::string& input : corpus) run(input);
     uint64_t done = 0;
+    double slowest = 0;
     while ((count == 0 || done < count) && (seconds == 0 || done % 256 || seconds_now() - start < seconds)) {
         news = false;
-        run(mutator.mutate(corpus[mutator.below(corpus.size())], corpus));
+        slowest = std::max(slowest, timed(mutator.mutate(corpus[mutator.below(corpus.size())], corpus)));
         if (news) corpus.push_back(current);
         ++done;
     }
     const double took = seconds_now() - start;
-    std::printf("%llu inputs, %zu in the corpus, %.0f inputs/s\n", static_cast<unsigned long long>(done), corpus.size(),
-                static_cast<double>(done) / took);
+    std::printf("%llu inputs, %zu in the corpus, %.0f inputs/s, the slowest %.1f ms\n", static_cast<unsigned long long>(done), corpus.size(),
+                static_cast<double>(done) / took, slowest * 1e3);
 }

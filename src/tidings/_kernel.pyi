@@ -8,6 +8,27 @@ import numpy.typing
 from numpy.typing import NDArray
 
 
+class BlockRing:
+    """
+    Blocks of messages, sent in turn again and again, each with a system call of its own.
+    """
+
+    def __init__(self, blocks: Sequence[tuple[bytes, int]]) -> None:
+        """Each with the number of its messages."""
+
+    def send(self, socket: int, messages_max: int) -> int:
+        """
+        The rest of what was begun, then blocks of no more than so many messages together, as far as the socket takes them; returns the messages of those begun. OSError if the connection is gone.
+        """
+
+    @property
+    def busy(self) -> bool:
+        """A block is begun and not finished."""
+
+    @property
+    def messages(self) -> int:
+        """Of the block that is sent next, or is under way."""
+
 class Bloom:
     def __init__(self, bits: int, hashes: int) -> None: ...
 

@@ -14,6 +14,7 @@ from tidings.testing.fuzz import links, sockets
 from tidings.testing.fuzz.codecs import CODECS, Codecs
 from tidings.testing.fuzz.configuration import Texts
 from tidings.testing.fuzz.segments import Files
+from tidings.testing.fuzz.selectors import Selectors
 from tidings.tracking import wire as tracing
 
 SEED = 1
@@ -24,6 +25,12 @@ def test_any_text_is_a_configuration_or_an_error_with_its_place_and_remedy() -> 
     texts = Texts()
     right = sum(texts.run(SEED, number) for number in range(500))
     assert 0 < right < 500, "some must be right, and some wrong"
+
+
+def test_any_text_is_a_selector_on_which_all_agree_or_an_error_with_its_place() -> None:
+    selectors = Selectors()
+    read = sum(selectors.run(SEED, number) for number in range(2000))
+    assert 0 < read == selectors.read < 2000, "some must be right, and some wrong"
 
 
 def test_a_damaged_segment_is_refused(tmp_path: Path) -> None:

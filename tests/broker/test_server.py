@@ -160,6 +160,32 @@ def test_requests_that_make_no_sense_are_answered_and_the_connection_goes_on() -
     run(scenario())
 
 
+def test_many_requests_at_once_let_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidings.broker.server.TURN_SECONDS_MAX", 0.0)  # after each one
+
+    async def scenario() -> None:
+        async with local_broker() as (broker, url):
+            many, other = await RawConnection.open(url), await RawConnection.open(url)
+            await many.greet()
+            await other.greet()
+            wanted: dict[str, Value] = {"destination": "t", "selector": "a = 1"}
+            asked = [
+                control(FrameType.SUBSCRIBE, {"receipt": number, "subscription": number, **wanted})
+                for number in range(1, 301)
+            ]
+            many.writer.write(b"".join(asked))
+            other.writer.write(publish(receipt=1))
+            assert (await other.frame()).type == FrameType.RECEIPTS
+            made = max(len(client.subscriptions) for client in broker.node.connections.values())
+            assert 0 < made < len(asked) / 2, "they are not made all in one go"
+            for _ in asked:
+                assert (await many.frame()).type == FrameType.OK
+            many.writer.close()
+            other.writer.close()
+
+    run(scenario())
+
+
 def test_answers_nobody_reads_do_not_fill_the_memory() -> None:
     async def scenario() -> None:
         limits = Limits(output_bytes_max=1 << 16)

@@ -161,14 +161,14 @@ def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:
 
 
 def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
-    def tidings(*arguments: str) -> str:
+    def tidings(*arguments: str, within: Path = tmp_path) -> str:
         command = [sys.executable, "-c", "from tidings.cli import main; main()", "net", *arguments]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=90)
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=90, cwd=within)
         return done.stdout
 
     topology = tmp_path / "line.toml"
     topology.write_text(tidings("generate", "line", "2"))
-    folder = ("--folder", str(tmp_path / "net"))
+    folder = ("--folder", "net")
     try:
         shown = tidings("start", str(topology), *folder, "--port", str(free_ports(6)[0]))
         assert "└── 2" in shown
@@ -178,6 +178,6 @@ def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
         assert "2: down" in tidings("show", *folder)
         tidings("restart", "2", *folder)
     finally:
-        tidings("stop", *folder)
+        tidings("stop", "--folder", ".", within=tmp_path / "net")
     assert tidings("show", *folder).count("down") == 2
     assert tidings("show", "--dot", *folder).startswith("graph")

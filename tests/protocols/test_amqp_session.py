@@ -15,9 +15,11 @@ from tidings.testing.amqp_streams import (
     ATTACH,
     DETACH,
     END,
+    FLOW,
     LOG_IN,
     MESSAGE,
     TARGET,
+    WHOLE,
     attach,
     flow,
     opened,
@@ -96,3 +98,14 @@ def test_a_value_that_proton_cannot_encode_is_survived(where: str, *, browses: b
     for receipt in range(1, 5):
         session.frames(control(FrameType.OK, {"receipt": receipt}), 0)
     assert ATTACHED in session.take_output()
+
+
+def test_a_publisher_that_claims_to_have_sent_more_than_its_credit_is_refused() -> None:
+    """Proton counts what it is told: the credit left is far below zero then, and must not be made up for."""
+    claim = amqp_frame(FLOW, [uint(0), WHOLE, uint(0), WHOLE, uint(0), uint(1 << 31)])
+    session = begun(
+        attach("out", 0, receives=False, source=[], target=Described(TARGET, ["a"])),
+        claim,
+        transfer([uint(0), uint(0), b"0", uint(0), False], b"this is no message"),
+    )
+    assert b"amqp:link:transfer-limit-exceeded" in session.take_output()

@@ -355,7 +355,16 @@ private:
             pn_delivery_update(delivery, outcome);
         }
         pn_delivery_settle(delivery);
-        const int more = producer_credit - pn_link_credit(link.get()) - static_cast<int>(under_way_.size());
+        const int credit = pn_link_credit(link.get());
+        if (credit < 0) {  // more was sent than there was credit for
+            if (!discards_) {
+                discards_ = true;
+                set_condition(pn_link_condition(link.get()));
+                pn_link_close(link.get());
+            }
+            return;
+        }
+        const int more = producer_credit - credit - static_cast<int>(under_way_.size());
         if (more * 2 >= producer_credit && !discards_) pn_link_flow(link.get(), more);
     }
 

@@ -49,6 +49,7 @@ EVENTS, OUTPUT, BLOCKED = int(Flag.EVENTS), int(Flag.OUTPUT), int(Flag.BLOCKED)
 CONTROL, MESSAGE = int(Kind.CONTROL), int(Kind.MESSAGE)
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
+TURN_SECONDS_MAX = 2e-3  # for the requests of one client, before others are read
 
 
 class Broker:
@@ -289,7 +290,9 @@ class Broker:
     # --- events ---------------------------------------------------------------------------------------------------
 
     def _handle_events(self) -> None:
+        """What the kernel has left to Python; if that is much, after a while others come first."""
         forwarder, node = self.forwarder, self.node
+        began = 0.0
         while events := forwarder.events():
             for event in events:
                 kind, number = event[0], event[1]
@@ -311,6 +314,9 @@ class Broker:
                         self.fail(connection, RemoteProtocolError("E_INTERNAL", "an error inside the broker"))
             if len(events) > 1 or events[0][0] != CONTROL:  # a request has had its turn
                 self._carry_out(node.turn(self.now_ms()))
+            elif time.perf_counter() - (began := began or time.perf_counter()) > TURN_SECONDS_MAX:
+                self.loop.call_soon(self.handle_events_later)
+                return
 
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
         number = connection.number

@@ -32,6 +32,7 @@ class Setup:
     idle: tuple[tuple[Wanted, ...], ...] = ()  # and here none
     publishers: int = 1
     durable: bool = False
+    gathers: bool = False  # the sender's TCP may put small sends together while an answer is due (Nagle's algorithm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Load:
     block: int = BLOCK
     blocks: int = 1  # different ones, sent in turn
     rate: float = 0.0  # messages a second; 0: saturated
+    gathers: bool = False  # see `Setup`
     seconds: float = 2.0
     warm_seconds: float = 0.7
 
@@ -54,7 +56,8 @@ class Load:
     def setup(self) -> Setup:
         topic = self.plan.topic
         matching = ((Wanted(topic, f"{PROPERTY} = '0'"),),) * self.matching
-        return Setup((self.plan,), matching, idle_filters(topic, self.others), self.publishers, self.durable)
+        idle = idle_filters(topic, self.others)
+        return Setup((self.plan,), matching, idle, self.publishers, self.durable, self.gathers)
 
 
 @dataclass(slots=True)
@@ -102,7 +105,7 @@ def connected(server: Server, setup: Setup) -> Iterator[Bench]:
     def connect(wanted: tuple[Wanted, ...], client: str = "", durable: str = "") -> socket.socket:
         one = socket.create_connection(("127.0.0.1", server.port))
         sockets.append(one)
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not setup.gathers)
         ask(one, wire, [wire.hello(client)])
         for start in range(0, len(wanted), ASKED_AT_ONCE):
             part = wanted[start : start + ASKED_AT_ONCE]

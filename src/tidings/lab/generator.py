@@ -8,16 +8,15 @@ k-th message sent and latency needs no timestamp in it.
 A point counts from the end of its warm-up; the server's CPU time is read at both ends.
 """
 
-import itertools
 import select
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from tidings.kernel.blocks import BlockRing
 from tidings.lab.connections import Bench, Load, connected
 from tidings.lab.servers import LOAD_CORE, Server, on_core
 
@@ -92,62 +91,40 @@ class Sender:
     def __init__(self, one: socket.socket, *sizes: Sequence[tuple[bytes, int]]) -> None:
         """`sizes`: the same messages in blocks of several sizes, the largest first; the largest that may is sent."""
         self.socket = one
-        self._rings = [itertools.cycle([(memoryview(block), count) for block, count in blocks]) for blocks in sizes]
-        self._heads = [next(ring) for ring in self._rings]
-        self._chosen = 0
-        self._offset = 0
+        self._rings = [BlockRing(list(blocks)) for blocks in sizes]
         self.sent = 0  # messages, counted when their block is begun
 
     @property
     def busy(self) -> bool:
-        return self._offset > 0
+        return any(ring.busy for ring in self._rings)
 
     @property
     def messages(self) -> int:
         """Of the next block, if it is one of the largest."""
-        return self._heads[0][1]
+        return self._rings[0].messages
 
     @property
     def least(self) -> int:
         """Messages of the smallest block there is next."""
-        return min(messages for _, messages in self._heads)
+        return min(ring.messages for ring in self._rings)
 
     def send(self, messages_max: int) -> None:
         """Blocks of no more than so many messages together, as far as the socket takes them; first the rest of one.
 
-        The loop is short: with one message a block, the generator must be faster than any server.
+        The kernel does it: with one message a block, the generator must be faster than any server.
         """
-        send, left = self.socket.send, messages_max
-        with suppress(BlockingIOError):
-            if self._offset:
-                block, _ = self._heads[self._chosen]
-                self._offset += send(block[self._offset :])
-                if self._offset < len(block):
+        number, left = self.socket.fileno(), messages_max
+        for ring in self._rings:
+            if ring.busy:
+                ring.send(number, 0)
+                if ring.busy:
                     return
-                self._offset = 0
-                self._heads[self._chosen] = next(self._rings[self._chosen])
-            while self._choose(left):
-                ring, head = self._rings[self._chosen], self._heads[self._chosen]
-                try:
-                    while head[1] <= left:
-                        block, messages = head
-                        taken = send(block)
-                        left -= messages
-                        if taken < len(block):
-                            self._offset = taken
-                            return
-                        head = next(ring)
-                finally:
-                    self._heads[self._chosen] = head
-                    self.sent += messages_max - left
-                    messages_max = left
-
-    def _choose(self, messages_max: int) -> bool:
-        for number, (_, messages) in enumerate(self._heads):
-            if messages <= messages_max:
-                self._chosen = number
-                return True
-        return False
+        for ring in self._rings:
+            begun = ring.send(number, left)
+            left -= begun
+            self.sent += begun
+            if ring.busy:
+                return
 
 
 def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:

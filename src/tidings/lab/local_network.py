@@ -42,7 +42,8 @@ class LocalOptions:
 
 class LocalNetwork:
     def __init__(self, folder: Path, graph: Graph, members: dict[str, Member]) -> None:
-        self.folder, self.graph, self.members = folder, graph, members
+        self.folder = folder.resolve()  # by which its processes are known, wherever they are asked for from
+        self.graph, self.members = graph, members
         self.plan = Plan.of(graph, _prefix(folder)) if (folder / NAMESPACES).exists() else None
 
     @classmethod

@@ -150,14 +150,21 @@ class _Deliveries:
         self._frame_bytes = frame_bytes
         self._rest = 0
         self._last_tag = 0
+        self._taken = 0  # and no credit given back for it
 
     def feed(self, data: bytearray, size: int) -> int:
         count, self._rest = divmod(self._rest + size, self._frame_bytes)
         return count
 
     def acknowledgement(self, messages: int) -> bytes:
+        """Credit is given back by halves of the window, as the client does it."""
         self._last_tag += messages  # tags count from 1
-        return encode_ack(1, [self._last_tag], ACK_CUMULATIVE) + encode_credit(1, messages)
+        self._taken += messages
+        said = encode_ack(1, [self._last_tag], ACK_CUMULATIVE)
+        if self._taken * 2 >= CREDIT:
+            said += encode_credit(1, self._taken)
+            self._taken = 0
+        return said
 
 
 class _Receipts:

@@ -14,6 +14,7 @@ _NAMES = {
     "E_": "amqp:internal-error",
     "E_ACCESS_CHANGED": "amqp:unauthorized-access",
     "E_AMQP_": "amqp:invalid-field",
+    "E_AMQP_CREDIT": "amqp:link:transfer-limit-exceeded",
     "E_AMQP_DECODE": "amqp:decode-error",
     "E_AMQP_HEADER": "amqp:connection:framing-error",
     "E_AMQP_NOT_IMPLEMENTED": "amqp:not-implemented",

@@ -221,6 +221,11 @@ class ProducerLink:
 
     def _less(self) -> None:
         """One less is under way: the publisher may send one more, told in larger portions."""
-        more = CREDIT - self._link.credit - len(self._under_way)
+        credit = self._link.credit
+        if credit < 0:
+            error = RemoteProtocolError("E_AMQP_CREDIT", "more was sent than there was credit for", fatal=False)
+            self._fail(error)
+            return
+        more = CREDIT - credit - len(self._under_way)
         if more * 2 >= CREDIT and not self._discards:
             self._link.flow(more)

@@ -4,6 +4,7 @@
     python -m tidings.testing.fuzz links 10000 1         a neighbour that lies, in networks of every routing scheme
     python -m tidings.testing.fuzz configuration 50000 1 configuration files
     python -m tidings.testing.fuzz segments 5000 1       damaged Parquet files
+    python -m tidings.testing.fuzz selectors 100000 1    selectors: the reference against the kernel
     python -m tidings.testing.fuzz sockets 100000 1      streams of clients (native and STOMP) to a broker's ports
 
 Inputs follow from the seed and their number, so a failure names the one that repeats it: `… codecs 1 1 --first 4711`.

@@ -13,9 +13,11 @@ from tidings.testing.fuzz import links, sockets
 from tidings.testing.fuzz.codecs import Codecs
 from tidings.testing.fuzz.configuration import Texts
 from tidings.testing.fuzz.segments import Files
+from tidings.testing.fuzz.selectors import SECONDS_MAX, Selectors
 from tidings.testing.record import note
 
 INPUT_SECONDS_MAX = 1.0
+TARGETS = ("codecs", "links", "configuration", "segments", "selectors", "sockets")
 
 
 def each(run: Callable[[int, int], object], asked: argparse.Namespace, end: float) -> int:
@@ -34,6 +36,17 @@ def each(run: Callable[[int, int], object], asked: argparse.Namespace, end: floa
             error.add_note(f"Repeat with: {command}")
             raise
     return int(asked.count)
+
+
+def decided(asked: argparse.Namespace, end: float) -> int:
+    """Selectors; what takes too long to decide is wrong."""
+    selectors = Selectors()
+    done = each(selectors.run, asked, end)
+    slowest, slowest_read = selectors.slowest * 1000, selectors.slowest_read * 1000
+    sys.stdout.write(f"{selectors.read} are selectors; the slowest took {slowest_read:.1f} ms to read, ")
+    sys.stdout.write(f"{slowest:.2f} ms to decide for a message\n")
+    assert selectors.slowest < SECONDS_MAX, "to decide a selector takes too long"
+    return done
 
 
 def lies(asked: argparse.Namespace, end: float) -> int:
@@ -58,6 +71,8 @@ def run(asked: argparse.Namespace) -> int:
             return each(Codecs().run, asked, end)
         case "configuration":
             return each(Texts().run, asked, end)
+        case "selectors":
+            return decided(asked, end)
         case "segments":
             with tempfile.TemporaryDirectory() as folder:
                 return each(Files(Path(folder)).run, asked, end)
@@ -73,7 +88,7 @@ def main(arguments: list[str]) -> None:
         description=tidings.testing.fuzz.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", choices=("codecs", "links", "configuration", "segments", "sockets"))
+    parser.add_argument("target", choices=TARGETS)
     parser.add_argument("count", type=int, help="how many inputs")
     parser.add_argument("seed", type=int)
     parser.add_argument("--first", type=int, default=0, help="the number of the first input")
