@@ -206,6 +206,7 @@ form_values = st.sampled_from(
 @settings(max_examples=300)
 @example(Version.V12, ["a", "receipt"], [([b"0", b"1"], ""), ([b"1", b"\\n"], "\n"), ([b"2", b"3"], "")])
 @example(Version.V12, ["receipt"], [([b"\\n"], ""), ([b"\\n"], "")])
+@example(Version.V12, ["receipt"], [([b"1"], ""), ([b"e" * 1025], "")])
 @example(Version.V12, ["correlation-id", "a"], [([b"0", b"1"], ""), ([b"c" * 128, b"1"], ""), ([b"", b""], "")])
 def test_forms_that_are_filled_in(version: Version, names: list[str], sent: list[tuple[list[bytes], str]]) -> None:
     """Frames with the same headers and other values: each becomes what it would be if it were the first."""
