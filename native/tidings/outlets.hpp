@@ -157,6 +157,7 @@ public:
             sink.credit -= sink.credit != Sink::unlimited;
             const size_t bytes = prepare(sink.label, sink.version, sink.number, one);
             write(connection.output.grow(bytes), sink.label, sink.number, one);
+            connection.output.expect(bytes);
             ++sink.delivered;
             ++stats.delivered;
             if (connection.subscriber) reached_.push_back(connection.subscriber);

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string_view>
 
+#include "tidings/simd.hpp"
+
 namespace tidings {
 
 class Output {
@@ -25,6 +27,13 @@ public:
 
     void append(std::string_view bytes) {
         if (!bytes.empty()) std::memcpy(grow(bytes.size()), bytes.data(), bytes.size());
+    }
+
+    // As much will follow, after something has been written to many others: memory brings the place meanwhile. Inlined by force, or
+    // gcc takes it for a function without effect.
+    TIDINGS_INLINE void expect(size_t bytes) const {
+        __builtin_prefetch(block_.get() + std::min(end_ + bytes / 2, capacity_), 1);
+        __builtin_prefetch(block_.get() + std::min(end_ + bytes, capacity_), 1);
     }
 
     std::string_view front(size_t bytes_max = SIZE_MAX) const { return {block_.get() + start_, std::min(bytes_max, size())}; }
