@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 #include "tidings/batch.hpp"
 
@@ -31,5 +32,31 @@ inline void write_delivery(char* place, uint32_t subscription, uint32_t attempt,
     std::memcpy(place + 8, &tag, 8);
     std::memcpy(place + 16, message.data(), message.size());
 }
+
+// A frame whose payload is in two parts.
+inline void write_pair(char* place, uint8_t type, std::string_view head, std::string_view tail) {
+    place = write_frame_header(place, static_cast<uint32_t>(head.size() + tail.size()), type);
+    std::memcpy(place, head.data(), head.size());
+    std::memcpy(place + head.size(), tail.data(), tail.size());
+}
+
+inline size_t receipts_bytes(const std::vector<uint32_t>& receipts) { return frame_header_bytes + 4 + 4 * receipts.size(); }
+
+inline void write_receipts(char* place, const std::vector<uint32_t>& receipts) {
+    const auto count = static_cast<uint32_t>(receipts.size());
+    place = write_frame_header(place, 4 + 4 * count, FrameReceipts);
+    std::memcpy(place, &count, 4);
+    std::memcpy(place + 4, receipts.data(), 4 * receipts.size());
+}
+
+// A message on its way out.
+struct Publication {
+    uint32_t publisher;  // its connection, or nobody
+    uint32_t attempt;
+    int64_t expires_ms;
+    std::string_view message;
+    uint64_t tag = 0;
+    mutable uint8_t rendered = 0;  // for which versions of STOMP its text is at hand, as bits
+};
 
 }  // namespace tidings
