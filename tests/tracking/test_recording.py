@@ -25,9 +25,19 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        shape = {"exact": True, "bits": 64, "hashes": 1, "capacity": 10**6, "doublings": 0}
-        times = {"skew_ms": 10**6, "jitter_ms": 0, "persist_ms": 1000}
-        self.tracker = Tracker(1, **shape, **times, retain=False, forwards=False)  # type: ignore[arg-type]
+        self.tracker = Tracker(
+            broker=1,
+            exact=True,
+            bits=64,
+            hashes=1,
+            capacity=10**6,
+            doublings=0,
+            skew_ms=10**6,
+            jitter_ms=0,
+            persist_ms=1000,
+            retain=False,
+            forwards=False,
+        )
         self.forwarder = Forwarder(output_bytes_max=100_000)
         self.forwarder.use_tracker(self.tracker)
         self.writers = [self._connect() for _ in range(2)]
