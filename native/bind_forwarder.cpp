@@ -389,13 +389,10 @@ void bind_forwarder(nb::module_& m) {
         .def("set_transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
              nb::arg("connection"), nb::arg("session"), nb::arg("on"))
         .def("ignore", [](PyForwarder& self, uint32_t connection) { self.forwarder.ignore(connection); }, nb::arg("connection"))
-        .def("use_tracker", [](PyForwarder& self, Tracker& tracker) { self.forwarder.outlets().tracker = &tracker; }, nb::arg("tracker"),
+        .def("use_tracker", [](PyForwarder& self, Tracker& tracker) { self.forwarder.outlets().use_tracker(tracker); }, nb::arg("tracker"),
              nb::keep_alive<1, 2>(), "What passes from now on is recorded there.")
         .def("set_subscriber",
-             [](PyForwarder& self, uint32_t connection, uint32_t subscriber) {
-                 if (subscriber && !self.forwarder.outlets().tracker) throw UsageError{"E_TRACKING_OFF", "nothing is recorded here"};
-                 self.forwarder.outlets().at(connection).subscriber = subscriber;
-             },
+             [](PyForwarder& self, uint32_t connection, uint32_t subscriber) { self.forwarder.outlets().set_subscriber(connection, subscriber); },
              nb::arg("connection"), nb::arg("subscriber"))
         .def("watch_clock",
              [](PyForwarder& self, uint32_t connection, int64_t skew_ms_max) { self.forwarder.outlets().at(connection).skew_ms_max = skew_ms_max; },

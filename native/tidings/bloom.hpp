@@ -74,7 +74,7 @@ public:
         added = saturating_add(added, n);
     }
 
-    // The k positions of one id, `stride` apart; `Shifted`: of a filter 2^shift times as large.
+    // The k positions of one id, `stride` apart; `Shifted`: of a filter 2^shift times as large. `count_more` says how many ids that were.
     template <bool Shifted>
     void set(const uint32_t* positions, size_t stride, uint32_t shift) {
         uint64_t* const data = words.data();
@@ -83,8 +83,8 @@ public:
         for (; left >= 4; left -= 4, positions += 4 * stride)  // unrolled: there is little else in this loop
             for (uint32_t j = 0; j < 4; ++j) set_bit(data, at(positions[j * stride]));
         for (; left; --left, positions += stride) set_bit(data, at(*positions));
-        added = saturating_add(added, 1);
     }
+    void count_more(uint64_t ids) { added = saturating_add(added, ids); }
 
     void clear() {
         std::fill(words.begin(), words.end(), 0);

@@ -190,14 +190,14 @@ public:
             ++out_.stats.expired;
             return;
         }
-        if (out_.tracker && publisher != Outlets::nobody) out_.tracker->published(view.id, now_ms);
+        if (out_.tracker() && publisher != Outlets::nobody) out_.tracker()->published(view.id, now_ms);
         if (out_.find(publisher) == nullptr) publisher = Outlets::nobody;  // it has left meanwhile
-        const Outlets::Publication publication{publisher, 1, expiration(view), message};
+        const Publication publication{publisher, 1, expiration(view), message};
         matcher_.match(view, matched_);
         out_.stats.by_destination.count(view, matched_.size(), now_ms);
         for (const uint32_t index : matched_)
             if (Sink& sink = out_.sink_at(index); sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
-        out_.record_deliveries(publication, now_ms);
+        out_.record_deliveries(publication, {matched_.data(), matched_.size()}, now_ms);
     }
 
     // Who else in the network wants it, as far as that is known here.
@@ -390,8 +390,8 @@ private:
     }
 
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
-        const Outlets::Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
-        if (out_.tracker) out_.tracker->published(entry.message.id, now_ms);
+        const Publication publication{number, 1u + (entry.frame_flags & PerhapsSent), expiration(entry.message), entry.payload};
+        if (out_.tracker()) out_.tracker()->published(entry.message.id, now_ms);
         deliver(entry, publication, now_ms);
         out_.stats.count_grade(matched_.size());
         bool elsewhere = false;  // whether another broker's subscribers want it
@@ -414,7 +414,7 @@ private:
     }
 
     // To all direct sinks that want it; `mailboxes_` has the others.
-    void deliver(const Entry& entry, const Outlets::Publication& publication, int64_t now_ms) {
+    void deliver(const Entry& entry, const Publication& publication, int64_t now_ms) {
         matcher_.match(entry.message, matched_);
         out_.stats.by_destination.count(entry.message, matched_.size(), now_ms);
         mailboxes_.clear();
@@ -423,7 +423,7 @@ private:
             if (sink.kind == Sink::Kind::Direct) out_.deliver_direct(sink, publication, now_ms);
             else mailboxes_.push_back(index);
         }
-        out_.record_deliveries(publication, now_ms);
+        out_.record_deliveries(publication, {matched_.data(), matched_.size()}, now_ms);
     }
 
     // Python brings it to other brokers, and to mailboxes here.
@@ -440,7 +440,7 @@ private:
         } catch (const CodecError& error) {
             return fail(number, connection, error);
         }
-        if (out_.tracker) out_.tracker->routed(entry.message.id, now_ms);
+        if (out_.tracker()) out_.tracker()->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
             out_.events.add(Event{.kind = Event::Kind::Relay, .connection = number, .flags = header_.hops,

@@ -42,4 +42,21 @@ inline void write_receipts(const std::vector<uint32_t>& receipts, Output& output
     std::memcpy(place + 4, receipts.data(), 4 * size_t{count});
 }
 
+// A frame whose payload is in two parts.
+inline void write_pair(char* place, uint8_t type, std::string_view head, std::string_view tail) {
+    place = write_frame_header(place, static_cast<uint32_t>(head.size() + tail.size()), type);
+    std::memcpy(place, head.data(), head.size());
+    std::memcpy(place + head.size(), tail.data(), tail.size());
+}
+
+// A message on its way out.
+struct Publication {
+    uint32_t publisher;  // its connection, or nobody
+    uint32_t attempt;
+    int64_t expires_ms;
+    std::string_view message;
+    uint64_t tag = 0;
+    mutable uint8_t rendered = 0;  // for which versions of STOMP its text is at hand, as bits
+};
+
 }  // namespace tidings

@@ -248,7 +248,7 @@ private:
         head_.clear();
         header_.encode(head_);
         ++stats.copies;
-        if (out_.tracker && out_.tracker->forwards()) out_.tracker->forwarded(id_of(message), neighbour, now_ms);
+        if (out_.tracker() && out_.tracker()->forwards()) out_.tracker()->forwarded(id_of(message), neighbour, now_ms);
         stats.copy_bytes += frame_header_bytes + head_.size() + message.size();
         out_.deliver_link(out_.sink_at(links_.at(neighbour)), publisher, frame_forward, head_, message, now_ms);
     }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,10 +15,10 @@
 #include "tidings/events.hpp"
 #include "tidings/frames.hpp"
 #include "tidings/options.hpp"
+#include "tidings/reach.hpp"
 #include "tidings/sink.hpp"
 #include "tidings/strangers.hpp"
 #include "tidings/stomp_message.hpp"
-#include "tidings/tracker.hpp"
 
 namespace tidings {
 
@@ -82,6 +83,17 @@ public:
         return sinks_[index];
     }
 
+    // ---- what is recorded
+
+    void use_tracker(Tracker& tracker) { reach_.use(tracker); }
+    Tracker* tracker() const { return reach_.tracker(); }
+
+    void set_subscriber(uint32_t number, uint32_t subscriber) {
+        if (subscriber && !tracker()) throw UsageError{"E_TRACKING_OFF", "nothing is recorded here"};
+        at(number).subscriber = subscriber;
+        reach_.forget();
+    }
+
     // ---- sinks
 
     // The number the next sink will have.
@@ -94,6 +106,7 @@ public:
         else
             free_sinks_.pop_back();
         sinks_[index].kind = kind;
+        reach_.forget();
         return sinks_[index];
     }
 
@@ -120,6 +133,7 @@ public:
             release_waiters(sink);
         }
         sink = Sink{};
+        reach_.forget();
         retired_sinks_.push_back(index);
         relieve_memory();
     }
@@ -141,17 +155,8 @@ public:
 
     // ---- deliveries
 
-    struct Publication {
-        uint32_t publisher;  // its connection, or nobody
-        uint32_t attempt;
-        int64_t expires_ms;
-        std::string_view message;
-        uint64_t tag = 0;
-        mutable uint8_t rendered = 0;  // for which versions of STOMP its text is at hand, as bits
-    };
-
     void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
-        if (sink.no_local && sink.connection == one.publisher) return;
+        if (sink.no_local && sink.connection == one.publisher) return reach_.miss(sink);
         Connection& connection = *connections_[sink.connection & place_mask];
         if (!sink.queued && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
@@ -160,38 +165,32 @@ public:
             connection.output.expect(bytes);
             ++sink.delivered;
             ++stats.delivered;
-            if (connection.subscriber) reached_.push_back(connection.subscriber);
             added(connection, bytes);
         } else {
             std::string frame(prepare(sink.label, sink.version, sink.number, one), '\0');
             write(frame.data(), sink.label, sink.number, one);
             wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
+            reach_.miss(sink);
         }
     }
 
-    // After all direct deliveries of a message.
-    void record_deliveries(const Publication& one, int64_t now_ms) {
-        if (reached_.empty()) return;
-        tracker->delivered(id_of(one.message), reached_, now_ms);
-        reached_.clear();
+    // After all direct deliveries of a message that has matched these sinks.
+    void record_deliveries(const Publication& one, std::span<const uint32_t> matched, int64_t now_ms) {
+        reach_.record(id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
+                      [&](const Sink& sink) { return connections_[sink.connection & place_mask]->subscriber; });
     }
 
     // A frame of two parts for the link's peer.
     void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message, int64_t now_ms) {
         Connection& connection = *connections_[sink.connection & place_mask];
         const size_t bytes = frame_header_bytes + head.size() + message.size();
-        const auto write = [&](char* place) {
-            place = write_frame_header(place, static_cast<uint32_t>(head.size() + message.size()), type);
-            std::memcpy(place, head.data(), head.size());
-            std::memcpy(place + head.size(), message.data(), message.size());
-        };
         if (!sink.queued && connection.output.size() < connection.output_bytes_max) {
-            write(connection.output.grow(bytes));
+            write_pair(connection.output.grow(bytes), type, head, message);
             ++sink.delivered;
             added(connection, bytes);
         } else {
             std::string frame(bytes, '\0');
-            write(frame.data());
+            write_pair(frame.data(), type, head, message);
             wait_in_backlog(sink, connection, publisher, {std::move(frame), 0}, now_ms);
         }
     }
@@ -337,7 +336,6 @@ public:
     Strangers strangers{options.memory_bytes_max};
     ForwarderStats stats;
     Events events;
-    Tracker* tracker = nullptr;  // what passes is recorded there, if it is set
 
 private:
     // What a delivery takes in the connection's own language.
@@ -410,7 +408,7 @@ private:
                 ++sink.delivered;
                 stats.delivered += sink.kind == Sink::Kind::Direct;
                 if (connection.subscriber && sink.kind == Sink::Kind::Direct)
-                    tracker->delivered(first.id.data(), connection.subscriber, now_ms);
+                    tracker()->delivered(first.id.data(), connection.subscriber, now_ms);
                 added(connection, first.frame.size());
             }
             forget_oldest(sink);
@@ -489,10 +487,11 @@ private:
     std::vector<std::unique_ptr<Connection>> connections_;  // by place
     std::deque<uint32_t> free_connections_;                 // the numbers of those to come
     std::deque<Sink> sinks_;
-    std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_, reached_;  // reached: by the message in hand
+    std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
     size_t held_bytes_ = 0;   // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     StompRenderer stomp_;
+    Reach reach_;
 };
 
 }  // namespace tidings

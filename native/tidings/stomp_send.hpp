@@ -121,6 +121,7 @@ public:
         const size_t start = out.size();
         const StompForm* const form = state.forms.fill(data, bytes_max, types.version(), out);
         if (!form) return 0;
+        if (form->receipt().size() > StompReceipts::name_bytes_max) return out.cut(start), size_t{0};  // `write` says what is wrong
         char* const place = out.data() + start + frame_header_bytes;
         const uint32_t receipt = form->receipt().data() ? state.receipts.add(form->receipt()) : 0;
         std::memcpy(place, &receipt, 4);

@@ -78,35 +78,41 @@ public:
     // By a local publisher. Whose id names another broker (it has moved here) is found in that one's history too.
     void published(const uint8_t* id, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
-        note(publish_.of(*this, Kind::Publish, options_.broker, 0), slot);
-        if (arena_.origins[slot] != options_.broker) note(route_.of(*this, Kind::Route, arena_.origins[slot], 0), slot);
+        published_.set(slot);
+        if (origin_of(id) != options_.broker) [[unlikely]] note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
     }
 
     void routed(const uint8_t* id, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
-        if (arena_.origins[slot] != options_.broker) note(route_.of(*this, Kind::Route, arena_.origins[slot], 0), slot);
+        if (origin_of(id) != options_.broker) note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
     }
 
     void forwarded(const uint8_t* id, uint32_t neighbour, int64_t now_ms) {
         if (!options_.forwards) return;
         const uint32_t slot = begin(id, now_ms);
-        note(neighbours_[neighbour].of(*this, Kind::Forward, arena_.origins[slot], neighbour), slot);
+        note(neighbours_[neighbour].of(*this, Kind::Forward, origin_of(id), neighbour), slot);
     }
 
     void delivered(const uint8_t* id, uint32_t subscriber, int64_t now_ms) {
         const uint32_t slot = begin(id, now_ms);
-        note(subscriber_at(subscriber).of(*this, Kind::Deliver, arena_.origins[slot], subscriber), slot);
+        note(subscriber_at(subscriber).of(*this, Kind::Deliver, origin_of(id), subscriber), slot);
     }
 
-    // To all of these at once: mostly the same as the last message's, and then one mark does for all.
-    void delivered(const uint8_t* id, const std::vector<uint32_t>& subscribers, int64_t now_ms) {
-        const uint32_t slot = begin(id, now_ms), origin = arena_.origins[slot];
-        if (together_.origin != origin || together_.subscribers != subscribers) [[unlikely]] {
-            spread();
-            together_.origin = origin;
-            together_.subscribers = subscribers;
+    // Whom `delivered` speaks of from now on. Messages that go one after the other to the same subscribers are noted once for all.
+    void set_audience(const std::vector<uint32_t>& subscribers) {
+        if (audience_.subscribers == subscribers) return;
+        spread_audience();
+        audience_.subscribers = subscribers;
+    }
+
+    void delivered(const uint8_t* id, int64_t now_ms) {
+        if (audience_.subscribers.empty()) return;
+        const uint32_t slot = begin(id, now_ms), origin = origin_of(id);
+        if (audience_.origin != origin) [[unlikely]] {
+            spread_audience();
+            audience_.origin = origin;
         }
-        together_.marks.set(slot);
+        audience_.marks.set(slot);
     }
 
     // ---- what is stored
@@ -191,13 +197,38 @@ private:
     // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched often.
     struct Marks {
         std::array<uint64_t, IdArena::slots / 64> words{};
-        bool any() const { return std::ranges::any_of(words, [](uint64_t word) { return word != 0; }); }
-        void set(uint32_t slot) { words[slot / 64] |= 1ull << (slot % 64); }
+        bool any = false;
+
+        void set(uint32_t slot) {
+            words[slot / 64] |= 1ull << (slot % 64);
+            any = true;
+        }
+        void unite(const Marks& other) {
+            for (size_t word = 0; word < words.size(); ++word) words[word] |= other.words[word];
+            any = any || other.any;
+        }
+        // What is marked in the chunk that begins here; unless that is in a row, it is put into the list.
+        Slots in_chunk(uint32_t first, uint16_t* list) const {
+            uint32_t count = 0, lowest = 0, end = 0;
+            for (uint32_t slot = first; slot < first + IdArena::chunk; slot += 64) {
+                const uint64_t word = words[slot / 64];
+                if (!word) continue;
+                if (!count) lowest = slot + static_cast<uint32_t>(std::countr_zero(word));
+                end = slot + static_cast<uint32_t>(std::bit_width(word));
+                count += static_cast<uint32_t>(std::popcount(word));
+            }
+            if (end - lowest == count) return {nullptr, lowest, count};
+            count = 0;
+            for (uint32_t slot = first; slot < end; slot += 64)
+                for (uint64_t left = words[slot / 64]; left; left &= left - 1)
+                    list[count++] = static_cast<uint16_t>(slot + static_cast<uint32_t>(std::countr_zero(left)));
+            return {list, lowest, count};
+        }
         auto operator<=>(const Marks&) const = default;
     };
 
-    // The subscribers that got the last message, and marks that are theirs as well.
-    struct Together {
+    // Those who are given the messages in hand, and marks that are for all of them.
+    struct Audience {
         uint32_t origin = 0;
         std::vector<uint32_t> subscribers;
         Marks marks;
@@ -268,10 +299,18 @@ private:
 
     // ---- the arena
 
+    static uint32_t origin_of(const uint8_t* id) {
+        uint32_t origin;
+        std::memcpy(&origin, id + 4, 4);
+        return __builtin_bswap32(origin);
+    }
+
     // The slot of an id: that of the last one if it is the same.
-    uint32_t begin(const uint8_t* id, int64_t now_ms) {
+    uint32_t begin(const uint8_t* bytes, int64_t now_ms) {
+        IdArena::Id id;
+        std::memcpy(id.data(), bytes, sizeof id);
         if (arena_.ends_with(id)) return arena_.used - 1;
-        if (arena_.full()) flush(now_ms);
+        if (arena_.full()) [[unlikely]] flush(now_ms);
         if (arena_.empty()) times_.began_ms = now_ms;
         times_.now_ms = now_ms;
         return arena_.add(id);
@@ -282,36 +321,46 @@ private:
         return subscribers_[subscriber];
     }
 
-    void note(uint32_t index, uint32_t slot) {
-        Marks& marks = marks_[index];
-        if (!marks.any()) dirty_.push_back(index);
-        marks.set(slot);  // two subscriptions of one subscriber are one delivery
+    Marks& marks_of(uint32_t index) {
+        if (!marks_[index].any) dirty_.push_back(index);
+        return marks_[index];
     }
 
-    void spread() {
-        const Marks common = std::exchange(together_.marks, {});
-        if (!common.any()) return;
-        for (const uint32_t subscriber : together_.subscribers) {
-            const uint32_t index = subscriber_at(subscriber).of(*this, Kind::Deliver, together_.origin, subscriber);
-            if (!marks_[index].any()) dirty_.push_back(index);
-            for (size_t word = 0; word < common.words.size(); ++word) marks_[index].words[word] |= common.words[word];
-        }
+    // Two subscriptions of one subscriber are one delivery.
+    void note(uint32_t index, uint32_t slot) { marks_of(index).set(slot); }
+
+    void spread_audience() {
+        if (!audience_.marks.any) return;
+        const Marks common = std::exchange(audience_.marks, {});
+        for (const uint32_t subscriber : audience_.subscribers)
+            marks_of(subscriber_at(subscriber).of(*this, Kind::Deliver, audience_.origin, subscriber)).unite(common);
+    }
+
+    void spread_published() {
+        if (published_.any) marks_of(publish_.of(*this, Kind::Publish, options_.broker, 0)).unite(std::exchange(published_, {}));
     }
 
     void flush(int64_t now_ms) {
         if (arena_.empty()) return;
-        spread();
+        spread_published();
+        spread_audience();
         times_.now_ms = std::max(times_.now_ms, now_ms);
-        arena_.find_positions();
-        oldest_ms_ = *std::min_element(arena_.times.begin(), arena_.times.begin() + arena_.used);
+        arena_.read_times();
+        oldest_ms_ = arena_.oldest_ms();
         ++turn_;
         for (const uint32_t index : dirty_)
             if (!histories_[index].volume) place(index);
         fresh_.clear();
+        leaders_.clear();
         for (const uint32_t index : dirty_) {
             if (histories_[index].volume->turn == turn_) continue;
             if (!agree(*histories_[index].volume)) split(histories_[index].volume);
-            fill(*histories_[index].volume, marks_[index]);
+            histories_[index].volume->turn = turn_;
+            leaders_.push_back(index);
+        }
+        for (uint32_t first = 0; first < arena_.used; first += IdArena::chunk) {
+            arena_.find_positions(first);
+            for (const uint32_t index : leaders_) fill(*histories_[index].volume, marks_[index], first);
         }
         for (const uint32_t index : dirty_) marks_[index] = {};
         dirty_.clear();
@@ -367,15 +416,12 @@ private:
         if (!agree(*apart)) split(apart);
     }
 
-    void fill(Volume& volume, const Marks& marks) {
-        volume.turn = turn_;
-        std::array<uint8_t, IdArena::slots> chosen;
-        size_t size = 0;
-        for (size_t word = 0; word < marks.words.size(); ++word)
-            for (uint64_t left = marks.words[word]; left; left &= left - 1)
-                chosen[size++] = static_cast<uint8_t>(64 * word + static_cast<size_t>(std::countr_zero(left)));
-        for (size_t done = 0; done < size;) {
-            done += volume.add(arena_, &chosen[done], size - done, shape_, times_);
+    // With what is marked in the chunk of the arena that begins here.
+    void fill(Volume& volume, const Marks& marks, uint32_t first) {
+        std::array<uint16_t, IdArena::chunk> list;
+        Slots chosen = marks.in_chunk(first, list.data());
+        while (chosen.count) {
+            chosen = chosen.tail(volume.add(arena_, chosen, shape_, times_));
             if (volume.full(shape_)) store(volume, times_.now_ms);
         }
     }
@@ -422,11 +468,12 @@ private:
     const VolumeShape shape_;
     std::vector<History> histories_;
     std::vector<Marks> marks_;  // of each history
-    std::vector<uint32_t> free_, dirty_;
+    std::vector<uint32_t> free_, dirty_, leaders_;  // dirty: have marks; leaders: of these, one for each volume
     std::vector<std::shared_ptr<Volume>> fresh_;  // begun in this flush
     Point publish_, route_;
     std::vector<Point> subscribers_;
-    Together together_;
+    Marks published_;  // marks of H_P
+    Audience audience_;
     std::unordered_map<uint32_t, Point> neighbours_;
     std::vector<TrackedFilter> done_;
     uint64_t next_sequence_ = 0, turn_ = 0;

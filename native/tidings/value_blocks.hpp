@@ -72,8 +72,8 @@ struct ValueKey {
             key.name = tail(attribute.name.data() + attribute.name.size(), attribute.name.size());
             key.value = tail(ends[is_text], sizes[is_text]);
         } else {
-            key.name = copied_tail(attribute.name);
-            key.value = is_text ? copied_tail(value.s) : tail(ends[0], sizes[0]);
+            key.name = alone(attribute.name);
+            key.value = is_text ? alone(value.s) : tail(ends[0], sizes[0]);
         }
         return key;
     }
@@ -100,11 +100,18 @@ private:
         std::memcpy(&mask, masks.data() + std::min(size, short_bytes), short_bytes);
         return words & mask;
     }
-    static Words copied_tail(std::string_view text) {
-        char bytes[short_bytes] = {};
-        const size_t size = std::min(text.size(), short_bytes);
-        if (size) std::memcpy(bytes + short_bytes - size, text.data() + text.size() - size, size);
-        return tail(bytes + short_bytes, size);
+    // The same of a text with nothing before it that may be read. By loads alone: a copy of variable length that is read at once
+    // as a whole makes the processor wait until it has reached the cache.
+    static Words alone(std::string_view text) {
+        const size_t size = text.size();
+        const char* const end = text.data() + size;
+        if (size >= short_bytes) return tail(end, short_bytes);
+        if (size == 0) return Words{};
+        if (size < 8) return Words{0, load_tail(text.data(), size, false) << (8 * (8 - size))};
+        uint64_t first, last;
+        std::memcpy(&first, text.data(), 8);
+        std::memcpy(&last, end - 8, 8);
+        return Words{size == 8 ? 0 : first << (8 * (16 - size)), last};
     }
 };
 

@@ -81,17 +81,17 @@ struct Volume {
     }
 
     // As many of these ids of the arena as there is room for; returns how many.
-    size_t add(const IdArena& arena, const uint8_t* chosen, size_t size, const VolumeShape& shape, const Times& times) {
+    size_t add(const IdArena& arena, const Slots& offered, const VolumeShape& shape, const Times& times) {
         if (!dirty()) dirty_ms = times.began_ms;
         if (count == 0) opened_ms = times.began_ms;
-        size = std::min<uint64_t>(size, (shape.capacity << doublings) - count);
-        count += size;
+        const Slots taken = offered.head(std::min<uint64_t>(offered.count, (shape.capacity << doublings) - count));
+        count += taken.count;
         if (!filter && !shape.exact && (count > shape.young_max || busy)) grow_up(shape);
-        if (filter) arena.set(*filter, chosen, size, shape.doublings_max - doublings);
+        if (filter) arena.set(*filter, taken, shape.doublings_max - doublings);
         else
-            for (size_t i = 0; i < size; ++i) ids.append(reinterpret_cast<const char*>(arena.ids[chosen[i]].data()), IdArena::id_bytes);
-        stretch(arena, chosen, size, times.now_ms);
-        return size;
+            for (uint32_t i = 0; i < taken.count; ++i) ids.append(reinterpret_cast<const char*>(arena.bytes(taken[i])), IdArena::id_bytes);
+        stretch(arena, taken, times.now_ms);
+        return taken.count;
     }
 
     // A new one begins, with the same owners.
@@ -127,15 +127,11 @@ private:
         ids = {};
     }
 
-    void stretch(const IdArena& arena, const uint8_t* chosen, size_t size, int64_t now_ms) {
-        int64_t first = INT64_MAX, last = INT64_MIN;
-        for (size_t i = 0; i < size; ++i) {
-            first = std::min(first, arena.times[chosen[i]]);
-            last = std::max(last, arena.times[chosen[i]]);
-        }
-        if (regular(first, now_ms) && regular(last, now_ms)) return widen(first, last);
-        for (size_t i = 0; i < size; ++i) {
-            const int64_t time = arena.times[chosen[i]];
+    void stretch(const IdArena& arena, const Slots& taken, int64_t now_ms) {
+        const auto [oldest, newest] = arena.times_of(taken);
+        if (regular(oldest, now_ms) && regular(newest, now_ms)) return widen(oldest, newest);
+        for (uint32_t i = 0; i < taken.count; ++i) {
+            const int64_t time = arena.times[taken[i]];
             if (regular(time, now_ms)) widen(time, time);
             else singles.insert(time);
         }

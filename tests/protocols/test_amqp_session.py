@@ -100,9 +100,10 @@ def test_a_value_that_proton_cannot_encode_is_survived(where: str, *, browses: b
     assert ATTACHED in session.take_output()
 
 
-def test_a_publisher_that_claims_to_have_sent_more_than_its_credit_is_refused() -> None:
-    """Proton counts what it is told: the credit left is far below zero then, and must not be made up for."""
-    claim = amqp_frame(FLOW, [uint(0), WHOLE, uint(0), WHOLE, uint(0), uint(1 << 31)])
+@pytest.mark.parametrize("sent", [501, 1 << 31, (1 << 32) - 2])
+def test_a_publisher_that_has_sent_more_than_its_credit_or_less_than_nothing_is_refused(sent: int) -> None:
+    """Proton counts what it is told: the credit left is below zero then, or has no end."""
+    claim = amqp_frame(FLOW, [uint(0), WHOLE, uint(0), WHOLE, uint(0), uint(sent)])
     session = begun(
         attach("out", 0, receives=False, source=[], target=Described(TARGET, ["a"])),
         claim,

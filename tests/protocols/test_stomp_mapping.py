@@ -219,6 +219,7 @@ def plain_forms(*values: list[bytes]) -> list[tuple[list[bytes], str, str]]:
 @settings(max_examples=300)
 @example(Version.V12, ["a", "receipt"], plain_forms([b"0", b"1"], [b"1", b"\\n"], [b"2", b"3"]))
 @example(Version.V12, ["receipt"], plain_forms([b"\\n"], [b"\\n"]))
+@example(Version.V12, ["receipt"], plain_forms([b"1"], [b"e" * 1025]))
 @example(Version.V12, ["correlation-id", "a"], plain_forms([b"0", b"1"], [b"c" * 128, b"1"], [b"", b""]))
 def test_forms_that_are_filled_in(version: Version, names: list[str], sent: list[tuple[list[bytes], str, str]]) -> None:
     """Frames with the same headers and other values: each becomes what it would be if it were the first."""

@@ -356,7 +356,7 @@ private:
         }
         pn_delivery_settle(delivery);
         const int credit = pn_link_credit(link.get());
-        if (credit < 0) {  // more was sent than there was credit for
+        if (credit < 0 || credit > producer_credit) {  // the delivery count leaves the credit given
             if (!discards_) {
                 discards_ = true;
                 set_condition(pn_link_condition(link.get()));

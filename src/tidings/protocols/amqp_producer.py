@@ -222,9 +222,8 @@ class ProducerLink:
     def _less(self) -> None:
         """One less is under way: the publisher may send one more, told in larger portions."""
         credit = self._link.credit
-        if credit < 0:
-            error = RemoteProtocolError("E_AMQP_CREDIT", "more was sent than there was credit for", fatal=False)
-            self._fail(error)
+        if not 0 <= credit <= CREDIT:
+            self._fail(RemoteProtocolError("E_AMQP_CREDIT", "the delivery count leaves the credit given", fatal=False))
             return
         more = CREDIT - credit - len(self._under_way)
         if more * 2 >= CREDIT and not self._discards:
