@@ -150,7 +150,7 @@ std::vector<std::string> fuzz_seeds() {
         "SEND\ndestination:/topic/a\nn:9\ncorrelation-id:d\nn:8\ncontent-length:2\nreceipt:2\n\nxy\0"
         "\nSEND\ndestination:/topic/a\nn:\xC3\xA9\ncorrelation-id:\nn:8\ncontent-length:2\nreceipt:2\n\nxy\0"
         "SEND\ndestination:/topic/a\nn:\\n\ncorrelation-id: d\nn:8\ncontent-length:2\nreceipt:2\\c\n\nxy\0"
-        "SEND\ndestination:/topic/a\nn:9\ncorrelation-id:\nn:8\ncontent-length:2\nreceipt:2\\c\n\nxy\0"s,
+        "SEND\ndestination:/topic/b.c\nn:9\ncorrelation-id:\nn:8\ncontent-length:2\nreceipt:2\\c\n\nxy\0"s,
         "SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0"s,
     };
     std::vector<std::string> all;

@@ -107,6 +107,15 @@ inline void check_destination(std::string_view name, size_t position) {
     if (before == '.') refuse("E_CODEC_DESTINATION", "an empty level", position + name.size());
 }
 
+inline bool is_destination(std::string_view name) {
+    try {
+        check_destination(name, 0);
+        return true;
+    } catch (const CodecError&) {
+        return false;
+    }
+}
+
 // When a message ends; 0: never.
 inline int64_t expiration(const MessageView& message) {
     if (!(message.flags & MessageView::Expires)) return 0;

@@ -2,6 +2,7 @@
 // for, or the values of some headers. What the last frame that was taken to pieces became is remembered with its lines; a frame
 // with the same headers in the same order then becomes a copy of that, with other values where they differ.
 #pragma once
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
@@ -18,7 +19,7 @@ namespace tidings {
 class StompForm {
 public:
     // What a line is for. Same: a frame with another value must be taken to pieces. Value: the attribute of that number.
-    enum class Role : uint8_t { Same, Value, Receipt, Length, Nothing };
+    enum class Role : uint8_t { Same, Value, Destination, Receipt, Length, Nothing };
     struct Use {
         Role role = Role::Same;
         uint32_t attribute = 0;
@@ -57,7 +58,7 @@ public:
         while (at < data.size() && data[at] == '\n') ++at;  // heart-beats
         size_t length = length_;
         changed_ = false;
-        receipt_ = {};
+        receipt_ = destination_ = {};
         if (!asks_ && same(data, at, 0, head_.size())) at += head_.size();
         else if (!open_ || !read_lines(data, at, length)) return false;
         if (!find_end(data, at, bytes_max, length)) return false;
@@ -71,7 +72,8 @@ public:
     std::string_view receipt() const { return receipt_; }
 
 private:
-    static constexpr size_t attributes_at = frame_header_bytes + 4 + 24;  // in a PUBLISH frame: how many bytes they have
+    // In a PUBLISH frame: where it says how many bytes destination and attributes have, and where they begin.
+    static constexpr size_t sizes_at = frame_header_bytes + 4 + 22, destination_at = frame_header_bytes + 4 + message_header_bytes;
     struct Line {
         uint32_t start, value, end;  // in `head_`; the line end follows
         Use use;
@@ -137,11 +139,22 @@ private:
         } else if (use.role == Role::Value) {
             attributes_[use.attribute].other = value;
             changed_ = true;
+        } else if (use.role == Role::Destination) {
+            changed_ = true;
+            return use_destination(value);
         } else if (use.role == Role::Length) {
             const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), length);
             return !value.empty() && error == std::errc{} && end == value.data() + value.size();
         }
         return true;
+    }
+
+    bool use_destination(std::string_view value) {
+        static constexpr std::string_view topic = "/topic/", queue = "/queue/";
+        const bool to_queue = publish_[frame_header_bytes + 4 + 1] & MessageView::Queue;
+        if (!value.starts_with(to_queue ? queue : topic)) return false;
+        destination_ = value.substr(topic.size());
+        return is_destination(destination_);
     }
 
     // Whether a value means what stands there.
@@ -174,8 +187,12 @@ private:
     }
 
     void write_attributes(Scratch& out) const {
-        const size_t start = out.size(), first = attributes_.front().start;
-        out.put(std::string_view(publish_).substr(0, first));
+        const size_t start = out.size();
+        uint16_t before;
+        std::memcpy(&before, publish_.data() + sizes_at, 2);
+        const std::string_view destination = destination_.data() ? destination_ : std::string_view(publish_).substr(destination_at, before);
+        out.put(std::string_view(publish_).substr(0, destination_at));
+        out.put(destination);
         for (const Attribute& one : attributes_) {
             if (!one.other.data()) {
                 out.put(std::string_view(publish_).substr(one.start, one.end - one.start));
@@ -187,8 +204,10 @@ private:
             out.put(static_cast<char>(size));
             out.put(one.other);
         }
-        const auto bytes = static_cast<uint32_t>(out.size() - start - first);
-        std::memcpy(out.data() + start + attributes_at, &bytes, 4);
+        const auto bytes = static_cast<uint16_t>(destination.size());
+        const auto attribute_bytes = static_cast<uint32_t>(out.size() - start - destination_at - destination.size());
+        std::memcpy(out.data() + start + sizes_at, &bytes, 2);
+        std::memcpy(out.data() + start + sizes_at + 2, &attribute_bytes, 4);
     }
 
     std::string head_, publish_;  // the frame up to its body, and what it became
@@ -201,7 +220,34 @@ private:
     bool open_ = false;
     bool changed_ = false;        // since then: of the frame at hand
     size_t size_ = 0;
-    std::string_view receipt_;
+    std::string_view receipt_, destination_;
+};
+
+// Several, for those who have more than one thing to say in turn.
+class StompForms {
+public:
+    // As StompForm::fill: the form that fits, or nullptr.
+    const StompForm* fill(std::string_view data, size_t bytes_max, uint32_t rules, Scratch& out) {
+        for (size_t i = 0; i < count; ++i) {
+            StompForm& form = forms_[(last_ + i) % count];
+            if (!form.fill(data, bytes_max, rules, out)) continue;
+            last_ = (last_ + i) % count;
+            return &form;
+        }
+        return nullptr;
+    }
+
+    // The one to learn, in place of that which was learnt longest ago.
+    StompForm& next() {
+        last_ = oldest_;
+        oldest_ = (oldest_ + 1) % count;
+        return forms_[last_];
+    }
+
+private:
+    static constexpr size_t count = 4;
+    std::array<StompForm, count> forms_;
+    size_t last_ = 0, oldest_ = 0;
 };
 
 }  // namespace tidings

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tidings/codec.hpp"
 #include "tidings/stomp_send.hpp"
@@ -78,16 +79,14 @@ public:
 
     // STOMP 1.0 knows no escapes; there only what would break the frame is written as later versions do.
     void escaped(std::string_view text, bool name) {
-        size_t start = 0;
-        for (size_t i = 0; i < text.size(); ++i) {
-            if (!special[static_cast<uint8_t>(text[i])]) [[likely]] continue;
-            const std::string_view instead = escape(text[i], name);
-            if (instead.empty()) continue;
-            out_.put(text.substr(start, i - start));
-            out_.put(instead);
-            start = i + 1;
+        bool any = false;
+        for (const char c : text) any |= special[static_cast<uint8_t>(c)];
+        if (!any) [[likely]] return out_.put(text);
+        for (const char c : text) {
+            const std::string_view instead = special[static_cast<uint8_t>(c)] ? escape(c, name) : std::string_view();
+            if (instead.empty()) out_.put(c);
+            else out_.put(instead);
         }
-        out_.put(text.substr(start));
     }
 
 private:
@@ -145,82 +144,111 @@ inline void write_stomp_property(std::string_view name, const Value& value, Scra
     out.put('\n');
 }
 
-// What all deliveries of a message have in common: from `message-id` to the NUL.
-inline void write_stomp_tail(std::string_view message, StompVersion version, Scratch& out) {
+// One attribute of a message.
+inline void write_stomp_attribute(Reader& reader, Scratch& out, StompText& text) {
     static constexpr std::string_view names[] = {"correlation-id", "type", "reply-to", "timestamp", "expires"};
-    out.clear();
-    StompText text(out, version);
-    Reader reader(message);
-    reader.u8();
-    const uint8_t flags = reader.u8(), priority = reader.u8();
-    reader.u8();
-    const char* const id = reader.bytes(16).data();
-    const uint16_t count = reader.u16();
-    const size_t destination_bytes = reader.u16(), attribute_bytes = reader.u32();
-    char head[stomp_id_bytes];
-    out.put({head, write_stomp_id(id, version, head)});
-    out.put(flags & MessageView::Queue ? "\ndestination:/queue/" : "\ndestination:/topic/");
-    text.escaped(reader.bytes(destination_bytes), false);
-    Reader inner = reader.part(attribute_bytes);
-    if (reader.left()) text.number("\ncontent-length", reader.left());
-    else out.put('\n');
-    if (priority != 4) text.number("priority", unsigned{priority});
-    if (flags & MessageView::Persistent) out.put("persistent:true\n");
-    for (size_t i = 0; i < count; ++i) {
-        const std::string_view name = inner.bytes(inner.u8());
-        Value value;
-        read_checked(inner, value);
-        const HeaderField field = name[0] == 'J' ? header_field(name) : NoHeaderField;
-        if (field == NoHeaderField) {
-            write_stomp_property(name, value, out, text);
-        } else if (field >= Timestamp) {
-            text.number(names[field], value.i);
-        } else if (field != ReplyTo) {
-            text.header(names[field], value.s);
-        } else {
-            out.put(value.s.starts_with("queue:") ? "reply-to:/queue/" : "reply-to:/topic/");
-            text.escaped(value.s.substr(6), false);
-            out.put('\n');
-        }
+    const std::string_view name = reader.bytes(reader.u8());
+    Value value;
+    read_checked(reader, value);
+    const HeaderField field = name[0] == 'J' ? header_field(name) : NoHeaderField;
+    if (field == NoHeaderField) {
+        write_stomp_property(name, value, out, text);
+    } else if (field >= Timestamp) {
+        text.number(names[field], value.i);
+    } else if (field != ReplyTo) {
+        text.header(names[field], value.s);
+    } else {
+        out.put(value.s.starts_with("queue:") ? "reply-to:/queue/" : "reply-to:/topic/");
+        text.escaped(value.s.substr(6), false);
+        out.put('\n');
     }
-    out.put('\n');
-    out.put(reader.rest());
-    out.put('\0');
 }
 
-// The tail of the last message of one version. Many messages say the same as the one before but for id and body: then only these
-// are written anew.
+// What all deliveries of a message have in common, from `message-id` to the NUL, for one version. Many messages say the same as the
+// one before, all of it or to begin with: what follows the first difference is written anew, and the id.
 class StompTail {
 public:
     operator std::string_view() const { return text_; }
 
     void make(std::string_view message, StompVersion version) {
-        Reader reader(message);
-        reader.bytes(id_at + 16 + 2);
-        const size_t destination_bytes = reader.u16(), attribute_bytes = reader.u32();
-        const size_t head = message_header_bytes + destination_bytes + attribute_bytes, body = message.size() - head;
-        if (body == body_bytes_ && says_the_same(message, head)) {
-            write_stomp_id(message.data() + id_at, version, text_.data());
-            if (body) std::memcpy(text_.data() + text_.size() - 1 - body, message.data() + head, body);
+        uint16_t destination_bytes;
+        uint32_t attribute_bytes;
+        std::memcpy(&destination_bytes, message.data() + destination_bytes_at, 2);
+        std::memcpy(&attribute_bytes, message.data() + destination_bytes_at + 2, 4);
+        const size_t first = message_header_bytes + destination_bytes, head = first + attribute_bytes;
+        const std::string_view body = message.substr(head);
+        if (!begins_the_same(message, first)) begin(message, first, version);
+        else write_stomp_id(message.data() + id_at, version, text_.data());
+        if (keep_same(message, head) && body.size() == body_bytes_) {
+            if (!body.empty()) std::memcpy(text_.data() + text_.size() - 1 - body.size(), body.data(), body.size());
             return;
         }
-        write_stomp_tail(message, version, text_);
-        said_.assign(head <= said_bytes_max ? message.substr(0, head) : std::string_view());
-        body_bytes_ = body;
+        text_.cut(marks_.back().text);
+        StompText text(text_, version);
+        write_attributes(message, head, text);
+        if (!body.empty()) text.number("content-length", body.size());
+        text_.put('\n');
+        text_.put(body);
+        text_.put('\0');
+        body_bytes_ = body.size();
     }
 
 private:
-    static constexpr size_t id_at = 4, said_bytes_max = 4096;
+    static constexpr size_t id_at = 4, destination_bytes_at = 22, said_bytes_max = 4096;
+    static constexpr size_t anything = SIZE_MAX;  // the length of no body
+    struct Mark {
+        size_t said, text;
+    };
 
-    bool says_the_same(std::string_view message, size_t head) const {
-        static constexpr size_t behind = id_at + 16;
-        return said_.size() == head && std::memcmp(said_.data(), message.data(), id_at) == 0 &&
-               std::memcmp(said_.data() + behind, message.data() + behind, head - behind) == 0;
+    // Version, flags, priority and destination.
+    bool begins_the_same(std::string_view message, size_t first) const {
+        return !marks_.empty() && marks_.front().said == first && std::memcmp(said_.data(), message.data(), id_at) == 0 &&
+               std::memcmp(said_.data() + message_header_bytes, message.data() + message_header_bytes, first - message_header_bytes) == 0;
+    }
+
+    void begin(std::string_view message, size_t first, StompVersion version) {
+        const auto flags = static_cast<uint8_t>(message[1]), priority = static_cast<uint8_t>(message[2]);
+        text_.clear();
+        StompText text(text_, version);
+        char id[stomp_id_bytes];
+        text_.put({id, write_stomp_id(message.data() + id_at, version, id)});
+        text_.put(flags & MessageView::Queue ? "\ndestination:/queue/" : "\ndestination:/topic/");
+        text.escaped(message.substr(message_header_bytes, first - message_header_bytes), false);
+        text_.put('\n');
+        if (priority != 4) text.number("priority", unsigned{priority});
+        if (flags & MessageView::Persistent) text_.put("persistent:true\n");
+        said_.assign(message.substr(0, first));
+        marks_.assign(1, {first, text_.size()});
+        body_bytes_ = anything;
+    }
+
+    // Leaves the marks of those attributes that are the same; says whether these are all, here and before.
+    bool keep_same(std::string_view message, size_t head) {
+        const auto same = [&](size_t from, size_t to) { return std::memcmp(said_.data() + from, message.data() + from, to - from) == 0; };
+        if (said_.size() == head && same(marks_.front().said, head)) return true;
+        size_t kept = 1;
+        while (kept < marks_.size() && marks_[kept].said <= head && same(marks_[kept - 1].said, marks_[kept].said)) ++kept;
+        marks_.resize(kept);
+        return false;
+    }
+
+    void write_attributes(std::string_view message, size_t head, StompText& text) {
+        const size_t from = marks_.back().said;
+        Reader reader(message.substr(0, head));
+        reader.bytes(from);
+        while (!reader.done()) {
+            write_stomp_attribute(reader, text_, text);
+            marks_.push_back({reader.position(), text_.size()});
+        }
+        said_.resize(from);
+        said_.append(message.substr(from, head - from));
+        if (head > said_bytes_max) said_.clear(), marks_.clear();
     }
 
     Scratch text_;
-    std::string said_;  // what stood before the body
-    size_t body_bytes_ = 0;
+    std::string said_;         // what stood before the body
+    std::vector<Mark> marks_;  // how far both are after the destination and after each attribute
+    size_t body_bytes_ = anything;
 };
 
 // The MESSAGE frame at hand, and what of it others need as well. What is one delivery's own comes first: the line that names

@@ -70,7 +70,7 @@ struct StompState {
     uint16_t counter = 0;
     std::string temporary;                                // what the names of its temporary destinations begin with
     StompReceipts receipts;                               // not answered yet
-    StompForm form;                                       // of its SEND frames
+    StompForms forms;                                     // of its SEND frames
     uint32_t asked = 0;                                   // the receipt of the frame that Python is asked about
     std::unordered_map<uint32_t, std::string> labels;     // by subscription: how its frames begin
     std::vector<std::pair<std::string, uint16_t>> transactions;  // by the client's name: session
@@ -119,14 +119,14 @@ public:
     // If a frame fits the form of those before: how much of the input it takes. 0: it does not, `write` it.
     size_t write_again(std::string_view data, size_t bytes_max, StompState& state, int64_t now_ms, Scratch& out) const {
         const size_t start = out.size();
-        StompForm& form = state.form;
-        if (!form.fill(data, bytes_max, types.version(), out)) return 0;
-        if (form.receipt().size() > StompReceipts::name_bytes_max) return out.cut(start), size_t{0};  // `write` says what is wrong
+        const StompForm* const form = state.forms.fill(data, bytes_max, types.version(), out);
+        if (!form) return 0;
+        if (form->receipt().size() > StompReceipts::name_bytes_max) return out.cut(start), size_t{0};  // `write` says what is wrong
         char* const place = out.data() + start + frame_header_bytes;
-        const uint32_t receipt = form.receipt().data() ? state.receipts.add(form.receipt()) : 0;
+        const uint32_t receipt = form->receipt().data() ? state.receipts.add(form->receipt()) : 0;
         std::memcpy(place, &receipt, 4);
         write_id(state, now_ms, place + 4 + 4);
-        return form.size();
+        return form->size();
     }
 
     // Appends a PUBLISH frame to `out`. Throws CodecError with a position in the frame.
@@ -209,6 +209,7 @@ private:
         uses_.assign(frame.lines.size(), {Role::Nothing});
         for (const Found& one : found_)
             if (one.line != no_line) uses_[one.line].role = Role::Same;
+        uses_[found_[index(StompHeader::Destination)].line].role = Role::Destination;
         if (const Found& receipt = found_[index(StompHeader::Receipt)]; receipt.line != no_line) uses_[receipt.line].role = Role::Receipt;
         uint32_t attribute = 0;
         for (const StompHeader header : {StompHeader::CorrelationId, StompHeader::Type})
@@ -220,7 +221,7 @@ private:
                 uses_[i].role = Role::Length;
                 break;
             }
-        state.form.learn(frame, uses_, publish_, state.version, types.version(), plain_names_ && types.empty());
+        state.forms.next().learn(frame, uses_, publish_, state.version, types.version(), plain_names_ && types.empty());
     }
 
     std::optional<std::string_view> value(StompHeader header) const {

@@ -178,6 +178,10 @@ def test_frames_that_begin_alike(version: Version, sent: list[tuple[bytes, bytes
 form_names = st.sampled_from(
     ["a", "b", "attribute/a", "type", "correlation-id", "receipt", "priority", "content-length", "ack", "x\\cy"]
 )
+form_destinations = st.sampled_from(
+    ["/topic/a"] * 3
+    + ["/topic/b.c", "/queue/a", "/topic/a..b", "/topic/*", "/temp-queue/x", "a", "/topic/" + "d" * 1025]
+)
 form_values = st.sampled_from(
     [
         b"",
@@ -198,17 +202,26 @@ form_values = st.sampled_from(
 )
 
 
+def plain_forms(*values: list[bytes]) -> list[tuple[list[bytes], str, str]]:
+    return [(each, "", "/topic/a") for each in values]
+
+
 @given(
     versions,
     st.lists(form_names, max_size=4),
-    st.lists(st.tuples(st.lists(form_values, min_size=4, max_size=4), st.sampled_from(["", "\n", "\r\n"])), max_size=6),
+    st.lists(
+        st.tuples(
+            st.lists(form_values, min_size=4, max_size=4), st.sampled_from(["", "\n", "\r\n"]), form_destinations
+        ),
+        max_size=6,
+    ),
 )
 @settings(max_examples=300)
-@example(Version.V12, ["a", "receipt"], [([b"0", b"1"], ""), ([b"1", b"\\n"], "\n"), ([b"2", b"3"], "")])
-@example(Version.V12, ["receipt"], [([b"\\n"], ""), ([b"\\n"], "")])
-@example(Version.V12, ["receipt"], [([b"1"], ""), ([b"e" * 1025], "")])
-@example(Version.V12, ["correlation-id", "a"], [([b"0", b"1"], ""), ([b"c" * 128, b"1"], ""), ([b"", b""], "")])
-def test_forms_that_are_filled_in(version: Version, names: list[str], sent: list[tuple[list[bytes], str]]) -> None:
+@example(Version.V12, ["a", "receipt"], plain_forms([b"0", b"1"], [b"1", b"\\n"], [b"2", b"3"]))
+@example(Version.V12, ["receipt"], plain_forms([b"\\n"], [b"\\n"]))
+@example(Version.V12, ["receipt"], plain_forms([b"1"], [b"e" * 1025]))
+@example(Version.V12, ["correlation-id", "a"], plain_forms([b"0", b"1"], [b"c" * 128, b"1"], [b"", b""]))
+def test_forms_that_are_filled_in(version: Version, names: list[str], sent: list[tuple[list[bytes], str, str]]) -> None:
     """Frames with the same headers and other values: each becomes what it would be if it were the first."""
 
     def seen(plane: Plane, data: bytes) -> tuple[object, ...]:
@@ -219,11 +232,11 @@ def test_forms_that_are_filled_in(version: Version, names: list[str], sent: list
         return replace(decode_message(event[5]), id=MessageId.NONE), event[1:3], receipt
 
     plane = Plane(version)
-    for others, before in sent:
+    for others, before, destination in sent:
         body = b"body"
         lines = b"".join(name.encode() + b":" + value + b"\n" for name, value in zip(names, others, strict=False))
         lines = lines.replace(b"content-length:0\n", b"content-length:4\n")
-        frame = before.encode() + b"SEND\ndestination:/topic/a\n" + lines + b"\n" + body + b"\0"
+        frame = f"{before}SEND\ndestination:{destination}\n".encode() + lines + b"\n" + body + b"\0"
         expected = seen(Plane(version), frame)
         assert seen(plane, frame) == expected
         if isinstance(expected[0], str):

@@ -88,8 +88,6 @@ def headers_of(message: Message) -> dict[str, str]:
     headers = {
         "destination": kind[message.destination.queue] + message.destination.name,
     }
-    if message.body:
-        headers["content-length"] = str(len(message.body))
     if message.priority != PRIORITY_DEFAULT:
         headers["priority"] = str(message.priority)
     if message.persistent:
@@ -107,6 +105,8 @@ def headers_of(message: Message) -> dict[str, str]:
     for name, value in message.properties.items():
         taken = name in DROPPED or name in MEANING or name.startswith(PREFIX)
         headers[PREFIX + name if taken else name] = text_of(value)
+    if message.body:
+        headers["content-length"] = str(len(message.body))
     return headers
 
 
