@@ -17,6 +17,7 @@ port: 70000 is out of range; give a number from 1 to 65535
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from tidings.broker.toml_lines import Path
@@ -60,6 +61,7 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
+@cache
 def types_of(table: type) -> dict[str, Any]:
     return get_type_hints(table)
 
