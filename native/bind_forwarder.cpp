@@ -301,11 +301,14 @@ void bind_stomp(nb::class_<PyForwarder>& type) {
                  state.broker = broker;
                  state.temporary = text_of(temporary);
              }, nb::arg("connection"), nb::arg("publisher"), nb::arg("broker"), nb::arg("temporary"))
-        .def("stomp_label", [](PyForwarder& self, uint32_t connection, uint32_t subscription, nb::bytes line) {
+        .def("stomp_label", [](PyForwarder& self, uint32_t connection, uint32_t subscription, nb::bytes line, uint8_t acks) {
                  StompState& state = self.forwarder.stomp(connection);
-                 if (line.size()) state.labels.insert_or_assign(subscription, "MESSAGE\n" + std::string(view_of(line)));
+                 if (acks > 2) throw UsageError{"E_NO_STOMP", "acknowledgements are 0 to 2"};
+                 StompState::Label label{"MESSAGE\n" + std::string(view_of(line)), static_cast<StompState::Acks>(acks)};
+                 if (line.size()) state.labels.insert_or_assign(subscription, std::move(label));
                  else state.labels.erase(subscription);
-             }, nb::arg("connection"), nb::arg("subscription"), nb::arg("line"), "The header line that names a subscription; empty: none any more.")
+             }, nb::arg("connection"), nb::arg("subscription"), nb::arg("line"), nb::arg("acks") = 0,
+             "The header line that names a subscription; empty: none any more. What its ACK frames mean: 0 nothing, 1 a message, 2 all up to it.")
         .def("stomp_transaction", [](PyForwarder& self, uint32_t connection, nb::str name, uint16_t session) {
                  auto& known = self.forwarder.stomp(connection).transactions;
                  std::erase_if(known, [&](const auto& one) { return one.first == text_of(name); });

@@ -80,6 +80,7 @@ struct Run {
         forwarder.stomp(receiver).version = static_cast<StompVersion>(choice / 3 % 3);
         forwarder.stomp(sender).temporary = "tmp.1.";
         forwarder.stomp(sender).transactions = {{"t", 3}};
+        forwarder.stomp(sender).labels = {{1, {"MESSAGE\nsubscription:a\n", StompState::Acks::Each}}, {2, {"MESSAGE\n", StompState::Acks::Cumulative}}};
         std::vector<StompTypes::Rule> rules;
         if (choice & 64) rules = {{"a.>", false, "n", StompType::Int}, {"a.>", false, "x", StompType::Float}};
         forwarder.stomp_types().set(rules);
@@ -95,7 +96,8 @@ struct Run {
                 FUZZ_CHECK(batch[0].status == Entry::Status::Message);
                 if (event.kind == Event::Kind::Message) out.deliver(receiver, 1, 2, 77, event.bytes);
             }
-            if (event.kind != Event::Kind::Ask) forwarder.stomp(sender).receipts.take(event.receipt);
+            if (event.kind == Event::Kind::Ack) FUZZ_CHECK(event.receipt <= 2 && !event.tags.empty() && event.tags[0] > 0);
+            else if (event.kind != Event::Kind::Ask) forwarder.stomp(sender).receipts.take(event.receipt);
             if (event.kind == Event::Kind::Ask)
                 forwarder.allow(sender, (event.flags & MessageView::Queue ? "queue:" : "topic:") + event.bytes);
             if (event.kind == Event::Kind::Ask || event.kind == Event::Kind::Control) forwarder.handled(sender, 1000);
@@ -152,6 +154,7 @@ std::vector<std::string> fuzz_seeds() {
         "SEND\ndestination:/topic/a\nn:\\n\ncorrelation-id: d\nn:8\ncontent-length:2\nreceipt:2\\c\n\nxy\0"
         "SEND\ndestination:/topic/b.c\nn:9\ncorrelation-id:\nn:8\ncontent-length:2\nreceipt:2\\c\n\nxy\0"s,
         "SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0"s,
+        "ACK\nid:1-77\n\n\0ACK\nid:1-78\n\n\0\nACK\nid:2-78\n\n\0ACK\nid:3-1\n\n\0SEND\ndestination:/topic/a\n\n\0ACK\nid:1-79\nreceipt:r\n\n\0"s,
     };
     std::vector<std::string> all;
     for (const int choice : {0, 1, 2, 5, 72, 132, 192}) {

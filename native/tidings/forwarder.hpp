@@ -268,7 +268,7 @@ private:
         return used;
     }
 
-    // The same for STOMP: SEND frames, as many as follow each other, become PUBLISH frames; all others are Python's.
+    // The same for STOMP: SEND frames, as many as follow each other, become PUBLISH frames; most others are Python's.
     size_t parse_stomp(uint32_t number, Connection& connection, std::string_view data, int64_t now_ms) {
         size_t used = 0;
         StompState& state = *connection.stomp;
@@ -283,7 +283,7 @@ private:
                 state.asked = batch_[done].receipt();
                 break;
             }
-            used += stomp_.used(done);
+            const size_t start = std::exchange(used, used + stomp_.used(done));
             if (done < batch_.size()) {  // they will be read again
                 state.searched = 0;
                 for (; done < batch_.size(); ++done)
@@ -295,7 +295,10 @@ private:
                 break;
             }
             if (!connection.reading() || next == StompInput::Next::More) continue;
-            if (next == StompInput::Next::Broken) {
+            if (next == StompInput::Next::Acks) {
+                used = start + stomp_.acks().end;
+                out_.events.add(stomp_.acks().event(number));
+            } else if (next == StompInput::Next::Broken) {
                 fail(number, connection, stomp_.error(), stomp_.receipt());
             } else {
                 connection.waiting = true;

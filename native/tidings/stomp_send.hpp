@@ -63,6 +63,11 @@ private:
 
 // What a connection that speaks STOMP has besides.
 struct StompState {
+    enum class Acks : uint8_t { None, Each, Cumulative };  // what its acknowledgements mean
+    struct Label {
+        std::string begin;  // of each of its frames
+        Acks acks = Acks::None;
+    };
     StompVersion version = StompVersion::V12;
     size_t searched = 0;                                  // see StompFramer
     uint32_t publisher = 0, broker = 0;                   // of the ids of its messages
@@ -72,12 +77,12 @@ struct StompState {
     StompReceipts receipts;                               // not answered yet
     StompForms forms;                                     // of its SEND frames
     uint32_t asked = 0;                                   // the receipt of the frame that Python is asked about
-    std::unordered_map<uint32_t, std::string> labels;     // by subscription: how its frames begin
+    std::unordered_map<uint32_t, Label> labels;           // by subscription
     std::vector<std::pair<std::string, uint16_t>> transactions;  // by the client's name: session
 
     std::string_view label(uint32_t subscription) const {
         const auto found = labels.find(subscription);
-        return found == labels.end() ? std::string_view("MESSAGE\n") : found->second;
+        return found == labels.end() ? std::string_view("MESSAGE\n") : found->second.begin;
     }
 };
 

@@ -254,8 +254,10 @@ class Forwarder:
 
     def stomp_publisher(self, connection: int, publisher: int, broker: int, temporary: str) -> None: ...
 
-    def stomp_label(self, connection: int, subscription: int, line: bytes) -> None:
-        """The header line that names a subscription; empty: none any more."""
+    def stomp_label(self, connection: int, subscription: int, line: bytes, acks: int = 0) -> None:
+        """
+        The header line that names a subscription; empty: none any more. What its ACK frames mean: 0 nothing, 1 a message, 2 all up to it.
+        """
 
     def stomp_transaction(self, connection: int, name: str, session: int) -> None:
         """The session of a transaction; 0: it has ended."""

@@ -19,6 +19,6 @@ def test_one_that_never_reads_costs_little_memory_and_no_message(tmp_path: Path)
 
 
 def test_a_soak_looks_at_each_message_beside_a_stream(tmp_path: Path) -> None:
-    figures = soak(0.03, tmp_path, calibration_seconds=0.5)
+    figures = soak(0.03, tmp_path, calibration_seconds=0.5, growth=1.5)
     assert figures["looked at"] > 0
     assert figures["messages"] > figures["looked at"]

@@ -110,7 +110,7 @@ class StompSession:
         if subscribed.id is not None:
             assert self._plane is not None
             line = f"subscription:{escape(subscribed.id, self.version)}\n".encode()
-            self._plane.stomp_label(self._connection, subscribed.number, line)
+            self._plane.stomp_label(self._connection, subscribed.number, line, subscribed.acks)
         return request
 
     def _unsubscribe(self, frame: Frame) -> Received:

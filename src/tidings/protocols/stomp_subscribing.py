@@ -17,6 +17,7 @@ POLICY = "slow-policy"
 PREFIXES = {"/topic/": ("topic:", False), "/queue/": ("queue:", False)}
 PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
 ID_MAX = 1_024  # characters
+MODES = ("auto", "client-individual", "client")  # of acknowledgement
 
 Key: TypeAlias = tuple[str, str]  # ("id", …) or, without one, ("destination", …)
 
@@ -25,8 +26,17 @@ Key: TypeAlias = tuple[str, str]  # ("id", …) or, without one, ("destination",
 class Subscribed:
     number: int
     id: str | None  # 1.0 may do without
-    cumulative: bool
+    mode: str  # auto, client, client-individual
     durable: str
+
+    @property
+    def cumulative(self) -> bool:
+        return self.mode == "client"
+
+    @property
+    def acks(self) -> int:
+        """What its acknowledgements mean, as the forwarder has it."""
+        return MODES.index(self.mode)
 
 
 class Subscriptions:
@@ -44,11 +54,11 @@ class Subscriptions:
                 "E_SUBSCRIPTION_EXISTS", f"subscription {key[1][:100]!r} exists on this connection"
             )
         mode = frame.headers.get("ack", "auto")
-        if mode not in ("auto", "client", "client-individual"):
+        if mode not in MODES:
             raise RemoteProtocolError("E_STOMP_HEADER", "ack is auto, client or client-individual")
         durable, shared = _first(frame, DURABLE), _first(frame, SHARED)
         id = frame.headers.get("id")
-        subscribed = Subscribed(self._next, id, mode == "client", durable)
+        subscribed = Subscribed(self._next, id, mode, durable)
         request = Subscribe(
             receipt=receipt,
             subscription=subscribed.number,
