@@ -20,7 +20,7 @@ from tidings.delivery.store import MemoryStore
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
-from tidings.protocols.stomp_frames import Version
+from tidings.protocols.stomp_frames import Version, encode
 from tidings.testing.local_broker import run
 from tidings.testing.stomp import RawStomp
 
@@ -226,6 +226,52 @@ def test_cumulative_and_single_acknowledgements_with_a_window() -> None:
         assert [message.headers["n"] for message in got] == ["2", "3"]
         await raw.send("ACK", ids | {"subscription": "other"})
         assert (await raw.error()).headers["code"] == "E_STOMP_ACK"
+
+    with_broker(check)
+
+
+async def _two_queues(here: Place, version: Version) -> tuple[RawStomp, dict[str, list[dict[str, str]]]]:
+    """A client with two messages of each of two queues: one acknowledged one by one, one up to a message."""
+    raw = await here.client(version)
+    await raw.subscribe("/queue/a", ack="client-individual", **{"prefetch-count": "2"})
+    await raw.subscribe("/queue/b", id="2", ack="client", **{"prefetch-count": "2"})
+    for number in range(8):
+        await raw.send("SEND", {"destination": f"/queue/{'ab'[number % 2]}", "n": str(number)})
+    got: dict[str, list[dict[str, str]]] = {"1": [], "2": []}
+    for _ in range(4):
+        headers = (await raw.expect("MESSAGE")).headers
+        names = {"message-id": headers["message-id"], "subscription": headers["subscription"]}
+        got[headers["subscription"]].append(names if version is Version.V11 else {"id": headers["ack"]})
+    return raw, got
+
+
+@pytest.mark.parametrize("version", [Version.V11, Version.V12])
+def test_acknowledgements_that_come_together(version: Version) -> None:
+    async def check(here: Place) -> None:
+        raw, got = await _two_queues(here, version)
+        acks = [encode("ACK", one, version) for one in (got["1"][1], got["2"][1])]
+        await raw.write(b"\n".join([*acks, acks[0], b""]) + acks[1])  # some twice, which does nothing
+        again = [(await raw.expect("MESSAGE")).headers for _ in range(3)]
+        assert sorted((one["subscription"], one["n"]) for one in again) == [("1", "4"), ("2", "5"), ("2", "7")]
+        await raw.send("ACK", got["1"][0])
+        assert (await raw.expect("MESSAGE")).headers["n"] == "6"
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("wrong", [b"ACK\nid:1-0\n\n\0", b"ACK\nid:9-1\n\n\0", b"ACK\nid:1-1-\n\n\0", b"ACK\nid\n\n\0"])
+def test_acknowledgements_before_a_wrong_one_count(wrong: bytes) -> None:
+    async def check(here: Place) -> None:
+        raw, got = await _two_queues(here, Version.V12)
+        acks = b"".join(encode("ACK", one, Version.V12) for one in got["2"])
+        await raw.write(acks + encode("ACK", got["1"][0], Version.V12) + wrong)
+        assert (await raw.error()).headers["code"] in ("E_STOMP_ACK", "E_STOMP_FRAME")
+        left = {}
+        for queue, count in (("a", 3), ("b", 2)):
+            other = await here.client()
+            await other.subscribe(f"/queue/{queue}", ack="client")
+            left[queue] = [(await other.expect("MESSAGE")).headers["n"] for _ in range(count)]
+        assert left == {"a": ["2", "4", "6"], "b": ["5", "7"]}
 
     with_broker(check)
 
