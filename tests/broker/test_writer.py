@@ -4,6 +4,8 @@ import asyncio
 import threading
 from collections.abc import Sequence
 
+import pytest
+
 from tidings.broker import writer as module
 from tidings.broker.writer import LONE_MESSAGES_MIN, LONE_READS_MAX, TRUST, Lone, StoreWriter
 from tidings.delivery.store import MailboxAdded, MemoryStore, Record, Stored
@@ -42,16 +44,20 @@ class Bench:
         self.answers += [(ticket, error) for ticket in tickets]
         self._answered.set()
 
-    async def write(self, ticket: int, *, quiet: bool = True) -> bool:
-        """Whether it was written on the loop's own thread."""
+    async def write(self, ticket: int) -> bool:
+        """Whether it was written on the loop's own thread, as it is if that is possible."""
         self._answered.clear()
-        while quiet and (self.writer.busy or self.writer._turn.locked()):
+        while self.writer.busy or self.writer._turn.locked():
             await asyncio.sleep(0.001)
         record: Record = Stored(ticket, b"12345", (1,)) if ticket > 1 else MailboxAdded(1, "queue:a", "queue")
-        self.writer.write(ticket, [record], quiet=quiet)
-        self.writer.answer()
+        if self.writer.write_here([record]):
+            assert self.store.threads[-1] == threading.get_ident()
+            return True
+        self.writer.write(ticket, [record])
+        assert not self.writer.write_here([record]), "another is under way"
         await self._answered.wait()
-        return self.store.threads[-1] == threading.get_ident()
+        assert self.store.threads[-1] != threading.get_ident()
+        return False
 
 
 def test_a_quick_store_is_written_on_the_loops_thread_once_it_is_trusted() -> None:
@@ -60,8 +66,7 @@ def test_a_quick_store_is_written_on_the_loops_thread_once_it_is_trusted() -> No
         bench.writer.quick_seconds = 60.0
         here = [await bench.write(ticket) for ticket in range(1, TRUST + 4)]
         assert here == [False] * TRUST + [True] * 3
-        assert not await bench.write(TRUST + 4, quiet=False)
-        assert bench.answers == [(ticket, None) for ticket in range(1, TRUST + 5)]
+        assert bench.answers == [(ticket, None) for ticket in range(1, TRUST + 1)]
         await bench.writer.close()
 
     run(check())
@@ -74,8 +79,8 @@ def test_a_slow_answer_or_an_error_costs_the_trust() -> None:
         for ticket in range(1, TRUST + 1):
             await bench.write(ticket)
         bench.store.failure = StoreError("E_STORE_FULL", "no space")
-        assert await bench.write(TRUST + 1)
-        assert bench.answers[-1] == (TRUST + 1, bench.store.failure)
+        with pytest.raises(StoreError, match="no space"):
+            await bench.write(TRUST + 1)
         bench.store.failure = None
         assert not await bench.write(TRUST + 2)
         bench.writer.quick_seconds = 0.0  # nothing is that quick
@@ -103,11 +108,11 @@ def test_the_thread_still_looks_after_the_store() -> None:
     run(check())
 
 
-def test_only_a_lone_publisher_has_quiet() -> None:
+def test_a_lone_publisher_is_one_beside_whom_little_is_read() -> None:
     lone = Lone()
-    for _ in range(LONE_MESSAGES_MIN + 1):
-        lone.published(1)
-    assert lone.quiet(LONE_READS_MAX)
-    assert not lone.quiet(2 * LONE_READS_MAX + 1), "others are read"
-    lone.published(2)
-    assert not lone.quiet(2 * LONE_READS_MAX + 2), "somebody else has published"
+    assert not any(lone.published(1, reads) for reads in range(LONE_MESSAGES_MIN))
+    reads = LONE_MESSAGES_MIN - 1
+    assert lone.published(1, reads + LONE_READS_MAX)
+    assert not lone.published(1, reads + 2 * LONE_READS_MAX + 1), "others are read"
+    assert lone.published(1, reads + 2 * LONE_READS_MAX + 2)
+    assert not lone.published(2, reads + 2 * LONE_READS_MAX + 3), "somebody else has published"

@@ -17,12 +17,12 @@ port: 70000 is out of range; give a number from 1 to 65535
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from tidings.broker.toml_lines import Path
 
 T = TypeVar("T")
+_TYPES: dict[type, dict[str, Any]] = {}  # read once: it takes as long as all else
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text in quotes"}
 
 
@@ -61,9 +61,10 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-@cache
 def types_of(table: type) -> dict[str, Any]:
-    return get_type_hints(table)
+    if table not in _TYPES:
+        _TYPES[table] = get_type_hints(table)
+    return _TYPES[table]
 
 
 def default_of(one: Field[Any]) -> Any:

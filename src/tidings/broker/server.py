@@ -302,7 +302,9 @@ class Broker:
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
-                    self._lone.published(number)
+                    lone = self._lone.published(number, self.naps.reads) and len(events) == 1
+                    if lone and not flags and self._write_alone(number, receipt, message, sinks, expires_ms):
+                        continue
                     node.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
@@ -317,6 +319,23 @@ class Broker:
             elif time.perf_counter() - (began := began or time.perf_counter()) > TURN_SECONDS_MAX:
                 self.loop.call_soon(self.handle_events_later)
                 return
+
+    def _write_alone(self, number: int, receipt: int, message: bytes, sinks: Sequence[int], expires_ms: int) -> bool:
+        """A publisher waits for this message and hardly anybody for anything else: to disk with it, and the receipt."""
+        assert self.writer is not None
+        records = self.node.alone.begin(message, sinks, expires_ms)
+        try:
+            if records is None or not self.writer.write_here(records):
+                return False
+        except TidingsError as error:
+            note(log, logging.ERROR, "the store refused a batch", error=error)
+            self.node.refuse(number, receipt, error)
+            return True
+        if receipt:
+            self.forwarder.confirm(number, (receipt,))
+            self.flush()  # the publisher may go on while we see to the deliveries
+        self.node.alone.end()
+        return True
 
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
         number = connection.number
@@ -426,7 +445,7 @@ class Broker:
                 case Reply(number, answer):
                     self._answer(self.connections[number], answer)
                 case Persist(ticket, records):
-                    self.writer.write(ticket, records, quiet=self._lone.quiet(self.naps.reads))
+                    self.writer.write(ticket, records)
                 case Load(seqs):
                     self.writer.read(seqs)
                 case Close(number, code, reason):
@@ -440,7 +459,6 @@ class Broker:
                 case _:
                     assert_never(effect)
         self.links.carry_out()
-        self.writer.answer()
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
         if error is not None:

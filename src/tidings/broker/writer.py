@@ -4,9 +4,9 @@ What is given while one batch is being written is written together as the next, 
 in the order in which they were given, and are answered in that order.
 
 Handing a batch over and back costs as much CPU time as a quick disk takes for it. A lone publisher that waits for each
-receipt gains nothing from a thread of its own for the disk, so its small batches are written on the loop's thread
-(`quiet`), as long as the disk has answered within QUICK_SECONDS for the last TRUST batches. One slow answer, and the
-thread does it again.
+receipt gains nothing from a thread of its own for the disk, so its messages are written on the loop's thread (`Lone`,
+`write_here`), as long as the disk has answered within QUICK_SECONDS for the last TRUST batches. One slow answer, and
+the thread does it again.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ QUICK_SECONDS = 1e-3
 TRUST = 8
 TIDY_BATCHES = 64  # written here, before the thread is asked to look whether the store needs care
 LONE_MESSAGES_MIN = 16  # of the same publisher in a row
-LONE_READS_MAX = 4  # of all sockets from one batch to the next: the message, its acknowledgement, and little else
+LONE_READS_MAX = 4  # of all sockets from one message to the next: the message, its acknowledgement, and little else
 PAUSE_SECONDS = 50e-6  # without a job, before the store uses the time and holds up the loop
 LATENCY_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)  # bounds of the histogram
 
@@ -84,14 +84,11 @@ class Lone:
         self._in_a_row = 0
         self._reads = 0
 
-    def published(self, connection: int) -> None:
-        self._in_a_row = self._in_a_row + 1 if connection == self._publisher else 0
-        self._publisher = connection
-
-    def quiet(self, reads: int) -> bool:
-        """To be asked for each batch; `reads` of all sockets so far."""
+    def published(self, connection: int, reads: int) -> bool:
+        """To be asked at each message for the store; `reads` of all sockets so far."""
         few = reads - self._reads <= LONE_READS_MAX
-        self._reads = reads
+        self._in_a_row = self._in_a_row + 1 if connection == self._publisher else 0
+        self._publisher, self._reads = connection, reads
         return few and self._in_a_row >= LONE_MESSAGES_MIN
 
 
@@ -115,8 +112,6 @@ class StoreWriter:
         self._turn = threading.Lock()  # held by whoever uses the store
         self._trusted = 0  # batches in a row that were quick
         self._untidy = 0
-        self._written_here: list[tuple[int, TidingsError | None]] = []  # and not answered
-        self._answering = False
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
@@ -124,34 +119,27 @@ class StoreWriter:
     def busy(self) -> bool:
         return self._under_way > 0
 
-    def write(self, ticket: int, records: Sequence[Record], *, quiet: bool = False) -> None:
-        """`quiet`: there is hardly anything else for the loop to do."""
-        first = self._under_way == 0
+    def write(self, ticket: int, records: Sequence[Record]) -> None:
         self._under_way += 1
-        here = quiet and first and self._trusted >= TRUST and len(records) <= HERE_RECORDS_MAX
-        if here and self._turn.acquire(blocking=False):
-            try:
-                self._written_here.append((ticket, self._append(records)))
-            finally:
-                self._turn.release()
-            self._untidy += 1
-            if self._untidy >= TIDY_BATCHES:
-                self._untidy = 0
-                self._jobs.put(_Tidy())
-        else:
-            self._jobs.put(_Write(ticket, records))
+        self._jobs.put(_Write(ticket, records))
 
-    def answer(self) -> None:
-        """To be called after `write`, once its caller can take the answer to what was written here."""
-        if not self._written_here or self._answering:
-            return
-        self._answering = True
+    def write_here(self, records: Sequence[Record]) -> bool:
+        """Write on the caller's thread, if that is quick and nothing else is under way; False: it is not."""
+        if self._under_way or self._trusted < TRUST or len(records) > HERE_RECORDS_MAX:
+            return False
+        if not self._turn.acquire(blocking=False):
+            return False
         try:
-            while self._written_here:
-                ticket, error = self._written_here.pop(0)
-                self._written([ticket], error)
+            error = self._append(records)
         finally:
-            self._answering = False
+            self._turn.release()
+        self._untidy += 1
+        if self._untidy >= TIDY_BATCHES:
+            self._untidy = 0
+            self._jobs.put(_Tidy())
+        if error is not None:
+            raise error
+        return True
 
     def read(self, seqs: Sequence[int]) -> None:
         self._jobs.put(_Read(seqs))

@@ -6,11 +6,12 @@ from typing import assert_never
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
+from tidings.node.encoded import expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.once import Once
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
-from tidings.node.post_office import PostOffice, expires_ms_of
+from tidings.node.post_office import PostOffice
 from tidings.node.queues import Queues
 from tidings.node.requests import (
     Ack,

@@ -9,8 +9,9 @@ Between brokers nothing of an event is on disk: whoever passed it on keeps it un
 from collections.abc import Iterator
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
+from tidings.node.encoded import ID, expires_ms_of
 from tidings.node.journal import Journal
-from tidings.node.post_office import ID, PostOffice, expires_ms_of
+from tidings.node.post_office import PostOffice
 
 KIND = "events"
 LOAD_MAX = 256

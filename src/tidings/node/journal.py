@@ -69,6 +69,18 @@ class Journal:
         if failed is not None:
             self._gathering.on_failed.append(failed)
 
+    def changes_alone(self) -> list[Record] | None:
+        """What would go with a message written by itself, at once; None: others must be waited for."""
+        batch = self._gathering
+        if self._under_way is not None or self._unwritten or batch.messages or batch.on_done:
+            return None
+        return batch.changes
+
+    def wrote_alone(self) -> None:
+        """Those changes are written."""
+        self._gathering.changes.clear()
+        self._gathering.urgent = False
+
     def flush(self, *, retry: bool = False) -> list[Persist]:
         """What was gathered, as one effect; with `retry` also if there is only what failed or nobody waits for."""
         batch = self._gathering

@@ -21,12 +21,12 @@ from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_frame
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import is_event
+from tidings.node.encoded import expires_ms_of
 from tidings.node.event_post import EventPost
 from tidings.node.journal import Journal
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanLinks
 from tidings.node.plane import NetworkPlane
-from tidings.node.post_office import expires_ms_of
 from tidings.node.transit import Transit
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import ControlMessage, LinkEffect, Router

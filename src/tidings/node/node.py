@@ -15,16 +15,18 @@ from tidings.kernel.forwarder import EventTuple, Kind
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import is_event
 from tidings.node.advertising import Advertising
+from tidings.node.alone import Alone
 from tidings.node.brakes import CROWD, LINKS, Brakes
 from tidings.node.desk import Desk
 from tidings.node.effects import Close, Effect, Load, Log
+from tidings.node.encoded import ID, PERSISTENT, QUEUE, expires_ms_of
 from tidings.node.event_post import EventPost
 from tidings.node.journal import Journal
 from tidings.node.network import Network
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
-from tidings.node.post_office import ID, PERSISTENT, QUEUE, PostOffice, expires_ms_of
+from tidings.node.post_office import PostOffice
 from tidings.node.requests import (
     Ack,
     AddType,
@@ -78,6 +80,7 @@ class Node:
         self._outbox = Outbox()
         self._brakes = Brakes(plane)
         self.post_office = PostOffice(watched, self._journal, self._brakes, settings)
+        self.alone = Alone(self._journal, self.post_office)
         self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
         self.retaining = Retaining(self.post_office, self._journal, self._outbox, settings)
         self._loading: set[int] = set()
@@ -212,6 +215,10 @@ class Node:
             lambda: self._outbox.accepted(connection, receipt),
             lambda error: self._outbox.refused(connection, receipt, error),
         )
+
+    def refuse(self, connection: int, receipt: int, error: TidingsError) -> None:
+        """A message could not be written (`alone`). Call `turn` then."""
+        self._outbox.refused(connection, receipt, error)
 
     def _post(
         self,

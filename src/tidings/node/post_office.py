@@ -11,6 +11,7 @@ The node tells it what came in and what consumers said; it keeps memory, mailbox
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from tidings.delivery.backlog import Place
@@ -23,6 +24,7 @@ from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.node.brakes import Brakes
+from tidings.node.encoded import ID, PERSISTENT, PRIORITY, QUEUE, destination_of, expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
 from tidings.node.recent import Recent
@@ -30,8 +32,6 @@ from tidings.node.settings import Settings
 from tidings.node.subscribing import is_temporary, queue_predicate
 from tidings.node.sweep import Sweep
 
-PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags of a message, docs/wire.md
-ID = slice(4, 20)  # where its id stands
 EXPIRED = "expired"
 ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
 
@@ -279,28 +279,42 @@ class PostOffice:
                 for number in durable:
                     self._journal.message(Counted(number, seq, deliveries), 0)
 
-        def offer() -> None:
-            there = [mailbox for mailbox in mailboxes if mailbox in self._open_sinks]  # not removed meanwhile
-            if there:
-                # The store forgets a message when the durable mailboxes are done with it; the others need it longer.
-                can_leave = stored and (len(durable) == len(mailboxes) or all(mailbox.durable for mailbox in there))
-                holders = len(there) - (sum(mailbox in there for mailbox in kept) if kept else 0)  # not from the store
-                if holders:
-                    self.depot.add(seq, message, holders=holders, stored=can_leave, expires_ms=expires_ms)
-            place = Place(seq, message[2])
-            for mailbox in there:
-                if mailbox.durable or self._has_room(mailbox, len(message), publisher):
-                    mailbox.offer(place, size=len(message), deliveries=deliveries)
-                    if expires_ms:
-                        self.sweep.offered(mailbox, expires_ms)
-                    self._touched[mailbox] = None
-                else:
-                    mailbox.dropped += 1
-                    self.depot.release(seq)
-            if stored:
-                self._recent.add(message[ID])
+        offer = partial(self.offer, seq, message, mailboxes, stored=stored, expires_ms=expires_ms)
+        return stored, partial(offer, publisher=publisher, deliveries=deliveries)
 
-        return stored, offer
+    def offer(
+        self,
+        seq: int,
+        message: bytes,
+        mailboxes: list[Mailbox],
+        *,
+        stored: bool,
+        expires_ms: int = 0,
+        publisher: int | None = None,
+        deliveries: int = 0,
+    ) -> None:
+        """A message, perhaps written before, is there for those of the mailboxes that were not removed meanwhile."""
+        there = [mailbox for mailbox in mailboxes if mailbox in self._open_sinks]
+        if there:
+            # The store forgets a message when the durable mailboxes are done with it; the others need it longer.
+            can_leave = stored and False not in [mailbox.durable for mailbox in there]
+            holders = len(there)
+            if stored and self.retained:  # readers get it from the store
+                holders -= sum(mailbox.number in self.retained for mailbox in there)
+            if holders:
+                self.depot.add(seq, message, holders=holders, stored=can_leave, expires_ms=expires_ms)
+        place = Place(seq, message[PRIORITY])
+        for mailbox in there:
+            if mailbox.durable or self._has_room(mailbox, len(message), publisher):
+                mailbox.offer(place, size=len(message), deliveries=deliveries)
+                if expires_ms:
+                    self.sweep.offered(mailbox, expires_ms)
+                self._touched[mailbox] = None
+            else:
+                mailbox.dropped += 1
+                self.depot.release(seq)
+        if stored:
+            self._recent.add(message[ID])
 
     def _has_room(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
         """Whether a mailbox without a disk takes one more; if it is full, its policy acts."""
@@ -484,13 +498,3 @@ class PostOffice:
         self.by_sink[sink] = self.by_name[mailbox.name] = mailbox
         self._open_sinks[mailbox] = (sink, predicate)
         self.changes.append((True, mailbox))
-
-
-def expires_ms_of(message: bytes) -> int:
-    return (decode_message(message).expiration_ms or 0) if message[1] & EXPIRES else 0
-
-
-def destination_of(message: bytes) -> Destination:
-    """The destination of an encoded message, without decoding the rest (docs/wire.md)."""
-    length = int.from_bytes(message[22:24], "little")
-    return Destination(message[28 : 28 + length].decode(), bool(message[1] & QUEUE))

@@ -13,10 +13,11 @@ from tidings.delivery.mailbox import Mailbox, MailboxKind
 from tidings.errors import SecurityError, UsageError
 from tidings.model.destination import Destination
 from tidings.model.selector import Selector
+from tidings.node.encoded import expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
-from tidings.node.post_office import PostOffice, expires_ms_of
+from tidings.node.post_office import PostOffice
 from tidings.node.requests import Browse, Done, Failed, Move, Purge
 from tidings.node.session import Connection
 from tidings.node.subscribing import accepts, restricted

@@ -16,9 +16,10 @@ from heapq import heapify, heappop, heapreplace
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
 from tidings.errors import CodecError, StoreError, TidingsError
+from tidings.node.encoded import ID, expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.plane import NetworkPlane
-from tidings.node.post_office import ID, PostOffice, expires_ms_of
+from tidings.node.post_office import PostOffice
 from tidings.node.seen import Seen
 from tidings.overlay.effects import Router
 from tidings.routing.codec import Reader, put_varint

@@ -1,0 +1,17 @@
+"""What the node must know of an encoded message, without decoding the rest (docs/wire.md)."""
+
+from tidings.kernel.codec import decode_message
+from tidings.model.destination import Destination
+
+PERSISTENT, QUEUE, EXPIRES = 1, 2, 4  # flags, in the second byte
+PRIORITY = 2  # where it stands
+ID = slice(4, 20)
+
+
+def expires_ms_of(message: bytes) -> int:
+    return (decode_message(message).expiration_ms or 0) if message[1] & EXPIRES else 0
+
+
+def destination_of(message: bytes) -> Destination:
+    length = int.from_bytes(message[22:24], "little")
+    return Destination(message[28 : 28 + length].decode(), bool(message[1] & QUEUE))

@@ -1,0 +1,130 @@
+"""A lone publisher's messages are written on the loop's own thread: that must make no difference but to the time."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import tidings
+from tidings.broker.sqlite_store import SqliteStore
+from tidings.broker.writer import LONE_MESSAGES_MIN, TRUST
+from tidings.delivery.store import Record
+from tidings.errors import StoreError
+from tidings.testing.local_broker import Local, local_broker, run
+
+FIRST = LONE_MESSAGES_MIN + TRUST  # messages until a publisher is known to be alone
+
+
+class Watched(SqliteStore):
+    """Knows which messages were written by whose thread; refuses some if told so."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.here: list[bool] = []
+        self.error: StoreError | None = None
+
+    def append(self, batch: Sequence[Record]) -> None:
+        self.here.append(threading.current_thread() is threading.main_thread())
+        if self.error is not None:
+            raise self.error
+        super().append(batch)
+
+
+def trusting(here: Local) -> str:
+    """Its url; the disk is quick enough, whatever it does."""
+    assert here.broker.writer is not None
+    here.broker.writer.quick_seconds = 60.0
+    return here.url
+
+
+async def taken(subscription: tidings.Subscription, count: int) -> list[int]:
+    """The numbers of so many messages, each acknowledged."""
+    numbers = []
+    for _ in range(count):
+        message = await subscription.receive(10)
+        assert message is not None
+        assert not message.redelivered
+        numbers.append(message.properties["n"])
+        await message.ack()
+    return numbers  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_message_comes_once_and_stays_until_acknowledged(seed: int, tmp_path: Path) -> None:
+    rng, path = Random(seed), tmp_path / "store.db"
+    accepted: list[int] = []
+
+    async def publish_all(store: Watched) -> None:
+        async with (
+            local_broker(store) as here,
+            tidings.connect(trusting(here)) as writer,
+            tidings.connect(here.url, client_id="a") as a,
+            tidings.connect(here.url, client_id="b") as b,
+            tidings.connect(here.url) as other,
+        ):
+            first = await a.subscribe("t.>", durable="first", ack="client")
+            await b.subscribe("t.>", durable="second", ack="client")  # reads nothing
+            if rng.random() < 0.5:
+                await b.subscribe("t.odd", ack="client")
+            read = 0
+            for number in range(FIRST + 60):
+                topic = "t.odd" if rng.random() < 0.2 else "t.even"
+                store.error = StoreError("E_STORE_FULL", "no space") if rng.random() < 0.1 else None
+                if store.error is not None:
+                    with pytest.raises(tidings.RemoteError, match="E_STORE_FULL"):
+                        await writer.publish(topic, {"n": number}, persistent=True, wait=True)
+                else:
+                    await writer.publish(topic, {"n": number}, persistent=True, wait=True)
+                    accepted.append(number)
+                store.error = None
+                if rng.random() < 0.05:
+                    await other.publish("elsewhere", {"n": 0}, persistent=True, wait=True)
+                if rng.random() < 0.7:
+                    count = len(accepted) - read
+                    assert await taken(first, count) == accepted[read:]
+                    read += count
+            assert await taken(first, len(accepted) - read) == accepted[read:]
+
+    store = Watched(path)
+    run(publish_all(store))
+    assert store.here[0] is False
+    assert any(store.here), "never on the loop's thread"
+
+    async def read_rest() -> None:
+        async with (
+            local_broker(SqliteStore(path)) as here,
+            tidings.connect(here.url, client_id="a") as a,
+            tidings.connect(here.url, client_id="b") as b,
+        ):
+            second = await b.subscribe("t.>", durable="second", ack="client")
+            again = [await second.receive(10) for _ in accepted]
+            assert [one.properties["n"] for one in again if one is not None] == accepted
+            assert await second.receive(0.05) is None
+            first = await a.subscribe("t.>", durable="first", ack="client")
+            left = await first.receive(0.2)
+            assert left is None or left.redelivered, "an acknowledgement may be lost with the end, but not in silence"
+
+    run(read_rest())
+
+
+def test_who_waits_for_others_goes_with_them(tmp_path: Path) -> None:
+    """Not alone: without a durable subscriber, not persistent, or among others that are gathered."""
+
+    async def check() -> None:
+        store = Watched(tmp_path / "store.db")
+        async with local_broker(store) as here, tidings.connect(trusting(here), client_id="a") as client:
+            queue = await client.subscribe("queue:q", ack="client")
+            for number in range(FIRST + 5):
+                await client.publish("queue:q", {"n": number}, persistent=True, wait=True)
+            assert store.here[-1]
+            assert await taken(queue, FIRST + 5) == list(range(FIRST + 5))
+            batches = len(store.here)
+            await client.publish("nobody", {"n": 1}, persistent=True, wait=True)
+            for number in range(20):
+                await client.publish("queue:q", {"n": number}, persistent=True, wait=False)
+            assert await taken(queue, 20) == list(range(20))
+            assert not all(store.here[batches:])
+
+    run(check())
