@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <chrono>
 
 #include "python_values.hpp"
 #include "tidings/forwarder.hpp"
@@ -373,6 +374,9 @@ void bind_network(nb::class_<PyForwarder>& type) {
 }  // namespace
 
 void bind_forwarder(nb::module_& m) {
+    m.def("now_ms", [] {
+        return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+    }, "Milliseconds since 1970.");
     nb::class_<PyForwarder> type(m, "Forwarder", "From the bytes of a socket read to the output of every sink they match.");
     type.def("__init__",
              [](PyForwarder* self, size_t read_bytes, size_t output_bytes_max, size_t memory_bytes_max, size_t login_frame_bytes_max,

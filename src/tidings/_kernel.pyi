@@ -127,6 +127,9 @@ class Program:
     def evaluate(self, batch: MessageBatch) -> bytes:
         """One byte an entry: 0 false, 1 true, 2 unknown, 3 no message."""
 
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+
 class Forwarder:
     """
     From the bytes of a socket read to the output of every sink they match.

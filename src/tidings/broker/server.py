@@ -34,6 +34,7 @@ from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
 from tidings.errors import LimitError, RemoteProtocolError, SecurityError, TidingsError
+from tidings.kernel import clock
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node import requests
 from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
@@ -99,9 +100,7 @@ class Broker:
         self.reception = Reception(self)
         self._stopping = False
 
-    @staticmethod
-    def now_ms() -> int:
-        return time.time_ns() // 1_000_000
+    now_ms = staticmethod(clock.now_ms)
 
     # --- life -----------------------------------------------------------------------------------------------------
 

@@ -138,10 +138,11 @@ class Mailbox:
         ready = [consumer for consumer in self.consumers if consumer.ready]
         if not ready:
             return []
-        if any(consumer.accepts is not None or consumer.avoids for consumer in ready):
-            return self._dispatch_selective(now_ms, ready)
+        for consumer in ready:
+            if consumer.accepts is not None or consumer.avoids:
+                return self._dispatch_selective(now_ms, ready)
         given = []
-        while ready and (place := self.backlog.first()) is not None:
+        while ready and self.backlog and (place := self.backlog.first()) is not None:
             message = self._load(place, now_ms)
             if message is None:
                 if self.wanted:
