@@ -15,6 +15,7 @@ void bind_forwarder(nb::module_&);
 void bind_matcher(nb::module_&);
 void bind_encoding(nb::module_&);
 void bind_matrix(nb::module_&);
+void bind_recent(nb::module_&);
 void bind_tally(nb::module_&);
 void bind_tracker(nb::module_&);
 
@@ -54,6 +55,7 @@ NB_MODULE(_kernel, m) {
     bind_matcher(m);
     bind_encoding(m);
     bind_matrix(m);
+    bind_recent(m);
     bind_tally(m);
     bind_tracker(m);
 }

@@ -421,6 +421,15 @@ def row_scan(rows: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), ord
 def simd_level() -> int:
     """0 portable, 1 AVX2, 2 AVX-512."""
 
+class RecentIds:
+    """The ids of the last messages: between `least` and twice as many."""
+
+    def __init__(self, least: int = 100000) -> None: ...
+
+    def __contains__(self, id: bytes) -> bool: ...
+
+    def add(self, id: bytes) -> None: ...
+
 class Tally:
     """Counts of a replay."""
 

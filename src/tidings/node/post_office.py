@@ -21,13 +21,13 @@ from tidings.delivery.retained import Retained, Retention
 from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
 from tidings.errors import LimitError, StoreError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
+from tidings.kernel.recent import RecentIds
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.node.brakes import Brakes
 from tidings.node.encoded import ID, PERSISTENT, PRIORITY, QUEUE, destination_of, expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
-from tidings.node.recent import Recent
 from tidings.node.settings import Settings
 from tidings.node.subscribing import is_temporary, queue_predicate
 from tidings.node.sweep import Sweep
@@ -52,7 +52,7 @@ class PostOffice:
         self._journal = journal
         self._brakes = brakes
         self._settings = settings
-        self._recent = Recent()
+        self._recent = RecentIds()
         self._under_way: set[bytes] = set()  # ids of messages whose record is not written yet
         self._next_seq = 1
         self._next_mailbox = 1
