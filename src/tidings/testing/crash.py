@@ -3,7 +3,8 @@
     make crash KILLS=500
 
 Most are killed (kill -9), some again while they recover, some are asked to end (SIGTERM). One broker by itself, or
-three in a line (`crash_network`), of which the inner one is hit as well.
+three in a line (`crash_network`), of which the inner one is hit as well. The broker by itself has many messages under
+way, or, every second time, a lone publisher's one, which it writes in another way (`node.alone`).
 
 What must hold, however often it is killed: the store opens; no message that was confirmed is lost; what comes twice is
 marked as redelivered; a transaction is there as a whole or not at all. Publishers and consumers are ordinary clients:
@@ -158,6 +159,14 @@ async def publish(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
     await asyncio.gather(*waiting)
 
 
+async def publish_alone(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
+    """The same, one at a time."""
+    while not stop.is_set():
+        ledger.sent += 1
+        await client.publish("t.x", {"n": ledger.sent}, bytes(ledger.sent % 300), persistent=True, wait=True)
+        ledger.confirmed.add(ledger.sent)
+
+
 async def transact(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
     group = 0
     work = client.transaction()
@@ -184,8 +193,8 @@ async def consume(subscription: Subscription, name: str, ledger: Ledger) -> None
             await message.ack()
 
 
-async def hurt(directory: Path, kills: int, rng: random.Random) -> Ledger:
-    """One store, so many kills; what clients noted."""
+async def hurt(directory: Path, kills: int, rng: random.Random, *, alone: bool) -> Ledger:
+    """One store, so many kills; what clients noted. `alone`: there is one publisher, which waits for each receipt."""
     broker = BrokerProcess(directory / "store")
     broker.start()
     url = f"tidings://127.0.0.1:{broker.port}"
@@ -198,8 +207,11 @@ async def hurt(directory: Path, kills: int, rng: random.Random) -> Ledger:
         "groups": await groups.subscribe("queue:groups", ack="client"),
     }
     consumers = [asyncio.create_task(consume(one, name, ledger)) for name, one in subscriptions.items()]
-    publishers = [asyncio.create_task(publish(client, ledger, stop)) for client in (one, two)]
-    publishers.append(asyncio.create_task(transact(work, ledger, stop)))
+    if alone:
+        publishers = [asyncio.create_task(publish_alone(one, ledger, stop))]
+    else:
+        publishers = [asyncio.create_task(publish(client, ledger, stop)) for client in (one, two)]
+        publishers.append(asyncio.create_task(transact(work, ledger, stop)))
     for _ in range(kills):
         await asyncio.sleep(0.03 + rng.expovariate(10))
         await asyncio.to_thread(broker.end, rng)
@@ -232,7 +244,8 @@ def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> list[Ledge
     ledgers = []
     for done in range(0, kills, kills_per_store):
         with tempfile.TemporaryDirectory() as directory:
-            ledger = asyncio.run(hurt(Path(directory), min(kills_per_store, kills - done), rng))
+            alone = done // kills_per_store % 2 == 1
+            ledger = asyncio.run(hurt(Path(directory), min(kills_per_store, kills - done), rng, alone=alone))
         ledgers.append(ledger)
         problems = ledger.problems()
         assert not problems, f"after {done} to {done + kills_per_store} kills, seed {seed}: {problems[:10]}"
