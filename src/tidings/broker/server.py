@@ -40,14 +40,14 @@ from tidings.node import requests
 from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
 from tidings.node.requests import Accepted, Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
+from tidings.protocols.frames import ACK_CUMULATIVE
 from tidings.tracking.record import Answer
 
 __all__ = ["Broker", "Limits", "Listener"]
 
 log = logging.getLogger("tidings.broker")
 
-EVENTS, OUTPUT, BLOCKED = int(Flag.EVENTS), int(Flag.OUTPUT), int(Flag.BLOCKED)
-CONTROL, MESSAGE = int(Kind.CONTROL), int(Kind.MESSAGE)
+EVENTS, BLOCKED, CONTROL, MESSAGE = int(Flag.EVENTS), int(Flag.BLOCKED), int(Kind.CONTROL), int(Kind.MESSAGE)
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 TURN_SECONDS_MAX = 2e-3  # for the requests of one client, before others are read
@@ -341,7 +341,11 @@ class Broker:
         match kind:
             case Kind.ACK:
                 _, _, session, subscription, flags, tags = event
-                self.node.asked(self.now_ms(), number, Ack.of(subscription, flags, tags, session))
+                if session or flags > ACK_CUMULATIVE:
+                    self.node.asked(self.now_ms(), number, Ack.of(subscription, flags, tags, session))
+                else:
+                    client = self.node.connections[number]
+                    self.node.acknowledged(self.now_ms(), client, subscription, tags, cumulative=flags > 0)
             case Kind.CREDIT:
                 self.node.asked(self.now_ms(), number, Credit(*event[2:]))
             case Kind.CONTROL:

@@ -13,7 +13,7 @@ Consumers are served in turn, each up to its credit. With selectors (queues only
 consumer in turn that accepts it, and each consumer remembers how far it has looked, so that nothing is tested twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
@@ -65,6 +65,15 @@ class Consumer:
     @property
     def ready(self) -> bool:
         return self.active and self.credit > 0 and self.room_bytes > 0
+
+    def up_to(self, last: int) -> list[int]:
+        """What it has and was given up to this tag."""
+        tags = []
+        for tag in self.unacknowledged:  # they rise
+            if tag > last:
+                break
+            tags.append(tag)
+        return tags
 
 
 class Delivery(NamedTuple):
@@ -155,7 +164,7 @@ class Mailbox:
                 del ready[self._turn]
         return given
 
-    def acknowledge(self, consumer: Consumer, tags: list[int]) -> list[int]:
+    def acknowledge(self, consumer: Consumer, tags: Sequence[int]) -> list[int]:
         """Done with these; unknown tags are ignored (acknowledged twice). Returns the numbers now finished."""
         given = consumer.unacknowledged
         done = [given.pop(tag).seq for tag in tags if tag in given]

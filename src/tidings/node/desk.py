@@ -1,6 +1,6 @@
 """Carries out what clients ask for: subscriptions, credit, acknowledgements, transactions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
@@ -278,6 +278,25 @@ class Desk:
 
     # --- acknowledgements -----------------------------------------------------------------------------------------
 
+    def acknowledged(
+        self, now_ms: int, client: Connection, number: int, tags: Sequence[int], *, cumulative: bool
+    ) -> None:
+        """The usual acknowledgement: done with these, in no transaction. Call `Node.turn` after the last one."""
+        subscription = client.subscriptions.get(number)
+        if not isinstance(subscription, MailboxSubscription):
+            try:
+                self._ack(now_ms, client, Ack(number, tuple(tags), cumulative))  # which says what is wrong
+            except UsageError as error:
+                self._outbox.answer(client.number, Failed(0, error.alone()))
+            return
+        mailbox, consumer = subscription.mailbox, subscription.consumer
+        mailbox.taken_ms = now_ms
+        done = mailbox.acknowledge(consumer, consumer.up_to(max(tags)) if cumulative and tags else tags)
+        self._office.finished(mailbox, done)
+        if consumer.window:
+            consumer.credit += len(done)
+        self._maybe_touch(mailbox, consumer)
+
     def _ack(self, now_ms: int, client: Connection, request: Ack) -> None:
         mailbox, consumer, tags = self._resolve(client, request)
         mailbox.taken_ms = now_ms
@@ -317,8 +336,7 @@ class Desk:
         consumer = subscription.consumer
         tags = list(request.tags)
         if request.cumulative and tags:
-            last = max(tags)
-            tags = [tag for tag in consumer.unacknowledged if tag <= last]
+            tags = consumer.up_to(max(tags))
         return subscription.mailbox, consumer, tags
 
     # --- transactions ---------------------------------------------------------------------------------------------

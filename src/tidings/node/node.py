@@ -82,6 +82,7 @@ class Node:
         self.post_office = PostOffice(watched, self._journal, self._brakes, settings)
         self.alone = Alone(self._journal, self.post_office)
         self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
+        self.acknowledged = self._desk.acknowledged  # the usual `Ack`, without the form
         self.retaining = Retaining(self.post_office, self._journal, self._outbox, settings)
         self._loading: set[int] = set()
         self._for_readers: set[int] = set()  # of these, what no mailbox waits for
