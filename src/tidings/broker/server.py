@@ -40,7 +40,6 @@ from tidings.node import requests
 from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
 from tidings.node.requests import Accepted, Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
-from tidings.protocols.frames import ACK_CUMULATIVE
 from tidings.tracking.record import Answer
 
 __all__ = ["Broker", "Limits", "Listener"]
@@ -50,6 +49,7 @@ log = logging.getLogger("tidings.broker")
 EVENTS, BLOCKED, CONTROL, MESSAGE = int(Flag.EVENTS), int(Flag.BLOCKED), int(Kind.CONTROL), int(Kind.MESSAGE)
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
+ACK_CUMULATIVE = 1  # flag of an ACK frame: and all before
 TURN_SECONDS_MAX = 2e-3  # for the requests of one client, before others are read
 
 
