@@ -403,7 +403,7 @@ class PostOffice:
 
     def unread(self) -> list[int]:
         """What the store must bring for other reasons than to be given out."""
-        return [*self._unread, *self.sweep.wanted()]
+        return [*self._unread, *self.sweep.wanted()] if self._unread or self.sweep.busy else []
 
     def loaded(self, now_ms: int, messages: dict[int, bytes]) -> None:
         """The store has brought the bytes of these messages."""
