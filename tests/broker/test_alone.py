@@ -46,9 +46,9 @@ async def taken(subscription: tidings.Subscription, count: int) -> list[int]:
         message = await subscription.receive(10)
         assert message is not None
         assert not message.redelivered
-        numbers.append(message.properties["n"])
+        numbers.append(int(message.properties["n"]))
         await message.ack()
-    return numbers  # type: ignore[return-value]
+    return numbers
 
 
 @pytest.mark.parametrize("seed", range(8))
