@@ -71,6 +71,15 @@ def test_a_message_goes_to_a_node_that_shares_one_more_digit() -> None:
     assert effects == [Tell(Contact(0x2345, 0x2345), Routed(0x2999, machine.me, b"x", 0, 1))]
 
 
+def test_a_newcomer_that_tries_again_does_not_wait_for_the_answers_of_its_first_try() -> None:
+    machine, way_in = Pan(Contact(0x1000, 1), Random(1), EXPERIMENT_IDS), Contact(0x2000, 2)
+    machine.join(0.0, way_in)  # and all of it is lost
+    told = machine.join(100.0, way_in)
+    token = next(one.message.token for one in told if isinstance(one, Tell) and isinstance(one.message, Probe))
+    machine.hear(101.0, way_in, Others(()))
+    assert Tell(way_in, Enter(machine.me)) in machine.hear(102.0, way_in, ProbeEcho(token))
+
+
 def test_the_closest_node_gets_the_message_with_its_last_hop() -> None:
     machine = node(0x1000)
     origin, last = Contact(0x8000, 1), Contact(0x1001, 2)

@@ -100,6 +100,8 @@ class Pan:
     def join(self, now: float, bootstrap: Contact, *, seek: bool = True) -> list[PanEffect]:
         """Join the network that this contact belongs to; `seek`: by a nearer node, if there is one. May be repeated."""
         if seek and self.options.seek_rounds:
+            self._probes.clear()  # an earlier try's, sent over links that may be lost: this one does not wait for them
+            self._probed.clear()
             self._seek = _Seek(bootstrap, self.options.seek_rounds)
             self._tell(bootstrap, Ask(ALL))
             self._probe(now, bootstrap)

@@ -11,4 +11,5 @@ SEEDS: dict[str, tuple[int, dict[str, str]]] = {
     "two brokers that came back before they were missed waited for each other to join": (148, {}),
     "what went in circles rested by a clock that was set back": (825, {}),
     "a link was let go that only the other end needed": (756, {}),
+    "a newcomer waited for answers to what it had asked over links that were lost": (22151, {}),
 }
