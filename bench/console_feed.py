@@ -81,6 +81,7 @@ class FedSource:
         return {
             "broker": {"id": self._id, "name": f"site-{self._id}"},
             "time_ms": int(time.time() * 1000),
+            "steady_seconds": time.monotonic(),
             "cpu_seconds": self._cpu,
             "plane": self._counts,
             "connections": 1000,

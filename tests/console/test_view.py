@@ -21,7 +21,8 @@ def overview(
     }
     return {
         "broker": {"id": id, "name": "tidings"},
-        "time_ms": int(at_s * 1000),
+        "time_ms": 0,  # the time of day may stand still, or be set back
+        "steady_seconds": at_s,
         "cpu_seconds": at_s / 2,
         "plane": {"received": received, "delivered": 0, "unmatched": 0},
         "network": {"links": described, "routes": {str(peer): peer for peer in links or {}}},
@@ -56,7 +57,7 @@ def test_brokers_that_are_not_watched_or_are_gone_stay_on_the_map() -> None:
 
 
 def test_a_broker_that_was_started_anew_has_no_negative_rates() -> None:
-    view = network_view([Said("a", overview(1, 3, 5) | {"time_ms": 20_000}, overview(1, 10, 500))])
+    view = network_view([Said("a", overview(1, 3, 5) | {"steady_seconds": 20.0}, overview(1, 10, 500))])
     assert view.brokers[1].rates.received == 0
 
 

@@ -57,6 +57,7 @@ def overview(broker: "Broker") -> Item:
     return {
         "broker": {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid(), "ready": broker.ready},
         "time_ms": broker.now_ms(),
+        "steady_seconds": round(time.monotonic(), 6),  # for rates: the time of day may be set back
         "cpu_seconds": round(time.process_time(), 6),
         "plane": plane,
         "expired": plane["expired"] + office.expired,

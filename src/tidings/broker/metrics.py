@@ -71,7 +71,7 @@ class Metrics:
     def __init__(self, broker: Broker, observer: Observer | None = None) -> None:
         self._broker = broker
         self._observer = observer
-        self._began = time.time()
+        self._began, self._began_steady = time.time(), time.monotonic()
 
     def metrics(self) -> Page:
         text = _Text()
@@ -96,7 +96,7 @@ class Metrics:
             "ready": broker.ready,
             "store": "starting" if broker.writer is None else "ok" if error is None else error.code,
             "connections": len(broker.connections),
-            "uptime_seconds": round(time.time() - self._began, 3),
+            "uptime_seconds": round(time.monotonic() - self._began_steady, 3),
         }
         return Page(json.dumps(state) + "\n", "application/json", 200 if broker.ready else 503)
 

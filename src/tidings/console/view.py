@@ -1,7 +1,7 @@
 """What the console knows of a network at one moment, from what its brokers said; rates come from two such moments.
 
->>> before = {"time_ms": 1000, "cpu_seconds": 1.0, "plane": {"received": 100, "delivered": 0, "unmatched": 0}}
->>> after = {"time_ms": 2000, "cpu_seconds": 1.5, "plane": {"received": 350, "delivered": 0, "unmatched": 50}}
+>>> before = {"steady_seconds": 1.0, "cpu_seconds": 1.0, "plane": {"received": 100, "delivered": 0, "unmatched": 0}}
+>>> after = {"steady_seconds": 2.0, "cpu_seconds": 1.5, "plane": {"received": 350, "delivered": 0, "unmatched": 50}}
 >>> rates_between(before, after)
 Rates(received=250.0, delivered=0.0, unmatched=50.0, dropped=0.0, utilisation=0.5)
 """
@@ -105,7 +105,7 @@ class NetworkView:
 
 
 def rates_between(before: Overview, after: Overview) -> Rates:
-    seconds = (after["time_ms"] - before["time_ms"]) / 1000
+    seconds = _seconds_between(before, after)
     if seconds <= 0 or after["cpu_seconds"] < before["cpu_seconds"]:  # it was started anew
         return Rates()
     then, now = before["plane"], after["plane"]
@@ -116,6 +116,11 @@ def rates_between(before: Overview, after: Overview) -> Rates:
 
     busy = (after["cpu_seconds"] - before["cpu_seconds"]) / seconds
     return Rates(rate("received"), rate("delivered"), rate("unmatched"), rate(*_DROPPED), busy)
+
+
+def _seconds_between(before: Overview, after: Overview) -> float:
+    """By the broker's own clock; not the time of day, which may be set."""
+    return float(after["steady_seconds"] - before["steady_seconds"])
 
 
 def network_view(said: Iterable[Said]) -> NetworkView:
@@ -150,7 +155,7 @@ def _links(told: list[Said]) -> tuple[LinkView, ...]:
         assert one.now is not None
         me = int(one.now["broker"]["id"])
         earlier = {} if one.before is None else (one.before.get("network") or {}).get("links", {})
-        seconds = 0.0 if one.before is None else (one.now["time_ms"] - one.before["time_ms"]) / 1000
+        seconds = 0.0 if one.before is None else _seconds_between(one.before, one.now)
         for peer, link in ((one.now.get("network") or {}).get("links", {})).items():
             ends = min(me, int(peer)), max(me, int(peer))
             sent, received = (
