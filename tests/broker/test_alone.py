@@ -109,6 +109,30 @@ def test_each_message_comes_once_and_stays_until_acknowledged(seed: int, tmp_pat
     run(read_rest())
 
 
+def test_what_was_given_out_and_not_acknowledged_comes_again_from_the_store(tmp_path: Path) -> None:
+    count = FIRST + 40
+
+    async def check() -> None:
+        store = Watched(tmp_path / "store.db")
+        async with local_broker(store) as here, tidings.connect(trusting(here)) as writer:
+            async with tidings.connect(here.url, client_id="a") as a:
+                subscription = await a.subscribe("t", durable="d", ack="client")
+                for number in range(count):
+                    await writer.publish("t", {"n": number}, persistent=True, wait=True)
+                seen = [await subscription.receive(10) for _ in range(count)]
+                assert [one.properties["n"] for one in seen if one is not None] == list(range(count))
+                assert store.here[-1]
+                assert len(here.broker.node.post_office.depot) <= FIRST, "memory has no copy of what goes straight on"
+            async with tidings.connect(here.url, client_id="a") as a:
+                subscription = await a.subscribe("t", durable="d", ack="client")
+                again = [await subscription.receive(10) for _ in range(count)]
+                assert [(one.properties["n"], one.redelivered) for one in again if one] == [
+                    (number, True) for number in range(count)
+                ]
+
+    run(check())
+
+
 def test_who_waits_for_others_goes_with_them(tmp_path: Path) -> None:
     """Not alone: without a durable subscriber, not persistent, or among others that are gathered."""
 

@@ -1,5 +1,6 @@
 """A mailbox keeps each message in exactly one place until it is done, and gives it out in order and in turn."""
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -36,6 +37,41 @@ def test_consumers_are_served_in_turn_up_to_their_credit() -> None:
     assert sorted(one.consumer.connection for one in given) == [1, 1, 2]
     first.credit = 5
     assert seqs(box.dispatch(0)) == [4, 5]
+
+
+def test_past_an_empty_backlog_to_the_only_consumer_and_back_to_the_store() -> None:
+    box, _ = mailbox()
+    assert box.hand_on(Place(1, 4), b"m") is None, "nobody is there"
+    consumer = Consumer(1, 1, credit=1)
+    box.attach(consumer)
+    given = box.hand_on(Place(1, 4), b"m")
+    assert given is not None
+    assert (seqs([given]), given.attempt, consumer.credit) == ([1], 1, 0)
+    assert box.hand_on(Place(2, 4), b"m") is None, "no credit"
+    box.refuse(consumer, [given.tag])
+    consumer.credit = 5
+    assert box.hand_on(Place(2, 4), b"m") is None, "another one waits"
+    assert box.dispatch(0) == []
+    assert box.wanted == [1], "memory never had it"
+
+
+@pytest.mark.parametrize("setting", ["accepts", "avoids", "settles", "draining", "two"])
+def test_whoever_is_not_simply_given_the_next_one_goes_by_the_backlog(setting: str) -> None:
+    box, _ = mailbox()
+    consumer = Consumer(1, 1, credit=5)
+    box.attach(consumer)
+    match setting:
+        case "accepts":
+            consumer.accepts = lambda message: True
+        case "avoids":
+            consumer.avoids.add(1)
+        case "settles":
+            consumer.settles = True
+        case "draining":
+            consumer.draining = 1
+        case "two":
+            box.attach(Consumer(2, 1, credit=5))
+    assert box.hand_on(Place(1, 4), b"m") is None
 
 
 def test_higher_priority_first_then_in_order() -> None:

@@ -333,7 +333,7 @@ class Broker:
         if receipt:
             self.forwarder.confirm(number, (receipt,))
             self.flush()  # the publisher may go on while we see to the deliveries
-        self.node.alone.end()
+        self.node.alone.end(self.now_ms())
         return True
 
     def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:

@@ -123,6 +123,16 @@ class Mailbox:
         if deliveries:
             self._deliveries[place.seq] = deliveries
 
+    def hand_on(self, place: Place, message: bytes) -> Delivery | None:
+        """Give a message that the store has to the only consumer, past the backlog; None: it is to be offered."""
+        if len(self.consumers) != 1 or self.backlog:
+            return None
+        (consumer,) = self.consumers
+        picky = consumer.accepts is not None or consumer.avoids
+        if picky or consumer.settles or consumer.draining or not consumer.ready:
+            return None
+        return self._give(consumer, place, message)
+
     def deliveries(self, seq: int) -> int:
         """How often this message was given out before."""
         return self._deliveries.get(seq, 0)

@@ -4,7 +4,7 @@ A thin face over the kernel's forwarder (native/tidings/forwarder.hpp): it gives
 bytes and time, and takes output and events; there is no socket and no clock in here.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Any, TypeAlias
@@ -108,7 +108,9 @@ class Forwarder:
         self.destination_counts = plane.destination_counts
         self.filters = plane.filters
         self.received = plane.received
+        self.events: Callable[[], list[EventTuple]] = plane.events  # what only Python can do, in order
         self.has_events = plane.has_events
+        self.deliver = plane.deliver  # from a mailbox: connection, subscription, attempts, tags, messages
         self.held_bytes = plane.held_bytes
         self.fresh_bytes = plane.fresh_bytes
         self.matcher_bytes = plane.matcher_bytes
@@ -132,10 +134,6 @@ class Forwarder:
     def use_tracker(self, tracker: Tracker) -> None:
         """Record what passes from now on."""
         self._plane.use_tracker(tracker.kernel)
-
-    def events(self) -> list[EventTuple]:
-        """What only Python can do, in order."""
-        return self._plane.events()
 
     def subscribe(
         self,
@@ -176,17 +174,6 @@ class Forwarder:
     def publish(self, message: bytes, now_ms: int, connection: int | None) -> None:
         """Serve the direct sinks that match; `connection` is the publisher's, if it has one."""
         self._plane.publish(message, now_ms, -1 if connection is None else connection)
-
-    def deliver(
-        self,
-        connection: int,
-        subscription: int,
-        attempts: list[int],
-        tags: list[int],
-        messages: list[bytes],
-    ) -> None:
-        """Deliveries from a mailbox."""
-        self._plane.deliver(connection, subscription, attempts, tags, messages)
 
     def transacted(self, connection: int, session: int, on: bool) -> None:
         """Whether messages of this session wait for a commit."""

@@ -8,17 +8,20 @@ together with the changes that nobody waits for, and confirm it before it goes o
 
 from collections.abc import Sequence
 
+from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import Mailbox
 from tidings.delivery.store import Record, Stored
-from tidings.node.encoded import PERSISTENT
+from tidings.node.encoded import ID, PERSISTENT, PRIORITY
 from tidings.node.journal import Journal
+from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice
+from tidings.node.tracking import Tracking
 
 
 class Alone:
-    def __init__(self, journal: Journal, office: PostOffice) -> None:
-        self._journal = journal
-        self._office = office
+    def __init__(self, journal: Journal, office: PostOffice, plane: Plane, tracking: Tracking) -> None:
+        self._journal, self._office = journal, office
+        self._plane, self._tracking = plane, tracking
         self._begun: tuple[Stored, list[Mailbox], int] | None = None
 
     def begin(self, message: bytes, sinks: Sequence[int], expires_ms: int) -> list[Record] | None:
@@ -33,10 +36,25 @@ class Alone:
         self._begun = stored, mailboxes, expires_ms
         return [*changes, stored]
 
-    def end(self) -> None:
-        """It is written. To be called before anything else happens; `Node.turn` then gives it out."""
+    def end(self, now_ms: int) -> None:
+        """It is written. To be called before anything else happens, and `Node.turn` after it."""
         assert self._begun is not None
         stored, mailboxes, expires_ms = self._begun
         self._begun = None
         self._journal.wrote_alone()
-        self._office.offer(stored.seq, stored.message_bytes, mailboxes, stored=True, expires_ms=expires_ms)
+        if len(mailboxes) != 1 or expires_ms or not self._hand_on(now_ms, mailboxes[0], stored):
+            self._office.offer(stored.seq, stored.message_bytes, mailboxes, stored=True, expires_ms=expires_ms)
+
+    def _hand_on(self, now_ms: int, mailbox: Mailbox, stored: Stored) -> bool:
+        """To who waits for nothing else. Memory need not have it: should it come back, the store has."""
+        message = stored.message_bytes
+        for consumer in mailbox.consumers:
+            consumer.room_bytes = self._plane.room(consumer.connection)
+        given = mailbox.hand_on(Place(stored.seq, message[PRIORITY]), message)
+        if given is None:
+            return False
+        consumer, tag, attempt, _ = given
+        self._plane.deliver(consumer.connection, consumer.subscription, [attempt], [tag], [message])
+        self._tracking.delivered(now_ms, mailbox, [message])
+        self._office.recent.add(message[ID])
+        return True

@@ -19,18 +19,18 @@ class Brakes:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._reasons: dict[int, set[Hashable]] = {}
-        self._held: dict[Hashable, set[int]] = {}
+        self.held: dict[Hashable, set[int]] = {}  # who waits, by reason
 
     def hold(self, connection: int, reason: Hashable) -> None:
         reasons = self._reasons.setdefault(connection, set())
         if not reasons:
             self._plane.hold(connection)
         reasons.add(reason)
-        self._held.setdefault(reason, set()).add(connection)
+        self.held.setdefault(reason, set()).add(connection)
 
     def release(self, reason: Hashable) -> None:
         """The reason is gone: let those go for whom it was the last."""
-        for connection in self._held.pop(reason, ()):
+        for connection in self.held.pop(reason, ()):
             reasons = self._reasons[connection]
             reasons.discard(reason)
             if not reasons:
@@ -40,16 +40,11 @@ class Brakes:
     def forget(self, connection: int) -> None:
         """The connection is gone."""
         for reason in self._reasons.pop(connection, ()):
-            self._held[reason].discard(connection)
-
-    @property
-    def loose(self) -> bool:
-        """Nobody waits."""
-        return not self._held
+            self.held[reason].discard(connection)
 
     def holding(self, reason: Hashable) -> bool:
-        return reason in self._held
+        return reason in self.held
 
     def mailboxes(self) -> list[Mailbox]:
         """Those that somebody waits for."""
-        return [reason for reason in self._held if isinstance(reason, Mailbox)] if self._held else []
+        return [reason for reason in self.held if isinstance(reason, Mailbox)] if self.held else []

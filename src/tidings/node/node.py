@@ -80,7 +80,6 @@ class Node:
         self._outbox = Outbox()
         self._brakes = Brakes(plane)
         self.post_office = PostOffice(watched, self._journal, self._brakes, settings)
-        self.alone = Alone(self._journal, self.post_office)
         self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
         self.acknowledged = self._desk.acknowledged  # the usual `Ack`, without the form
         self.retaining = Retaining(self.post_office, self._journal, self._outbox, settings)
@@ -111,6 +110,7 @@ class Node:
             broker=settings.broker_id,
             incarnation=incarnation,
         )
+        self.alone = Alone(self._journal, self.post_office, plane, self.tracking)
 
     def _type_book(self) -> TypeBook:
         if self.network is None:
@@ -412,8 +412,7 @@ class Node:
         return (
             self.network is None
             and self.post_office.at_rest
-            and self._brakes.loose
-            and not (self._watched.changes or self._desk.queues.busy or self.retaining.busy)
+            and not (self._brakes.held or self._watched.changes or self._desk.queues.jobs or self.retaining.reads)
         )
 
     def _note_changes(self, now_ms: int) -> None:
@@ -475,7 +474,7 @@ class Node:
         return settled and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:
-        if self._brakes.loose and not self.post_office.slow:
+        if not self._brakes.held and not self.post_office.slow:
             return
         if self._brakes.holding(CROWD):
             if self._crowded(0.75):

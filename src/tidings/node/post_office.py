@@ -48,11 +48,11 @@ class PostOffice:
         self.duplicates = 0
         self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self.slow: set[int] = set()  # connections to be closed because they did not keep up
+        self.recent = RecentIds()  # of messages stored lately
         self._plane = plane
         self._journal = journal
         self._brakes = brakes
         self._settings = settings
-        self._recent = RecentIds()
         self._under_way: set[bytes] = set()  # ids of messages whose record is not written yet
         self._next_seq = 1
         self._next_mailbox = 1
@@ -244,14 +244,14 @@ class PostOffice:
         refused there, this one shares its fate."""
 
         def decide(_: TidingsError | None = None) -> None:
-            if message_id in self._recent:
+            if message_id in self.recent:
                 self.duplicates += 1
                 if done is not None:
                     done()
             elif failed is not None:
                 failed(StoreError("E_STORE_IO", "the copy before it could not be written"))
 
-        if message_id in self._recent:
+        if message_id in self.recent:
             decide()
         elif message_id in self._under_way:
             self._journal.then(decide, decide)
@@ -314,7 +314,7 @@ class PostOffice:
                 mailbox.dropped += 1
                 self.depot.release(seq)
         if stored:
-            self._recent.add(message[ID])
+            self.recent.add(message[ID])
 
     def _has_room(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
         """Whether a mailbox without a disk takes one more; if it is full, its policy acts."""
@@ -362,7 +362,7 @@ class PostOffice:
 
     def known(self, message_id: bytes) -> bool:
         """Whether it was stored here lately."""
-        return message_id in self._recent
+        return message_id in self.recent
 
     def mailboxes_for(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
         """Where the message goes: the mailboxes it matched, or the queue it is the first to name."""
@@ -399,11 +399,11 @@ class PostOffice:
 
     @property
     def at_rest(self) -> bool:
-        return not (self._touched or self._unread or self.changes or self.slow or self.sweep.busy)
+        return not (self._touched or self._unread or self.changes or self.slow or self.sweep.passes)
 
     def unread(self) -> list[int]:
         """What the store must bring for other reasons than to be given out."""
-        return [*self._unread, *self.sweep.wanted()] if self._unread or self.sweep.busy else []
+        return [*self._unread, *self.sweep.wanted()] if self._unread or self.sweep.passes else []
 
     def loaded(self, now_ms: int, messages: dict[int, bytes]) -> None:
         """The store has brought the bytes of these messages."""

@@ -40,7 +40,7 @@ class Queues:
         self._office = office
         self._journal = journal
         self._outbox = outbox
-        self._jobs: list[_Job] = []
+        self.jobs: list[_Job] = []  # under way
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -126,15 +126,11 @@ class Queues:
 
     # --- bytes from the store -------------------------------------------------------------------------------------
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._jobs)
-
     def wanted(self) -> list[int]:
-        return [seq for job in self._jobs for seq in job.missing] if self._jobs else []
+        return [seq for job in self.jobs for seq in job.missing] if self.jobs else []
 
     def loaded(self, now_ms: int, messages: Mapping[int, bytes]) -> None:
-        for job in self._jobs:
+        for job in self.jobs:
             found = job.missing.keys() & messages.keys()
             job.messages.update((seq, messages[seq]) for seq in found)
             for seq in found:
@@ -143,17 +139,17 @@ class Queues:
 
     def lost(self, seqs: Iterable[int]) -> None:
         """The store will never bring these."""
-        for job in self._jobs:
+        for job in self.jobs:
             for seq in seqs:
                 job.missing.pop(seq, None)
 
     def settle(self, now_ms: int) -> None:
         """Finish the jobs that wait for nothing any more; what has left its queue is not waited for."""
-        jobs, self._jobs = self._jobs, []
+        jobs, self.jobs = self.jobs, []
         for job in jobs:
             job.missing = {seq: place for seq, place in job.missing.items() if job.mailbox.backlog.holds(place)}
             if job.missing:
-                self._jobs.append(job)
+                self.jobs.append(job)
             else:
                 job.finish(now_ms, job)
 
@@ -165,7 +161,7 @@ class Queues:
             else:
                 job.messages[place.seq] = held.message
         if job.missing:
-            self._jobs.append(job)
+            self.jobs.append(job)
         else:
             job.finish(now_ms, job)
 

@@ -43,7 +43,7 @@ class _Read:
 class Retaining:
     def __init__(self, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings) -> None:
         self._office, self._journal, self._outbox, self._settings = office, journal, outbox, settings
-        self._reads: list[_Read] = []
+        self.reads: list[_Read] = []  # under way
         self.retrieved = 0  # messages sent to readers
 
     def recover(self, recovered: Recovered) -> None:
@@ -60,27 +60,23 @@ class Retaining:
                 self._release(client, request)
 
     def lost(self, connection: int) -> None:
-        self._reads = [read for read in self._reads if read.client.number != connection]
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._reads)
+        self.reads = [read for read in self.reads if read.client.number != connection]
 
     def wanted(self) -> list[int]:
         """What reads still need from the store."""
-        return [seq for read in self._reads for seq in read.seqs if seq in read.missing] if self._reads else []
+        return [seq for read in self.reads for seq in read.seqs if seq in read.missing] if self.reads else []
 
     def loaded(self, asked: Collection[int], messages: Mapping[int, bytes]) -> None:
         """The store has brought some. What it was asked for and has not, was released meanwhile or is damaged."""
         tried = set(asked)
-        for read in self._reads:
+        for read in self.reads:
             for seq in read.missing & tried:
                 if seq in messages:
                     read.found[seq] = messages[seq]
                 if seq in messages or not read.mailbox.holds(seq):
                     read.missing.discard(seq)
-        for read in [read for read in self._reads if not read.missing]:
-            self._reads.remove(read)
+        for read in [read for read in self.reads if not read.missing]:
+            self.reads.remove(read)
             self._answer(read)
 
     def gave_up(self, seqs: Collection[int]) -> None:
@@ -90,7 +86,7 @@ class Retaining:
             for seq in lost:
                 mailbox.forget(seq)
             self._office.finished(mailbox, lost)
-        for read in self._reads:
+        for read in self.reads:
             read.missing.difference_update(seqs)
 
     def tick(self, now_ms: int) -> None:
@@ -135,7 +131,7 @@ class Retaining:
         first, _ = mailbox.range
         if request.after < first and request.strict:
             raise UsageError("E_RETAINED_GONE", f"offsets up to {first} of {request.name!r} are gone")
-        if len(self._reads) >= READS_MAX:
+        if len(self.reads) >= READS_MAX:
             raise LimitError("E_RETAINED_READS", f"at most {READS_MAX} reads wait at a time")
         selector = restricted(Selector(request.selector), client.principal.restriction(destination))
         program = Program(selector.program) if selector.text.strip() else None
@@ -144,7 +140,7 @@ class Retaining:
             seqs = [seq for seq in seqs if seq <= request.up_to]
         read = _Read(client, request, mailbox, program, seqs, set(seqs))
         if seqs:
-            self._reads.append(read)
+            self.reads.append(read)
         else:
             self._answer(read)
 

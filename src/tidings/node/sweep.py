@@ -31,12 +31,12 @@ class Sweep:
     def __init__(self, depot: Depot) -> None:
         self._depot = depot
         self._due_ms: dict[Mailbox, int] = {}  # when to look at a mailbox again
-        self._passes: dict[Mailbox, _Pass] = {}
+        self.passes: dict[Mailbox, _Pass] = {}  # under way
 
     def offered(self, mailbox: Mailbox, expires_ms: int) -> None:
         """A message that expires waits there."""
         self._due_ms[mailbox] = min(self._due_ms.get(mailbox, NEVER_MS), expires_ms)
-        if (under_way := self._passes.get(mailbox)) is not None:  # which may have been there already
+        if (under_way := self.passes.get(mailbox)) is not None:  # which may have been there already
             under_way.earliest_ms = min(under_way.earliest_ms, expires_ms)
 
     def unknown(self, mailbox: Mailbox) -> None:
@@ -45,23 +45,19 @@ class Sweep:
 
     def forget(self, mailbox: Mailbox) -> None:
         self._due_ms.pop(mailbox, None)
-        self._passes.pop(mailbox, None)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._passes)
+        self.passes.pop(mailbox, None)
 
     def wanted(self) -> list[int]:
         """What the store is to bring."""
-        return [seq for one in self._passes.values() for seq in one.asked] if self._passes else []
+        return [seq for one in self.passes.values() for seq in one.asked] if self.passes else []
 
     def tick(self, now_ms: int) -> list[tuple[Mailbox, list[Place]]]:
         """What is too late, by mailbox: it has left the backlog."""
         for mailbox, due_ms in self._due_ms.items():
             if due_ms <= now_ms:
-                self._passes.setdefault(mailbox, _Pass())
+                self.passes.setdefault(mailbox, _Pass())
         budget, found = TICK_MESSAGES, []
-        for mailbox, one in list(self._passes.items()):
+        for mailbox, one in list(self.passes.items()):
             if budget <= 0:
                 break
             one.asked = {seq: place for seq, place in one.asked.items() if mailbox.backlog.holds(place)}
@@ -76,7 +72,7 @@ class Sweep:
     def loaded(self, now_ms: int, messages: Mapping[int, int]) -> list[tuple[Mailbox, list[Place]]]:
         """When messages that the store has brought expire; 0: never."""
         found = []
-        for mailbox, one in self._passes.items():
+        for mailbox, one in self.passes.items():
             late = []
             for seq in [seq for seq in one.asked if seq in messages]:
                 place, expires_ms = one.asked.pop(seq), messages[seq]
@@ -91,7 +87,7 @@ class Sweep:
 
     def lost(self, seqs: Iterable[int]) -> None:
         """The store will never bring these."""
-        for one in self._passes.values():
+        for one in self.passes.values():
             for seq in seqs:
                 one.asked.pop(seq, None)
 
@@ -118,7 +114,7 @@ class Sweep:
         return looked, late
 
     def _finish(self, mailbox: Mailbox, one: _Pass) -> None:
-        del self._passes[mailbox]
+        del self.passes[mailbox]
         if one.earliest_ms == NEVER_MS:
             del self._due_ms[mailbox]
         else:
