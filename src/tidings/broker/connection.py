@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from tidings.broker.limits import Limits
-from tidings.broker.quick_ack import QuickAck
+from tidings.broker.quick_ack import PUT_OFF, QuickAck
 from tidings.broker.session import Session
 from tidings.kernel.forwarder import Flag
 from tidings.tracking.skew import SkewWatch
@@ -81,8 +81,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         pause_ms, self.heard_ms = now_ms - self.heard_ms, now_ms
         small = size < SMALL_READ_BYTES  # there is time: no need to wait for others to share the write with
         flags = self._serve(self.number, size, now_ms) if small else self._feed(self.number, size, now_ms)
-        if self._quick_ack.wanted(pause_ms):
-            self._acknowledge()
+        if (setting := self._quick_ack.setting(pause_ms)) is not None:
+            self._acknowledge(setting)
         if flags in (OUTPUT, WRITE):  # plain messages, the usual case
             if not small:
                 broker.flush_soon()
@@ -93,10 +93,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif flags:
             broker.react(self, flags, flush=small)
 
-    def _acknowledge(self) -> None:
-        """At once, unless there is an answer to carry it."""
-        if TCP_QUICKACK is not None and self._socket is not None and not self._output_bytes(self.number):
-            self._socket.setsockopt(socket.IPPROTO_TCP, TCP_QUICKACK, 1)
+    def _acknowledge(self, setting: int) -> None:
+        """At once, unless there is an answer to carry it; or later, from now on."""
+        wanted = setting == PUT_OFF or not self._output_bytes(self.number)
+        if wanted and TCP_QUICKACK is not None and self._socket is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, TCP_QUICKACK, setting)
 
     def eof_received(self) -> bool:
         return False

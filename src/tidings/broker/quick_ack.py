@@ -1,39 +1,41 @@
 """When to acknowledge at once what came from a socket.
 
-TCP puts its acknowledgements off, for 40 ms and more, in the hope that an answer carries them. Some clients cannot
+TCP may put its acknowledgements off, for 40 ms and more, in the hope that an answer carries them. Some clients cannot
 wait: one with a small send buffer, or one that sends in pieces with Nagle's algorithm, sends nothing more before. But
 an acknowledgement is a packet of its own, and costs a fifth of what a lone message does, and most never miss it.
 
-So it is tried: a connection whose reads follow each other closely does without. If one of its pauses is as long as
-TCP's delay, the client may have been held up, and is served at once for a while. Whoever sends seldom is served at
-once always: there it costs little.
+So it is tried: a connection whose reads follow each other does without after a while. If one of its pauses is then as
+long as TCP's delay, the client may have been held up, and is served at once again, for twice as many reads. Whoever
+sends seldom is served at once nearly always: there it costs little.
 """
 
 HELD_UP_MS = 30  # TCP waits for 40 ms at least
-PATIENCE_READS = 1000
+PATIENCE_READS, PATIENCE_READS_MAX = 1000, 64_000
+AT_ONCE, PUT_OFF = 1, 0  # what TCP_QUICKACK is set to
 
 
 class QuickAck:
     """Of one connection.
 
     >>> quick = QuickAck()
-    >>> sum(quick.wanted(0) for _ in range(5000))
-    1000
-    >>> quick.wanted(40), quick.wanted(0)
-    (True, True)
+    >>> said = [quick.setting(0) for _ in range(5000)]
+    >>> said.count(AT_ONCE), said[999], said[1000:].count(None)
+    (999, 0, 4000)
+    >>> quick.setting(40), [quick.setting(0) for _ in range(5000)].count(AT_ONCE)
+    (1, 1999)
     """
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_patience")
 
     def __init__(self) -> None:
-        self._left = PATIENCE_READS
+        self._left = self._patience = PATIENCE_READS
 
-    def wanted(self, pause_ms: int) -> bool:
-        """To be asked at each read; `pause_ms`: since the one before."""
+    def setting(self, pause_ms: int) -> int | None:
+        """To be asked at each read; `pause_ms`: since the one before. None: leave it."""
         if self._left:
             self._left -= 1
-            return True
+            return AT_ONCE if self._left else PUT_OFF
         if pause_ms < HELD_UP_MS:
-            return False
-        self._left = PATIENCE_READS
-        return True
+            return None
+        self._left = self._patience = min(2 * self._patience, PATIENCE_READS_MAX)
+        return AT_ONCE
