@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.broker_report import best
+
 RESULTS = Path(__file__).parents[2] / "bench" / "results"
 OURS, STOMP, OTHER = "tidings", "tidings-stomp", "activemq"
 
@@ -201,11 +203,6 @@ def starting() -> Iterable[str]:
 def load(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
     return found
-
-
-def best(kept: Mapping[str, Any]) -> dict[str, Any]:
-    runs: list[dict[str, Any]] = kept["runs"]
-    return max(runs, key=lambda one: one["received_per_s"])
 
 
 def taken(found: Mapping[str, Any]) -> str:
