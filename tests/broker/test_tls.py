@@ -125,3 +125,29 @@ def test_unusable_files_are_named(authority: Authority, tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             server_context(table)
         assert problem in str(caught.value)
+
+
+def test_who_closes_while_it_connects_again_leaves_nothing_open(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = context(authority.sign("broker", "server.pem"))
+
+    async def check() -> None:
+        met, left = asyncio.Event(), asyncio.Event()
+
+        async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            met.set()
+            while await reader.read(1000):
+                pass
+            left.set()
+            writer.close()
+
+        async with local_broker(tls=tls) as here:
+            client = await connect(here.url.replace("tidings:", "tidings+tls:"), tls=authority.client_context())
+        async with await asyncio.start_server(say_nothing, "127.0.0.1", here.port, ssl=tls):
+            await met.wait()
+            await client.close()
+            assert not client.connected
+            assert [task for task in asyncio.all_tasks() if "_reconnect" in repr(task)] == []
+            await left.wait()
+
+    run(check())

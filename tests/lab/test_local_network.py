@@ -1,6 +1,7 @@
 """Real processes: a network from a topology file, messages across it, a broker killed under load and returned."""
 
 import asyncio
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,12 @@ import pytest
 
 from tidings.broker import config
 from tidings.broker.config_network import PeerTable
+from tidings.cli.terminated import terminated
 from tidings.client import connect
 from tidings.client.client import Client
 from tidings.errors import UsageError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
-from tidings.lab.member import SECRET, Routing
+from tidings.lab.member import SECRET, Member, Routing
 from tidings.overlay.generate import line, square_diagonal
 from tidings.overlay.graph import Graph
 from tidings.testing.links import eventually, free_ports
@@ -145,6 +147,27 @@ def test_namespaces_and_delays_are_planned(tmp_path: Path) -> None:
     )
     assert oslo.peers == (PeerTable("", 1, delay_ms=15.0, bandwidth_bytes_s=1_000_000),)
     assert "paris: down" in network.draw()
+
+
+def test_a_signal_in_the_midst_of_a_start_leaves_no_process_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=free_ports(6)[0]))
+    spawn = network._spawn
+
+    def interrupted(member: Member) -> int:
+        pid = spawn(member)
+        signal.raise_signal(signal.SIGTERM)
+        return pid
+
+    monkeypatch.setattr(network, "_spawn", interrupted)
+    try:
+        with terminated(), pytest.raises(KeyboardInterrupt):
+            network.start()
+        assert list(network.alive().values()) == [True, False]
+    finally:
+        network.stop(kill=True)
+    assert not any(network.alive().values())
 
 
 def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:

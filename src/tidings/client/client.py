@@ -109,6 +109,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             await asyncio.wait(waiting, timeout=5)
         if self._reconnecting is not None:
             self._reconnecting.cancel()
+            await asyncio.wait([self._reconnecting])  # it may have a connection to close
         self._give_up(ConnectionLostError("E_CLOSED", "the client is closed"))
         link, self._link = self._link, None
         if link is not None:

@@ -10,6 +10,7 @@ from tidings.model.codec import encode_frame
 from tidings.protocols.frames import FrameSplitter, FrameType, RawFrame
 
 GATHER_BYTES = 64 << 10
+CLOSE_SECONDS = 2.0  # for the last words, and those of TLS
 
 
 class Link(asyncio.Protocol):
@@ -82,14 +83,18 @@ class Link(asyncio.Protocol):
 
     async def close(self) -> None:
         self._flush()
-        if self._transport is not None:
-            self._transport.close()
+        if self._transport is None:
+            return
+        self._transport.close()
         try:
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await self._gone.wait()
         except TimeoutError:
-            if self._transport is not None:
-                self._transport.abort()
+            self._transport.abort()
+            await asyncio.sleep(0)  # which is when it is gone
+        except asyncio.CancelledError:
+            self._transport.abort()
+            raise
 
     # --- asyncio's side -------------------------------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ import json
 import os
 import secrets
 import signal
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,7 +100,8 @@ class LocalNetwork:
         for member in self._chosen(name):
             if self.alive()[member.name]:
                 raise UsageError("E_NET_RUNNING", f"{member.name} is running")
-            self._note(member.name, self._spawn(member))
+            with _uninterrupted():
+                self._note(member.name, self._spawn(member))
 
     def _spawn(self, member: Member) -> int:
         """A process of its own, that goes on when this one ends."""
@@ -203,6 +206,23 @@ def _members(graph: Graph, options: LocalOptions) -> dict[str, Member]:
             ports = port + number - 1, port + size + number - 1, port + 2 * size + number - 1
             members[name] = Member(name, number, host, ports[0], host, *ports[1:])
     return members
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals wait: one between the start of a process and the note of its number would leave it to nobody."""
+    if threading.current_thread() is not threading.main_thread():  # others do not hear of them
+        yield
+        return
+    came: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: came.append(number)) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_DFL if handler is None else handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _prefix(folder: Path) -> str:
