@@ -3,17 +3,12 @@
 import asyncio
 import socket
 
-import pytest
-
 from tidings.broker.quick_ack import PATIENCE_READS
 from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.protocols.frames import encode_publish
 from tidings.testing.local_broker import RawConnection, local_broker, run
-
-if not hasattr(socket, "TCP_QUICKACK"):
-    pytest.skip("this system cannot be told when to acknowledge", allow_module_level=True)
 
 
 def test_a_connection_that_is_read_again_and_again_does_without() -> None:
