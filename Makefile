@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize tsan crash sim load flaps partition pan hermes covering docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo test check bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in th
 	  -C cmake.define.TIDINGS_SANITIZE=address,undefined -C build-dir=build/sanitize/cmake .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/kernel/test_fuzz.py
+	for target in configuration segments selectors; do \
+	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	    build/sanitize/bin/python -m tidings.testing.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) || exit 1; done
 
 tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the kernel
 	test -x build/tsan/bin/python || $(PYTHON) -m venv build/tsan
@@ -83,6 +86,9 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0" OPENBLAS_NUM_THREADS=1 \
 	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider tests/kernel/test_threads.py
 	$(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads tests=5 wrong=0
+
+audit: setup  ## known weaknesses in the locked versions, by a copy of PyPA's advisory database (DATABASE=.../advisory-database)
+	$(BIN)/python -m tidings.testing.audit $(DATABASE) --results $(HARDENING)/audit.json
 
 docs: setup  ## build the documentation into build/docs, without warnings
 	$(BIN)/python -m docs.pages docs/generated

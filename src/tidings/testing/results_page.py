@@ -40,6 +40,7 @@ COMMANDS = {
     "fuzzing": "make fuzz",
     "threads": "make tsan",
     "load": "make load",
+    "audit": "make audit",
 }
 SETTINGS = {"sets", "seconds", "minutes"}  # that say how, and are not to be summed
 COMMON = {"what", "date", "version", "commit", "machine", "system", "python", "cpu", "seed", "first"}
@@ -71,7 +72,7 @@ def totals() -> list[str]:
     """A line for each kind of run; parsers one by one, and measurements not at all: these cannot be summed."""
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for one in lines():
-        if one["what"] not in ("load", "threads"):
+        if one["what"] not in ("load", "threads", "audit"):
             groups[f"{one['what']}: {one['parser']}" if "parser" in one else one["what"]].append(one)
     return [total(what, runs) for what, runs in groups.items()]
 
