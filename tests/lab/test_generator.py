@@ -1,6 +1,7 @@
 """The sending half of the load generator, over sockets that do not take everything at once."""
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ import pytest
 from tidings.lab.connections import Bench, Stream
 from tidings.lab.generator import Sender, saturate
 from tidings.lab.wires import Native, Plan, Stomp
+from tidings.model.codec import encode_frame
+from tidings.protocols.frames import FrameType
 
 
 @pytest.fixture
@@ -31,6 +34,21 @@ def test_frames_of_stomp_are_counted_however_they_come(read_bytes: int) -> None:
         count += counter.feed(buffer, len(part))
         assert count - before == part.count(b"\0")
     assert count == 3000
+
+
+@pytest.mark.parametrize("read_bytes", [1, 30, 100, 1000, 70_000])
+def test_the_last_whole_delivery_is_acknowledged_however_it_comes(read_bytes: int) -> None:
+    message = Native().block(Plan("a", b"body"), 1)[12:]  # without the frame's header and the receipt
+    first = 5_000_000_000  # a subscription that was there before
+    frames = [encode_frame(FrameType.DELIVER, struct.pack("<IIQ", 1, 1, first + n) + message) for n in range(500)]
+    stream, counter, buffer, count = b"".join(frames), Native().deliveries(Plan("a", b"body")), bytearray(70_000), 0
+    for start in range(0, len(stream), read_bytes):
+        part = stream[start : start + read_bytes]
+        buffer[: len(part)] = part
+        if new := counter.feed(buffer, len(part)):
+            count += new
+            assert struct.pack("<Q", first + count - 1) in counter.acknowledgement(new)
+    assert count == 500
 
 
 def test_blocks_are_sent_in_turn_the_largest_that_may_and_a_rest_first(

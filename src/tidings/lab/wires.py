@@ -20,6 +20,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.protocols.frames import ACK_CUMULATIVE, FrameType, control, encode_ack, encode_credit
 
+TAG_AT = 16  # of a DELIVER frame: after its header, the subscription and the delivery count
 CREDIT = 2000  # of a durable subscriber: as many messages may be with it without acknowledgement
 PROPERTY = "prop"
 VECTOR_BYTES = 4096  # from here on numpy counts faster, although it has to be called
@@ -148,19 +149,21 @@ class _Deliveries:
 
     def __init__(self, frame_bytes: int) -> None:
         self._frame_bytes = frame_bytes
-        self._rest = 0
-        self._last_tag = 0
+        self._rest = 0  # bytes of a frame that has begun
+        self._last = b""  # bytes: with them the last whole frame
         self._taken = 0  # and no credit given back for it
 
     def feed(self, data: bytearray, size: int) -> int:
         count, self._rest = divmod(self._rest + size, self._frame_bytes)
+        kept = 2 * self._frame_bytes
+        self._last = bytes(data[size - kept : size]) if size >= kept else (self._last + data[:size])[-kept:]
         return count
 
     def acknowledgement(self, messages: int) -> bytes:
-        """Credit is given back by halves of the window, as the client does it."""
-        self._last_tag += messages  # tags count from 1
+        """Up to the last whole frame. Credit is given back by halves of the window, as the client does it."""
+        (tag,) = struct.unpack_from("<Q", self._last, len(self._last) - self._rest - self._frame_bytes + TAG_AT)
         self._taken += messages
-        said = encode_ack(1, [self._last_tag], ACK_CUMULATIVE)
+        said = encode_ack(1, [tag], ACK_CUMULATIVE)
         if self._taken * 2 >= CREDIT:
             said += encode_credit(1, self._taken)
             self._taken = 0
