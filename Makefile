@@ -87,7 +87,7 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider tests/kernel/test_threads.py
 	$(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads tests=5 wrong=0
 
-audit: setup  ## known weaknesses in the locked versions, by a copy of PyPA's advisory database (DATABASE=.../advisory-database)
+audit: setup  ## known weaknesses in the locked versions, by a copy of osv.dev's advisories for PyPI (DATABASE=directory)
 	$(BIN)/python -m tidings.testing.audit $(DATABASE) --results $(HARDENING)/audit.json
 
 docs: setup  ## build the documentation into build/docs, without warnings

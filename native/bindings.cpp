@@ -12,6 +12,7 @@ void bind_block_ring(nb::module_&);
 void bind_bloom(nb::module_&);
 void bind_codec(nb::module_&);
 void bind_forwarder(nb::module_&);
+void bind_intake(nb::module_&);
 void bind_matcher(nb::module_&);
 void bind_encoding(nb::module_&);
 void bind_matrix(nb::module_&);
@@ -52,6 +53,7 @@ NB_MODULE(_kernel, m) {
     bind_bloom(m);
     bind_codec(m);
     bind_forwarder(m);
+    bind_intake(m);
     bind_matcher(m);
     bind_encoding(m);
     bind_matrix(m);

@@ -1,6 +1,6 @@
 """Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import numpy
@@ -291,6 +291,69 @@ class Forwarder:
     def relay(self, neighbour: int, routers: Sequence[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool: ...
 
     def network_stats(self) -> dict[str, int]: ...
+
+class Pace:
+    """
+    Reads of all connections, and how many more of one of them nobody needs to hear of.
+    """
+
+    def __init__(self, small_bytes: int, held_up_ms: int) -> None: ...
+
+    @property
+    def reads(self) -> int: ...
+
+    @reads.setter
+    def reads(self, arg: int, /) -> None: ...
+
+    @property
+    def connection(self) -> int: ...
+
+    @connection.setter
+    def connection(self, arg: int, /) -> None: ...
+
+    @property
+    def left(self) -> int: ...
+
+    @left.setter
+    def left(self, arg: int, /) -> None: ...
+
+    @property
+    def on_read(self) -> Callable[[], None] | None: ...
+
+    @on_read.setter
+    def on_read(self, call: Callable[[], None] | None, /) -> None: ...
+
+    def counts(self, connection: int) -> bool:
+        """Whether a small read of this connection is just one more."""
+
+class Intake:
+    """What comes from a client's socket."""
+
+    def __init__(self, forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> None: ...
+
+    def buffer(self, sizehint: int) -> memoryview: ...
+
+    def take(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @number.setter
+    def number(self, arg: int, /) -> None: ...
+
+    @property
+    def heard_ms(self) -> int: ...
+
+    @heard_ms.setter
+    def heard_ms(self, arg: int, /) -> None: ...
+
+    @property
+    def watched(self) -> bool: ...
+
+    @watched.setter
+    def watched(self, arg: bool, /) -> None: ...
 
 class Matcher:
     """The exact matcher: an index over subscribers' predicates."""

@@ -9,26 +9,21 @@ from packaging.version import Version
 
 from tidings.testing.audit import affects, audit, locked, main
 
-ADVISORY = """\
-id: PYSEC-0-{number}
-aliases: [CVE-0-{number}]
-affected:
-- package: {{name: {name}, ecosystem: PyPI}}
-  ranges:
-  - type: GIT
-    events: [{{introduced: "0"}}]
-  - type: ECOSYSTEM
-    events: [{{introduced: {introduced}}}, {{fixed: {fixed}}}]
-"""
+
+def advisory(number: int, name: str, introduced: str, fixed: str) -> str:
+    git = {"type": "GIT", "events": [{"introduced": "0"}]}
+    versions = {"type": "ECOSYSTEM", "events": [{"introduced": introduced}, {"fixed": fixed}]}
+    affected = {"package": {"name": name, "ecosystem": "PyPI"}, "ranges": [git, versions]}
+    return json.dumps({"id": f"PYSEC-0-{number}", "aliases": [f"CVE-0-{number}"], "affected": [affected]})
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     for number, (name, introduced, fixed) in enumerate((("some-thing", "0", "1.10"), ("other", "2.0", "3.0rc1"))):
-        path = tmp_path / "vulns" / name / f"{number}.yaml"
+        path = tmp_path / "database" / name / f"{number}.json"
         path.parent.mkdir(parents=True)
-        path.write_text(ADVISORY.format(number=number, name=name, introduced=introduced, fixed=fixed))
-    return tmp_path
+        path.write_text(advisory(number, name, introduced, fixed))
+    return tmp_path / "database"
 
 
 def found(database: Path, lock: str) -> list[str]:
@@ -43,11 +38,11 @@ def test_a_version_is_affected_from_its_introduction_until_it_is_mended(database
 
 def test_versions_that_are_listed_and_advisories_that_were_withdrawn() -> None:
     thing = canonicalize_name("thing")
-    advisory = {"affected": [{"package": {"name": "thing"}, "versions": ["1.0", "1.1"]}]}
-    assert affects(advisory, thing, Version("1.1"))
-    assert not affects(advisory, thing, Version("1.2"))
-    assert not affects(advisory, canonicalize_name("another"), Version("1.1"))
-    assert not affects({**advisory, "withdrawn": "2026-01-01T00:00:00Z"}, thing, Version("1.1"))
+    listed = {"affected": [{"package": {"name": "thing"}, "versions": ["1.0", "1.1"]}]}
+    assert affects(listed, thing, Version("1.1"))
+    assert not affects(listed, thing, Version("1.2"))
+    assert not affects(listed, canonicalize_name("another"), Version("1.1"))
+    assert not affects({**listed, "withdrawn": "2026-01-01T00:00:00Z"}, thing, Version("1.1"))
 
 
 def test_the_command_says_what_it_found_and_notes_it(
@@ -71,3 +66,5 @@ def test_what_is_no_database_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     lock.write_text("other==3.0\n")
     assert main([str(tmp_path), "--lock", str(lock)]) == 2
     assert "E_AUDIT_DATABASE" in capsys.readouterr().err
+    (tmp_path / "half.json").write_text("{")
+    assert main([str(tmp_path), "--lock", str(lock)]) == 2

@@ -24,7 +24,7 @@ class World:
         self.now += work_seconds
         self.received += self._arrivals(self.now - self._since)
         self._since = self.now
-        self.naps.reads += 1
+        self.naps.pace.reads += 1
         self.naps.after_small_read(connection)
 
 
@@ -68,7 +68,7 @@ def test_a_publisher_that_waits_for_answers_is_hardly_held_up() -> None:
 def test_nobody_naps_while_others_are_read() -> None:
     world = World(steady(50_000))
     for _ in range(10 * PHASE_READS):
-        world.naps.reads += 1  # of another connection, in between
+        world.naps.pace.reads += 1  # of another connection, in between
         world.read()
     assert not world.slept
 

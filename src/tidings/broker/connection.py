@@ -6,9 +6,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from tidings.broker.limits import Limits
-from tidings.broker.quick_ack import PUT_OFF, QuickAck
+from tidings.broker.quick_ack import HELD_UP_MS, PUT_OFF, QuickAck
 from tidings.broker.session import Session
 from tidings.kernel.forwarder import Flag
+from tidings.kernel.intake import open_intake
 from tidings.tracking.skew import SkewWatch
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 OUTPUT, WRITE = int(Flag.OUTPUT), int(Flag.OUTPUT | Flag.LEFT)
 
-
-SMALL_READ_BYTES = 2_048  # so little at a time means that the broker keeps up
 BEAT_EARLY_MS = 500
 CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
 
@@ -40,7 +39,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.number = -1
         self.user = ""
         self.logged_in = False
-        self.opened_ms = self.heard_ms = broker.now_ms()
+        self.opened_ms = broker.now_ms()
         self.heartbeat_ms = 0
         self.beat_ms = 0  # how often the client wants to hear from us; 0: not at all
         self.skew: SkewWatch | None = None  # of a client that gives its messages their times
@@ -56,8 +55,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._quick_ack = QuickAck()
         self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
         self._kernel_writes = type(self).write is ClientConnection.write  # what the forwarder has needs no translation
-        self._feed, self._serve = broker.forwarder.feed, broker.forwarder.serve
         self._output_bytes = broker.forwarder.output_bytes
+        self._intake = open_intake(broker.forwarder, broker.naps.pace, self._after_read)
+        if type(self).get_buffer is ClientConnection.get_buffer:  # then the event loop need not go by Python
+            self.get_buffer = self._intake.buffer  # type: ignore[method-assign]
+        if type(self).buffer_updated is ClientConnection.buffer_updated:
+            self.buffer_updated = self._intake.take  # type: ignore[method-assign]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -68,6 +71,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
         self.broker.opened(self)
+        self._intake.number = self.number
         if self._direct is not None and self._kernel_writes and not self.closing:
             self.broker.forwarder.set_socket(self.number, self._direct.fileno())
 
@@ -75,15 +79,25 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self.broker.buffer
 
     def buffer_updated(self, size: int) -> None:
+        self._intake.take(size)
+
+    @property
+    def heard_ms(self) -> int:
+        """When it gave its last sign of life."""
+        return self._intake.heard_ms
+
+    @heard_ms.setter
+    def heard_ms(self, now_ms: int) -> None:
+        self._intake.heard_ms = now_ms
+
+    def _after_read(self, flags: int, small: bool, pause_ms: int) -> None:
+        """What is left to do after a read. A small one: there is time, others need not share the write with it."""
         broker = self.broker
-        broker.naps.reads += 1
-        now_ms = broker.now_ms()
-        pause_ms, self.heard_ms = now_ms - self.heard_ms, now_ms
-        small = size < SMALL_READ_BYTES  # there is time: no need to wait for others to share the write with
-        flags = self._serve(self.number, size, now_ms) if small else self._feed(self.number, size, now_ms)
-        if (setting := self._quick_ack.setting(pause_ms)) is not None:
-            self._acknowledge(setting)
-        if flags in (OUTPUT, WRITE):  # plain messages, the usual case
+        if self._intake.watched or pause_ms >= HELD_UP_MS:
+            if (setting := self._quick_ack.setting(pause_ms)) is not None:
+                self._acknowledge(setting)
+            self._intake.watched = self._quick_ack.left > 0
+        if flags in (OUTPUT, WRITE):  # plain messages
             if not small:
                 broker.flush_soon()
                 return
@@ -120,6 +134,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._direct = None
             self._socket = None
         self.broker.lost(self)
+        self._intake.close()  # or we would wait for the garbage collector, which comes seldom
 
     def certificate_name(self) -> str:
         """The common name of the client's certificate; empty if it showed none."""

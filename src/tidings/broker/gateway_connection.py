@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidings.broker.connection import SMALL_READ_BYTES, ClientConnection
+from tidings.broker.connection import ClientConnection
+from tidings.broker.naps import SMALL_READ_BYTES
 from tidings.broker.session import Caller, Gateway, Session
 from tidings.errors import RemoteProtocolError, TidingsError
 

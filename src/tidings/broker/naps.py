@@ -16,6 +16,10 @@ deal with one large read.
 import time
 from collections.abc import Callable
 
+from tidings.broker.quick_ack import HELD_UP_MS
+from tidings.kernel.intake import Pace
+
+SMALL_READ_BYTES = 2_048  # so little at a time means that the broker keeps up
 NAP_SECONDS = 60e-6  # what is asked for
 GATHER_SECONDS = 110e-6  # about what passes from read to read: the system's timers are not that fine
 PHASE_READS = 16
@@ -33,14 +37,14 @@ class Naps:
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.reads = 0  # of all connections, kept by them
+        self.pace = Pace(SMALL_READ_BYTES, HELD_UP_MS)  # counts reads, for us too while we are awake
         self._received = received  # how many messages so far
         self._clock = clock
         self._sleep = sleep
-        self._connection = -1
         self._patience = PHASE_READS
         self._rate = 0.0  # messages a second without naps
         self._phases = 0  # of napping left; 0: awake
+        self._left = 0  # reads of a phase of napping
         self._begin(PHASE_READS)
 
     @property
@@ -49,27 +53,30 @@ class Naps:
 
     def after_small_read(self, connection: int) -> None:
         """Plain messages of this connection were dealt with; perhaps sleep before the next ones."""
-        if connection != self._connection:
-            self._connection = connection
+        if self.pace.counts(connection):
+            return
+        if connection != self.pace.connection:
+            self.pace.connection = connection
             self._patience, self._phases = PHASE_READS, 0
             self._begin(PHASE_READS)
             return
         self._left -= 1
-        if not self._left:
+        if self._left <= 0:
             self._judge()
         if self._phases:
             self._sleep(NAP_SECONDS)
 
     def _begin(self, reads: int) -> None:
-        self._length = self._left = reads
-        self._begun = (self._clock(), self._received(), self.reads)
+        self._length = reads
+        self._left, self.pace.left = (reads, 0) if self._phases else (0, reads)
+        self._begun = (self._clock(), self._received(), self.pace.reads)
 
     def _judge(self) -> None:
         """A phase is over: nap, go on, or stop."""
         at, messages, reads = self._begun
         seconds, messages = self._clock() - at, self._received() - messages
         rate = messages / seconds if seconds > 0 else 0.0
-        alone = self.reads - reads <= self._length * CROWD
+        alone = self.pace.reads - reads <= self._length * CROWD
         next_reads = PHASE_READS
         if not self._phases:
             self._rate = rate

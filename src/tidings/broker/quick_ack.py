@@ -25,17 +25,17 @@ class QuickAck:
     (1, 1999)
     """
 
-    __slots__ = ("_left", "_patience")
+    __slots__ = ("_patience", "left")
 
     def __init__(self) -> None:
-        self._left = self._patience = PATIENCE_READS
+        self.left = self._patience = PATIENCE_READS  # left: reads that are to be acknowledged at once
 
     def setting(self, pause_ms: int) -> int | None:
         """To be asked at each read; `pause_ms`: since the one before. None: leave it."""
-        if self._left:
-            self._left -= 1
-            return AT_ONCE if self._left else PUT_OFF
+        if self.left:
+            self.left -= 1
+            return AT_ONCE if self.left else PUT_OFF
         if pause_ms < HELD_UP_MS:
             return None
-        self._left = self._patience = min(2 * self._patience, PATIENCE_READS_MAX)
+        self.left = self._patience = min(2 * self._patience, PATIENCE_READS_MAX)
         return AT_ONCE

@@ -1,9 +1,9 @@
 """The asyncio driver: connects sockets, the forwarder, the node and the store's thread.
 
-    buffer_updated ─► forwarder.feed ─┬─ output ─► flush once a loop iteration: one write a connection
-                                      └─ events ─► session ─► node ─► effects ─► forwarder, store, sockets
+    intake ─► forwarder.feed ─┬─ output ─► at once, or once a loop iteration: one write a connection
+                              └─ events ─► session ─► node ─► effects ─► forwarder, store, sockets
 
-Plain messages take the upper way only. Everything runs on one event loop, apart from log-ins and the store.
+Plain messages take the upper way, small reads without Python. All is on one event loop but log-ins and the store.
 """
 
 import asyncio
@@ -301,7 +301,7 @@ class Broker:
                     continue
                 if kind == MESSAGE:
                     _, _, flags, receipt, expires_ms, message, sinks = event
-                    lone = self._lone.published(number, self.naps.reads) and len(events) == 1
+                    lone = self._lone.published(number, self.naps.pace.reads) and len(events) == 1
                     if lone and not flags and self._write_alone(number, receipt, message, sinks, expires_ms):
                         continue
                     node.message(

@@ -129,7 +129,7 @@ class Forwarder:
         self.stomp_types = plane.stomp_types
         self.set_subscriber = plane.set_subscriber
         self.watch_clock = plane.watch_clock
-        self._plane = plane
+        self._plane = self.kernel = plane
 
     def use_tracker(self, tracker: Tracker) -> None:
         """Record what passes from now on."""

@@ -18,36 +18,30 @@ import uvloop
 
 from tidings.broker.config_tracking import TrackingTable
 from tidings.broker.garbage import search_seldom
-from tidings.broker.naps import Naps
 from tidings.broker.server import Broker, Listener
 from tidings.broker.session import Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
+from tidings.kernel.intake import Pace
 from tidings.lab.servers import READS_FILE
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 
 
-class Stamps(Naps):
-    """Notes the time of every read, which connections count here before they do anything else."""
+class Stamps:
+    """Notes the time of every read before anything else is done."""
 
     def __init__(self, received: Callable[[], int]) -> None:
         self.found: list[tuple[int, int]] = []
-        self._count = 0
-        super().__init__(received)
+        self._received = received
 
-    @property
-    def reads(self) -> int:
-        return self._count
+    def note(self) -> None:
+        self.found.append((time.perf_counter_ns(), self._received()))
 
-    @reads.setter
-    def reads(self, count: int) -> None:
-        self._count = count
-        if count:
-            self.found.append((time.perf_counter_ns(), self._received()))
-
-    def write(self, file: Path) -> None:
+    def write(self, file: Path, pace: Pace) -> None:
+        """From now on; what was noted so far is written."""
+        pace.on_read = self.note
         np.save(file, np.array(self.found, dtype=np.int64).reshape(-1, 2))
         self.found.clear()
         _say("written")
@@ -61,20 +55,14 @@ async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> 
     await broker.start([])
     search_seldom()
     port = await broker.listen(Listener(SESSIONS[protocol], port=0))
-    end, loop = asyncio.Event(), asyncio.get_running_loop()
+    end, loop, stamps = asyncio.Event(), asyncio.get_running_loop(), Stamps(broker.forwarder.received)
     loop.add_signal_handler(signal.SIGUSR1, lambda: _say(json.dumps(broker.forwarder.stats())))
-    loop.add_signal_handler(signal.SIGUSR2, lambda: _stamps_of(broker).write(data / READS_FILE))
+    loop.add_signal_handler(signal.SIGUSR2, lambda: stamps.write(data / READS_FILE, broker.naps.pace))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
     _say(str(port))  # whoever reads it may send signals at once
     await end.wait()
     await broker.stop()
-
-
-def _stamps_of(broker: Broker) -> Stamps:
-    if not isinstance(broker.naps, Stamps):
-        broker.naps = Stamps(broker.forwarder.received)
-    return broker.naps
 
 
 def _say(line: str) -> None:

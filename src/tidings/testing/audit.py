@@ -1,19 +1,20 @@
-"""Known weaknesses in the locked versions, looked up in a copy of the Python Packaging Advisory Database.
+"""Known weaknesses in the locked versions, looked up in a copy of a database of advisories.
 
     python -m tidings.testing.audit DATABASE [--lock requirements-dev.lock] [--results FILE]
 
-DATABASE is a directory with `vulns/PACKAGE/ID.yaml` in it, each an advisory in the OSV format. Nothing is asked over a
-network, so this works where `pip-audit` does not, and says what was known when the copy was made.
+DATABASE is a directory of advisories in the OSV format, a JSON file each, such as osv.dev's export of those for PyPI.
+Nothing is asked over a network, so this works where `pip-audit` does not, and says what was known when the copy was
+made.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
@@ -54,7 +55,7 @@ def affects(advisory: Mapping[str, Any], package: NormalizedName, version: Versi
     if advisory.get("withdrawn"):
         return False
     for one in advisory.get("affected", ()):
-        if canonicalize_name(one["package"]["name"]) != package:
+        if canonicalize_name(one.get("package", {}).get("name", "")) != package:
             continue
         if str(version) in one.get("versions", ()):
             return True
@@ -78,21 +79,29 @@ def _version(text: str) -> Version:
     return _ALL if text == "0" else Version(text)
 
 
-def advisories(database: Path, package: NormalizedName) -> Iterator[Mapping[str, Any]]:
-    for path in sorted((database / "vulns" / package).glob("*.yaml")):
-        yield yaml.load(path.read_text(), yaml.BaseLoader)  # versions are texts: 1.10 is not 1.1
+def advisories(database: Path) -> Iterator[Mapping[str, Any]]:
+    for path in sorted(database.rglob("*.json")):
+        yield json.loads(path.read_bytes())
+
+
+def packages_of(advisory: Mapping[str, Any]) -> set[NormalizedName]:
+    about = (one.get("package", {}) for one in advisory.get("affected", ()))
+    return {canonicalize_name(one["name"]) for one in about if one.get("ecosystem") == "PyPI"}
 
 
 def audit(database: Path, packages: Mapping[NormalizedName, Version]) -> tuple[int, list[Finding]]:
     """How many advisories speak of these packages, in whatever version, and those that speak of these versions."""
-    if not (database / "vulns").is_dir():
-        raise UsageError("E_AUDIT_DATABASE", f"{database} has no directory 'vulns'")
-    read, found = 0, []
-    for package, version in packages.items():
-        for advisory in advisories(database, package):
-            read += 1
-            if affects(advisory, package, version):
-                found.append(Finding(package, version, advisory["id"], tuple(advisory.get("aliases", ()))))
+    known, read, found = 0, 0, []
+    for advisory in advisories(database):
+        known += 1
+        about = sorted(packages_of(advisory) & packages.keys())
+        read += bool(about)
+        for package in about:
+            if affects(advisory, package, packages[package]):
+                aliases = tuple(advisory.get("aliases", ()))
+                found.append(Finding(package, packages[package], advisory["id"], aliases))
+    if not known:
+        raise UsageError("E_AUDIT_DATABASE", f"{database} holds no advisories")
     return read, found
 
 
@@ -105,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         packages = locked(asked.lock.read_text())
         read, found = audit(asked.database, packages)
-    except (OSError, UsageError) as error:
+    except (OSError, ValueError, UsageError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     for one in found:

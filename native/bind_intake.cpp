@@ -1,0 +1,105 @@
+// What comes from the sockets of clients. The usual small read, plain messages that are written to their readers at once, is dealt
+// with here; only what is left to do is told to Python. For a lone message that is a tenth of what it costs.
+#include <nanobind/nanobind.h>
+
+#include "python_forwarder.hpp"
+
+using namespace tidings;
+
+namespace {
+
+// Reads of all connections, and how many more of one of them nobody needs to hear of (see broker/naps.py).
+struct Pace {
+    size_t small_bytes;   // less than this at a time means that the broker keeps up
+    int64_t held_up_ms;   // a pause of this length may have been our fault
+    uint64_t reads = 0;
+    int64_t connection = -1;
+    uint32_t left = 0;
+    nb::object on_read = nb::none();  // to be called at each read, before anything else
+
+    // Whether a small read of this connection is just one more.
+    bool counts(int64_t number) {
+        if (number != connection || left <= 1) return false;
+        --left;
+        return true;
+    }
+};
+
+// Of one client.
+class Intake {
+public:
+    Intake(nb::object forwarder, nb::object pace, nb::object rest)
+        : owner(std::move(forwarder)), pace_owner(std::move(pace)), rest(std::move(rest)), heard_ms(now_ms()),
+          forwarder_(nb::cast<PyForwarder&>(owner)), pace_(nb::cast<Pace&>(pace_owner)), buffer_(forwarder_.view()) {}
+
+    nb::object buffer(nb::handle) { return buffer_; }
+
+    // So many bytes are in the buffer. `rest(flags, small, pause_ms)` is called with what is left to do.
+    void take(size_t size) {
+        if (number < 0) throw UsageError{"E_FEED", "the connection is not open"};
+        ++pace_.reads;
+        if (!pace_.on_read.is_none()) pace_.on_read();
+        const int64_t now = now_ms(), pause_ms = now - heard_ms;
+        heard_ms = now;
+        const bool small = size < pace_.small_bytes;
+        const auto connection = static_cast<uint32_t>(number);
+        const unsigned flags = small ? forwarder_.serve(connection, size, now) : forwarder_.feed(connection, size, now);
+        const bool usual = small && !watched && pause_ms < pace_.held_up_ms;
+        if (usual && (flags == 0 || (flags == Forwarder::HasOutput && pace_.counts(number)))) return;
+        rest(flags, small, pause_ms);
+    }
+
+    // Nothing more comes, and nobody is to be told.
+    void close() {
+        number = -1;
+        rest.reset();
+    }
+
+    nb::object owner, pace_owner, rest;
+    int64_t number = -1;  // the forwarder's, once it is open
+    int64_t heard_ms;
+    bool watched = true;  // `rest` wants to know of each read
+
+private:
+    PyForwarder& forwarder_;
+    Pace& pace_;
+    nb::object buffer_;
+};
+
+// A connection has an intake, whose `rest` is the connection's: Python must see through that, or neither would ever go.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Intake>(self)->rest.ptr());
+    return 0;
+}
+
+int clear(PyObject* self) {
+    nb::inst_ptr<Intake>(self)->rest.reset();
+    return 0;
+}
+
+PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
+
+}  // namespace
+
+void bind_intake(nb::module_& m) {
+    nb::class_<Pace>(m, "Pace", "Reads of all connections, and how many more of one of them nobody needs to hear of.")
+        .def("__init__", [](Pace* self, size_t small_bytes, int64_t held_up_ms) { new (self) Pace{small_bytes, held_up_ms}; },
+             nb::arg("small_bytes"), nb::arg("held_up_ms"))
+        .def_rw("reads", &Pace::reads)
+        .def_rw("connection", &Pace::connection)
+        .def_rw("left", &Pace::left)
+        .def_rw("on_read", &Pace::on_read, nb::for_getter(nb::sig("def on_read(self) -> collections.abc.Callable[[], None] | None")),
+                nb::for_setter(nb::arg("call").none()),
+                nb::for_setter(nb::sig("def on_read(self, call: collections.abc.Callable[[], None] | None, /) -> None")))
+        .def("counts", &Pace::counts, nb::arg("connection"), "Whether a small read of this connection is just one more.");
+    nb::class_<Intake>(m, "Intake", nb::type_slots(slots), "What comes from a client's socket.")
+        .def(nb::init<nb::object, nb::object, nb::object>(), nb::arg("forwarder"), nb::arg("pace"), nb::arg("rest"),
+             nb::sig("def __init__(self, forwarder: Forwarder, pace: Pace, rest: collections.abc.Callable[[int, bool, int], None]) -> None"))
+        .def("buffer", &Intake::buffer, nb::arg("sizehint"), nb::sig("def buffer(self, sizehint: int) -> memoryview"))
+        .def("take", &Intake::take, nb::arg("size"))
+        .def("close", &Intake::close)
+        .def_rw("number", &Intake::number)
+        .def_rw("heard_ms", &Intake::heard_ms)
+        .def_rw("watched", &Intake::watched);
+}
