@@ -76,7 +76,7 @@ sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in th
 	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/kernel/test_fuzz.py
 	for target in configuration segments selectors; do \
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-	    build/sanitize/bin/python -m tidings.testing.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) || exit 1; done
+	    build/sanitize/bin/python -m tidings.testing.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --slow || exit 1; done
 
 tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the kernel
 	test -x build/tsan/bin/python || $(PYTHON) -m venv build/tsan

@@ -93,6 +93,11 @@ def _selector_text(length: int) -> None:
     Selector("x = 1".ljust(length))
 
 
+def _selector_tokens(count: int) -> None:
+    sign = "-" if count % 2 == 0 else ""
+    Selector(f"x = {sign}" + "+".join(["1"] * ((count - 1) // 2)))
+
+
 def _selector_depth(depth: int) -> None:
     Selector("(" * depth + "x = 1" + ")" * depth)
 
@@ -171,6 +176,7 @@ ALL = (
         lambda n: _used(Message(Destination("t"), {f"p{i}": 1 for i in range(n)})),
     ),
     Limit("characters of a selector", lexer.TEXT_MAX, "", "E_SELECTOR_LIMIT", _selector_text),
+    Limit("words, signs and values of a selector", lexer.TOKENS_MAX, "", "E_SELECTOR_LIMIT", _selector_tokens),
     Limit("parentheses in each other in a selector", parser.DEPTH_MAX, "", "E_SELECTOR_LIMIT", _selector_depth),
     Limit("values after IN", parser.CHOICES_MAX, "", "E_SELECTOR_LIMIT", _selector_choices),
     Limit("bytes of a password", passwords.PASSWORD_BYTES_MAX, "", "E_PASSWORD", _password),
