@@ -98,6 +98,12 @@ def summary(results: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def overall(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Over all points, each counting alike: the geometric mean of the ratios."""
+    names = [f"{one}_{what}" for one in ("bloom", "async") for what in ("cpu", "rate")]
+    return {name: statistics.geometric_mean(row[name] for row in rows) for name in names}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
@@ -106,9 +112,10 @@ def main() -> None:
     rounds = arguments.rounds or (1 if arguments.quick else 3)
     results = measure(list(QUICK if arguments.quick else POINTS), rounds)
     rows = summary(results)
-    columns = tuple(rows[0])
-    table("relative to none: CPU time a message, throughput", columns, [[row[c] for c in columns] for row in rows])
-    print("written to", save("tracking_cost", {"rows": rows, "runs": results}))
+    columns, all_points = tuple(rows[0]), overall(rows)
+    lines = [*rows, {"point": "all, geometric mean", **all_points}]
+    table("relative to none: CPU time, throughput", columns, [[line.get(c, "") for c in columns] for line in lines])
+    print("written to", save("tracking_cost", {"rows": rows, "all": all_points, "runs": results}))
 
 
 if __name__ == "__main__":

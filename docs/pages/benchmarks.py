@@ -125,7 +125,7 @@ def tracking() -> Iterable[str]:
             f"{row['async_cpu']:.2f}",
             f"{row['async_rate']:.2f}",
         ]
-        for row in cost["rows"]
+        for row in [*cost["rows"], {"point": "all of these, geometric mean", **cost["all"]}]
     ]
     yield table(["", "bloom: CPU", "rate", "exact log: CPU", "rate"], rows)
     rows = [[row["brokers"], f"{row['median_ms']:.2f}", f"{row['worst_ms']:.1f}"] for row in trace["by_brokers"]]
