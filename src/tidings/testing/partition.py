@@ -44,6 +44,7 @@ def run(folder: Path, times: int) -> int:
         _eventually(network.settled, "the network does not settle")
         for name in READERS:
             _at(network, name, _subscribe)
+        _eventually(lambda: _known(network), "subscriptions are not known everywhere")
         expected: list[int] = []
         for number in range(times):
             start = number * 1_000_000
@@ -102,9 +103,17 @@ async def _read(client: Client, expected: list[int]) -> None:
         got[int(delivery.properties["n"])] += 1
         await delivery.ack()
     missing = set(expected) - set(got)
-    assert not missing, f"{len(missing)} of {len(expected)} are missing"
+    assert not missing, f"{len(missing)} of {len(expected)} are missing: {sorted(missing)[:10]}"
     assert await audit.receive(1.0) is None, "something came twice"
     assert max(got.values()) == 1, "something came twice"
+
+
+def _known(network: LocalNetwork) -> bool:
+    """Everybody has heard of the subscriptions of all others: what is published before goes nowhere."""
+    return all(
+        one["sees"] is not None and sum(map(bool, one["sees"]["interests"].values())) == len(set(READERS) - {name})
+        for name, one in network.status().items()
+    )
 
 
 def _parted(network: LocalNetwork) -> bool:
