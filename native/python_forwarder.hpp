@@ -37,14 +37,15 @@ public:
         return nb::steal(PyMemoryView_FromMemory(buffer.get(), static_cast<Py_ssize_t>(buffer_bytes), PyBUF_WRITE));
     }
 
-    unsigned feed(uint32_t connection, size_t bytes, int64_t now_ms) {
+    // Not inlined, nor is `serve`: where these are written out twice, the compiler takes less care of what they call.
+    [[gnu::noinline]] unsigned feed(uint32_t connection, size_t bytes, int64_t now_ms) {
         if (bytes > buffer_bytes) throw UsageError{"E_FEED", "more bytes than the buffer holds"};
         nb::gil_scoped_release release;
         return forwarder.feed(connection, {buffer.get(), bytes}, now_ms);
     }
 
     // As `feed`; if nothing came of it but output, this is written, too. Left: not all, or there is more to see to.
-    unsigned serve(uint32_t connection, size_t bytes, int64_t now_ms) {
+    [[gnu::noinline]] unsigned serve(uint32_t connection, size_t bytes, int64_t now_ms) {
         if (bytes > buffer_bytes) throw UsageError{"E_FEED", "more bytes than the buffer holds"};
         nb::gil_scoped_release release;
         const unsigned flags = forwarder.feed(connection, {buffer.get(), bytes}, now_ms);
