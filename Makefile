@@ -67,7 +67,7 @@ hermes: setup  ## Hermes under random schedules and crashes: every event once to
 covering: setup  ## every covering policy under random schedules and failing links: what is due comes once (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.covering 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/covering.json
 
-sanitize: setup  ## run the kernel's tests with AddressSanitizer and UBSan in the kernel
+sanitize: setup  ## the kernel's tests and a sample of fuzzing with AddressSanitizer and UBSan in the kernel
 	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \

@@ -29,8 +29,8 @@ struct Pace {
 class Intake {
 public:
     Intake(nb::object forwarder, nb::object pace, nb::object rest)
-        : owner(std::move(forwarder)), pace_owner(std::move(pace)), rest(std::move(rest)), heard_ms(now_ms()),
-          forwarder_(nb::cast<PyForwarder&>(owner)), pace_(nb::cast<Pace&>(pace_owner)), buffer_(forwarder_.view()) {}
+        : rest(std::move(rest)), heard_ms(now_ms()), forwarder_owner_(std::move(forwarder)), pace_owner_(std::move(pace)),
+          forwarder_(nb::cast<PyForwarder&>(forwarder_owner_)), pace_(nb::cast<Pace&>(pace_owner_)), buffer_(forwarder_.view()) {}
 
     nb::object buffer(nb::handle) { return buffer_; }
 
@@ -46,7 +46,8 @@ public:
         const unsigned flags = small ? forwarder_.serve(connection, size, now) : forwarder_.feed(connection, size, now);
         const bool usual = small && !watched && pause_ms < pace_.held_up_ms;
         if (usual && (flags == 0 || (flags == Forwarder::HasOutput && pace_.counts(number)))) return;
-        rest(flags, small, pause_ms);
+        const nb::object told = rest;  // which may close us
+        told(flags, small, pause_ms);
     }
 
     // Nothing more comes, and nobody is to be told.
@@ -55,12 +56,13 @@ public:
         rest.reset();
     }
 
-    nb::object owner, pace_owner, rest;
+    nb::object rest;
     int64_t number = -1;  // the forwarder's, once it is open
     int64_t heard_ms;
     bool watched = true;  // `rest` wants to know of each read
 
 private:
+    nb::object forwarder_owner_, pace_owner_;
     PyForwarder& forwarder_;
     Pace& pace_;
     nb::object buffer_;

@@ -145,6 +145,21 @@ def test_what_python_raises_reaches_the_caller(world: World) -> None:
         intake.take(len(ONE))
 
 
+def test_it_may_be_closed_while_python_is_told(world: World) -> None:
+    told: list[int] = []
+
+    def rest(flags: int, small: bool, pause_ms: int) -> None:
+        intake.close()
+        told.append(flags)
+
+    intake = open_intake(world.forwarder, world.pace, rest)
+    del rest  # from now on the intake alone has it
+    intake.number = world.publisher
+    intake.buffer(0)[: len(ONE)] = ONE
+    intake.take(len(ONE))
+    assert told == [Flag.OUTPUT]
+
+
 def test_before_it_is_open_and_beyond_the_buffer_nothing_is_taken(world: World) -> None:
     with pytest.raises(UsageError, match="E_FEED"):
         open_intake(world.forwarder, world.pace, world.rest).take(1)
