@@ -266,11 +266,8 @@ class Broker:
         self.after()
 
     def _close(self, connection: ClientConnection, *, linger: bool = False) -> None:
-        """Close after what is in its output; nothing more is put there, and what it leaves undone is others' at once.
-
-        `linger`: go on reading, and throw away what comes, or the system would answer it with a reset, which overtakes
-        our last words.
-        """
+        """Close after what is in its output, to which nothing is added now. `linger`: go on reading, and throw away
+        what comes, or the system would answer it with a reset, which overtakes our last words."""
         if connection.closing:
             return
         connection.begin_closing(linger=linger)
