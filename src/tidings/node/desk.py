@@ -199,8 +199,6 @@ class Desk:
                 client.temporary[wanted.name] = self._office.make(wanted.name, kind, wanted.predicate)
                 return client.temporary[wanted.name]
             return self._office.make(wanted.name, kind, wanted.predicate)
-        if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
-            raise UsageError("E_QUEUE_TEMPORARY", f"{wanted.name} belongs to another connection")
         if mailbox.consumers and kind is MailboxKind.DURABLE:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
         if kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY) or self._office.predicate(mailbox) == wanted.predicate:

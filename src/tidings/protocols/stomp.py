@@ -162,7 +162,8 @@ class StompSession:
         return Begin(self._receipt(frame), session)
 
     def _commit(self, frame: Frame) -> Commit:
-        return Commit(self._receipt(frame), self._end_transaction(frame))
+        receipt = self._receipt(frame) or next(self._next_receipt)  # that it failed must be known as its failure
+        return Commit(receipt, self._end_transaction(frame))
 
     def _abort(self, frame: Frame) -> Rollback:
         return Rollback(self._receipt(frame), self._end_transaction(frame))
@@ -236,6 +237,11 @@ class StompSession:
                 text = self._receipts.pop(receipt, None)
                 return b"" if text is None else encode("RECEIPT", {"receipt-id": text}, self.version)
             case Failed(receipt, error) | Refused(receipt, error):
+                if (
+                    error.code == "E_QUEUE_GONE" and receipt < OWN_RECEIPTS
+                ):  # a SEND: an answer to somebody who has left
+                    text = self._text(receipt)
+                    return b"" if text is None else encode("RECEIPT", {"receipt-id": text}, self.version)
                 return self.error(error, receipt)
             case _:
                 assert_never(answer)
