@@ -62,6 +62,28 @@ def test_nobody_comes_in_without_the_password() -> None:
     run(check())
 
 
+def test_a_transaction_with_a_forbidden_message_does_not_happen() -> None:
+    async def check() -> None:
+        async with (
+            local_broker(guard=guard()) as here,
+            client(here, "writer") as writer,
+            client(here, "other") as other,
+        ):
+            news = await other.subscribe("news.>")
+            work = writer.transaction()
+            await work.begin()
+            await work.publish("news.a", {"n": 1})
+            await work.publish("secret.a")
+            with pytest.raises(SecurityError, match="E_FORBIDDEN: writer may not publish to topic:secret"):
+                await work.commit()
+            await writer.publish("news.a", {"n": 2})
+            got = await news.receive(5)
+            assert got is not None
+            assert got.properties == {"n": 2}
+
+    run(check())
+
+
 def test_too_many_failures_are_throttled() -> None:
     async def check() -> None:
         async with local_broker(guard=guard(Limits(login_failures_max=2, login_lock_seconds=60))) as here:

@@ -1,6 +1,7 @@
 """The client against a real broker: what an application sees, also when the connection breaks."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,27 @@ def test_transactions() -> None:
             got = await out.receive(5)
             assert got is not None
             assert got.properties == {"n": 3}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_was_received_is_done_when_the_client_closes_unless_it_failed(fails: bool) -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url):
+            with suppress(ZeroDivisionError):
+                async with tidings.connect(url) as client:
+                    for number in range(4):
+                        await client.publish("queue:q", {"n": number}, persistent=True)
+                    jobs = await client.subscribe("queue:q")
+                    for _ in range(2):
+                        assert await jobs.receive(5) is not None
+                    if fails:
+                        raise ZeroDivisionError
+            async with tidings.connect(url) as client:
+                jobs = await client.subscribe("queue:q")
+                left = [await jobs.receive(5) for _ in range(3 if fails else 2)]
+                assert [one.properties["n"] for one in left if one] == ([1, 2, 3] if fails else [2, 3])
 
     run(scenario())
 

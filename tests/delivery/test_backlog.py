@@ -22,6 +22,14 @@ class BacklogMachine(RuleBasedStateMachine):
             self.backlog.add(place)
             self.model.append(place)
 
+    @rule(priority=st.integers(0, PRIORITIES - 1), order=st.permutations(range(4)))
+    def add_in_any_order(self, priority: int, order: list[int]) -> None:
+        for step in order:
+            place = Place(self.next_seq + step, priority)
+            self.backlog.add(place)
+            self.model.append(place)
+        self.next_seq += 4
+
     @rule()
     def take(self) -> None:
         taken = self.backlog.take()

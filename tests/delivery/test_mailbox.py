@@ -132,6 +132,27 @@ def test_each_consumer_gets_only_what_its_selector_accepts_whatever_the_prioriti
     assert len(box.backlog) == 0
 
 
+def test_what_comes_later_than_its_number_says_is_not_passed_over() -> None:
+    """A persistent message is offered once it is on disk; others have overtaken it by then."""
+    box, depot = mailbox()
+    picky, other = Consumer(1, 1, credit=9, accepts=lambda message: message == b"wanted"), Consumer(2, 1, credit=0)
+    box.attach(picky)
+    box.attach(other)
+    offer(box, depot, 2, b"other")
+    offer(box, depot, 5, b"wanted")
+    assert seqs(box.dispatch(0)) == [5]
+    for seq in (4, 1, 3):
+        offer(box, depot, seq, b"wanted")
+    assert [place.seq for place in box.backlog.scan()] == [1, 2, 3, 4]
+    assert seqs(box.dispatch(0)) == [1, 3, 4]
+    assert box.backlog.take() == Place(2, 4)
+    offer(box, depot, 6, b"other")
+    box.dispatch(0)
+    box.backlog.take()
+    offer(box, depot, 0, b"wanted")
+    assert seqs(box.dispatch(0)) == [0], "nothing else waits, but it had looked further"
+
+
 def test_messages_that_only_the_store_has_are_asked_for_and_those_behind_wait() -> None:
     box, depot = mailbox()
     box.attach(Consumer(1, 1, credit=10))

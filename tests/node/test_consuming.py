@@ -110,7 +110,7 @@ def test_a_temporary_queue_lives_as_long_as_its_connection() -> None:
     driver = NodeDriver()
     owner, other = driver.connect(), driver.connect()
     refused = other.publish(driver.message("queue:tmp.1", b"early"))
-    assert other.refused[refused] == "E_QUEUE_TEMPORARY"
+    assert other.refused[refused] == "E_QUEUE_GONE"
     made = owner.next_receipt()
     owner.ask(MakeTemporary(made, "queue:tmp.1"))
     assert owner.answer(made) == Done(made)
@@ -125,7 +125,7 @@ def test_a_temporary_queue_lives_as_long_as_its_connection() -> None:
     assert other.answer(watching) == Done(watching)
     owner.leave()
     late = other.publish(driver.message("queue:tmp.1", b"late"))
-    assert other.refused[late] == "E_QUEUE_TEMPORARY"
+    assert other.refused[late] == "E_QUEUE_GONE"
     assert driver.node.post_office.depot.pinned_bytes == 0
     other.leave()
 
@@ -167,3 +167,20 @@ def test_a_shared_durable_subscription_can_be_forgotten() -> None:
     client.ask(Forget(93, "s", shared=True))
     assert client.answer(93) == Done(93)
     assert "shared-durable:s" not in driver.node.post_office.by_name
+
+
+@pytest.mark.parametrize("large", [1, 3000])
+def test_a_backlog_flows_as_fast_as_there_is_room_for_it(large: int) -> None:
+    """Also to who acknowledges nothing, without a tick of the clock; and whoever drains is told that it has all."""
+    driver = NodeDriver(output_bytes_max=4096)
+    publisher, consumer = driver.connect(), driver.connect()
+    bodies = [bytes([number]) * large for number in range(20)]
+    for body in bodies:
+        publisher.publish(driver.message("queue:q", body))
+    consumer.subscribe(1, "queue:q", credit=1000)
+    consumer.ask(Drain(77, 1))
+    got: list[bytes] = []
+    while more := consumer.bodies():
+        got += more
+    assert got == bodies
+    assert consumer.answer(77) == Done(77, {"credit": 980})

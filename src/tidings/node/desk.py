@@ -127,6 +127,8 @@ class Desk:
         if request.policy.value not in self._settings.slow_policies:
             raise UsageError("E_POLICY", f"this broker does not offer the policy {request.policy.value}")
         wanted = plan(request, client.client_id, client.number, client.principal)
+        if request.no_local and wanted.kind is not None:
+            raise UsageError("E_NO_LOCAL", "no_local is for topics, with ack auto, neither durable nor shared")
         if wanted.kind is None:
             sink = self._plane.subscribe(
                 client.number,
@@ -244,8 +246,8 @@ class Desk:
     def drained(self, mailbox: Mailbox) -> None:
         """The mailbox has given out what it could: tell those who asked, unless bytes or room are still waited for."""
         for consumer in mailbox.consumers:
-            done = consumer.active and not mailbox.wanted and (consumer.credit == 0 or consumer.room_bytes > 0)
-            if consumer.draining and done:
+            emptied = not mailbox.backlog or consumer.credit == 0 or consumer.room_bytes > 0
+            if consumer.draining and consumer.active and not mailbox.wanted and emptied:
                 self._outbox.answer(consumer.connection, Done(consumer.draining, {"credit": consumer.credit}))
                 consumer.credit = consumer.draining = 0
 
@@ -283,7 +285,7 @@ class Desk:
     ) -> None:
         """The usual acknowledgement: done with these, in no transaction. Call `Node.turn` after the last one."""
         subscription = client.subscriptions.get(number)
-        if not isinstance(subscription, MailboxSubscription):
+        if not isinstance(subscription, MailboxSubscription) or max(tags, default=0) > subscription.mailbox.given:
             try:
                 self._ack(now_ms, client, Ack(number, tuple(tags), cumulative))  # which says what is wrong
             except UsageError as error:
@@ -335,8 +337,11 @@ class Desk:
             raise UsageError("E_ACK_NOT_WANTED", "messages of this subscription need no acknowledgement")
         consumer = subscription.consumer
         tags = list(request.tags)
+        last = max(tags, default=0)
+        if last > subscription.mailbox.given:
+            raise UsageError("E_ACK_UNKNOWN", f"no delivery {last} was made to this subscription")
         if request.cumulative and tags:
-            tags = consumer.up_to(max(tags))
+            tags = consumer.up_to(last)
         return subscription.mailbox, consumer, tags
 
     # --- transactions ---------------------------------------------------------------------------------------------

@@ -304,6 +304,7 @@ class Node:
                     return
             transaction = client.transaction(session)
         except TidingsError as error:
+            client.spoil(session, receipt, error)
             self._outbox.refused(connection, receipt, error)
             return
         all_bytes, own_bytes = self._desk.transacted_bytes + len(message), transaction.bytes + len(message)
@@ -444,10 +445,11 @@ class Node:
 
     def _dispatch_mailbox(self, now_ms: int, mailbox: Mailbox) -> None:
         while self._give_out(now_ms, mailbox):
-            mailbox.taken_ms = now_ms
+            pass
 
     def _give_out(self, now_ms: int, mailbox: Mailbox) -> bool:
-        """One round; True if there may be more to give because consumers were done with this at once."""
+        """One round; True if there may be more to give. Room is asked for even if it seems used up: only who has asked
+        in vain is told when there is some again."""
         if mailbox.backlog:
             for consumer in mailbox.consumers:
                 consumer.room_bytes = self._plane.room(consumer.connection)
@@ -459,10 +461,9 @@ class Node:
             run[0].append(attempt)
             run[1].append(tag)
             run[2].append(message)
-        settled = False
         for consumer, (attempts, tags, messages) in runs.items():
             if consumer.settles:
-                settled = True
+                mailbox.taken_ms = now_ms
                 self.post_office.finished(mailbox, mailbox.acknowledge(consumer, tags))
                 consumer.credit += len(tags)
                 tags = [0] * len(tags)
@@ -471,7 +472,7 @@ class Node:
         if mailbox.expired:
             self.post_office.late(mailbox, mailbox.expired)
         self._desk.drained(mailbox)
-        return settled and not mailbox.wanted
+        return bool(runs and mailbox.backlog) and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:
         if not self._brakes.held and not self.post_office.slow:

@@ -86,7 +86,7 @@ class PostOffice:
         if (mailbox := self.by_name.get(name)) is not None:
             return mailbox
         if is_temporary(destination):
-            raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary queue {destination.name!r}, or no longer")
+            raise UsageError("E_QUEUE_GONE", f"there is no temporary queue {destination.name!r}, or no longer")
         return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
 
     def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:

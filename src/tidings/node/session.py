@@ -67,6 +67,13 @@ class Connection:
         except KeyError:
             raise UsageError("E_SUBSCRIPTION_UNKNOWN", f"no subscription {number} on this connection") from None
 
+    def spoil(self, session: int, receipt: int, error: TidingsError) -> None:
+        """A message was refused that may belong to a transaction. Unless the client is told by a receipt and can
+        decide what to do, it cannot be committed."""
+        transaction = self.transactions.get(session)
+        if transaction is not None and transaction.failure is None and not receipt:
+            transaction.failure = error
+
     def transaction(self, session: int) -> Transaction:
         try:
             return self.transactions[session]

@@ -34,6 +34,7 @@ _NAMES = {
     "E_MESSAGE": "amqp:invalid-field",
     "E_NAME": "amqp:invalid-field",
     "E_QUEUE_": "amqp:not-allowed",
+    "E_QUEUE_GONE": "amqp:not-found",
     "E_QUEUE_TEMPORARY": "amqp:not-found",
     "E_SELECTOR": "amqp:invalid-field",
     "E_SHARED_DIFFERS": "amqp:resource-locked",

@@ -1,0 +1,147 @@
+"""STOMP clients that leave, or are shown out: what they have not taken is others', and nobody is taken for them."""
+
+from itertools import count
+
+import pytest
+
+from tidings.protocols.stomp_frames import Version, encode
+from tidings.testing.stomp import RawStomp
+from tidings.testing.stomp_place import Place, with_broker
+
+BODY = b"x" * 1000
+MANY = 4000  # more than the buffers between broker and client hold
+
+
+async def fill(here: Place, queue: str) -> None:
+    raw = await here.client()
+    for number in range(MANY):
+        await raw.send("SEND", {"destination": queue, "n": str(number)}, BODY)
+    await raw.send("SEND", {"destination": queue, "n": str(MANY), "receipt": "all"}, BODY)
+    await raw.expect("RECEIPT")
+
+
+async def rest_of(raw: RawStomp) -> list[str]:
+    """The messages that come before the last word, after which nothing comes."""
+    got = []
+    while (frame := await raw.frame()).command == "MESSAGE":
+        got.append(frame.headers["n"])
+    assert await raw.reader.read() == b""
+    return got
+
+
+@pytest.mark.parametrize(
+    "farewell", [b"DISCONNECT\nreceipt:bye\n\n\0", b"WRONG\n\n\0", b"SEND\ndestination:nowhere\n\n\0", b"NO COMMAND\n"]
+)
+def test_who_leaves_amid_a_queue_leaves_the_rest_to_others(farewell: bytes) -> None:
+    async def check(here: Place) -> None:
+        await fill(here, "/queue/a")
+        raw = await here.client()
+        await raw.send("SUBSCRIBE", {"destination": "/queue/a", "id": "1"})
+        taken = [(await raw.expect("MESSAGE")).headers["n"]]
+        await raw.write(farewell)
+        taken += await rest_of(raw)  # and its end of the connection stays open
+        other = await here.client()
+        await other.send("SUBSCRIBE", {"destination": "/queue/a", "id": "1"})
+        while len(taken) <= MANY:
+            taken.append((await other.expect("MESSAGE")).headers["n"])
+        assert sorted(map(int, taken)) == list(range(MANY + 1))
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("receipt", ["receipt:bye\n", ""])
+def test_a_durable_subscription_is_free_when_its_client_has_left(receipt: str) -> None:
+    async def check(here: Place) -> None:
+        headers = {"durable-subscription-name": "d"}
+        raw = await here.client(client_id="me")
+        await raw.subscribe("/topic/a", **headers)
+        await raw.write(f"DISCONNECT\n{receipt}\n\0".encode())
+        await raw.reader.read()
+        again = await here.client(client_id="me")
+        await again.subscribe("/topic/a", **headers)
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("last", ["bye", ""])
+@pytest.mark.parametrize("many", [1, 50])
+def test_receipts_come_before_the_end(many: int, last: str) -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        sends = [{"destination": "/queue/a", "persistent": "true", "receipt": str(one)} for one in range(many)]
+        frames = [encode("SEND", headers, Version.V12) for headers in sends]
+        await raw.write(b"".join([*frames, encode("DISCONNECT", {"receipt": last} if last else {}, Version.V12)]))
+        told = [(await raw.expect("RECEIPT")).headers["receipt-id"] for _ in range(many + bool(last))]
+        assert told == [*map(str, range(many)), *([last] if last else [])]
+        assert await raw.reader.read() == b""
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("version", [Version.V11, Version.V12])
+def test_an_acknowledgement_of_an_earlier_connection_acknowledges_nothing(version: Version) -> None:
+    async def check(here: Place) -> None:
+        acks = []
+        for queue in ("/queue/a", "/queue/b"):
+            raw = await here.client(version)
+            await raw.subscribe(queue, ack="client")
+            await raw.send("SEND", {"destination": queue})
+            got = (await raw.expect("MESSAGE")).headers
+            acks.append({"id": got["ack"]} if version is Version.V12 else {"message-id": got["message-id"]})
+        await raw.send("ACK", acks[0] | {"subscription": "1"})
+        assert (await raw.error()).headers["code"] == "E_STOMP_ACK"
+        other = await here.client()
+        await other.subscribe("/queue/b")
+        assert (await other.expect("MESSAGE")).headers["redelivered"] == "true"
+
+    with_broker(check)
+
+
+def test_what_was_never_delivered_is_not_acknowledged() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.subscribe("/queue/a", ack="client")
+        await raw.send("SEND", {"destination": "/queue/a"})
+        number, tag = (await raw.expect("MESSAGE")).headers["ack"].split("-")
+        await raw.send("ACK", {"id": f"{number}-{int(tag) + 1}"})
+        assert (await raw.error()).headers["code"] == "E_ACK_UNKNOWN"
+
+    with_broker(check)
+
+
+def test_temporary_queues_have_names_of_their_own_and_late_answers_are_dropped() -> None:
+    async def check(here: Place) -> None:
+        service, names = await here.client(), []
+        await service.subscribe("/queue/service")
+        for _ in range(2):
+            asking = await here.client()
+            await asking.subscribe("/temp-queue/x")
+            await asking.send("SEND", {"destination": "/queue/service", "reply-to": "/temp-queue/x"})
+            names.append((await service.expect("MESSAGE")).headers["reply-to"])
+            await asking.send("DISCONNECT", {})
+            await asking.reader.read()
+        assert len({name.split(".")[3] for name in names}) == 2, "also after the numbers begin anew"
+        await service.send("SEND", {"destination": names[0]})
+        await service.send("SEND", {"destination": names[1], "receipt": "late"})
+        assert (await service.expect("RECEIPT")).headers["receipt-id"] == "late"
+        await service.send("BEGIN", {"transaction": "t"})
+        await service.send("SEND", {"destination": names[0], "transaction": "t"})
+        await service.send("COMMIT", {"transaction": "t"})
+        assert (await service.error()).headers["code"] == "E_QUEUE_GONE"
+
+    with_broker(check)
+
+
+def test_a_durable_subscription_that_was_shared_can_be_deleted() -> None:
+    async def check(here: Place) -> None:
+        headers = {"durable-subscription-name": "d", "shared-subscription-name": "d"}
+        raw, receipts = await here.client(), count(1)
+        for unsubscribe in ({"id": "1", "durable-subscription-name": "d"}, headers):
+            await raw.subscribe("/topic/a", **headers)
+            if "id" not in unsubscribe:
+                await raw.send("UNSUBSCRIBE", {"id": "1"})
+            await raw.send("UNSUBSCRIBE", unsubscribe | {"receipt": str(next(receipts))})
+            await raw.expect("RECEIPT")
+            assert not here.broker.node.post_office.by_name
+
+    with_broker(check)
