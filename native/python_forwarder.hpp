@@ -127,7 +127,7 @@ public:
             case Event::Kind::Transacted:
                 return nb::make_tuple(kind, event.connection, event.session, event.receipt, to_bytes(event.bytes));
             case Event::Kind::Ask:
-                return nb::make_tuple(kind, event.connection, event.receipt, bool(event.flags & MessageView::Queue),
+                return nb::make_tuple(kind, event.connection, event.session, event.receipt, bool(event.flags & MessageView::Queue),
                                       to_str(event.bytes));
             case Event::Kind::Error:
                 return nb::make_tuple(kind, event.connection, to_str(event.bytes), to_str(event.reason), event.position, event.receipt);

@@ -48,8 +48,8 @@ public:
         frame.lines.clear();
         std::string_view line;
         if (!read_line(data, at, line, command_bytes_max, "E_STOMP_FRAME", "no STOMP command")) return false;
-        if (line.empty() || !std::ranges::all_of(line, [](char c) { return c >= 'A' && c <= 'Z'; }))
-            refuse("E_STOMP_FRAME", "no STOMP command", frame.start);
+        const bool capitals = !line.empty() && std::ranges::all_of(line, [](char c) { return c >= 'A' && c <= 'Z'; });
+        if (!capitals && !is_word(line)) refuse("E_STOMP_FRAME", "no STOMP command", frame.start);
         frame.command = line;
         for (;;) {
             if (!read_line(data, at, line, headers_bytes_max, "E_STOMP_LIMIT", "a header is too long")) return false;
@@ -62,12 +62,17 @@ public:
             if (frame.lines.size() == headers_max) refuse("E_STOMP_LIMIT", "more than 1000 headers", start);
             frame.lines.push_back({line.substr(0, colon), line.substr(colon + 1)});
         }
+        if (!capitals) refuse("E_STOMP_FRAME", "no STOMP command: they are written in capitals", frame.start);
         return read_body(data, at, bytes_max, searched, frame);
     }
 
     size_t skipped = 0;
 
 private:
+    static bool is_word(std::string_view text) {
+        return !text.empty() && std::ranges::all_of(text, [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); });
+    }
+
     static bool read_line(std::string_view data, size_t& at, std::string_view& line, size_t bytes_max, const char* code, const char* reason) {
         const size_t window = std::min(data.size() - at, bytes_max + 2);
         const void* const found = std::memchr(data.data() + at, '\n', window);

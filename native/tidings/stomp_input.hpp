@@ -85,6 +85,7 @@ public:
         } catch (const CodecError& error) {
             if (!acks_.tags.empty()) return Next::Acks;  // it will be met again
             error_ = error;
+            if (!receipt_) receipt_ = sender_.receipt_of(frame_, state);  // by as many of its headers as were read
             return Next::Broken;
         }
         return acks_.tags.empty() ? Next::More : Next::Acks;
@@ -120,7 +121,6 @@ private:
             sender_.write(frame_, state, now_ms, publishes_);
         } catch (const CodecError&) {
             publishes_.cut(before);
-            receipt_ = sender_.receipt_of(frame_, state);
             throw;
         }
     }

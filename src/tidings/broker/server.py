@@ -266,7 +266,7 @@ class Broker:
         self.after()
 
     def _close(self, connection: ClientConnection, *, linger: bool = False) -> None:
-        """Close after what is in its output.
+        """Close after what is in its output; nothing more is put there, and what it leaves undone is others' at once.
 
         `linger`: go on reading, and throw away what comes, or the system would answer it with a reset, which overtakes
         our last words.
@@ -276,6 +276,7 @@ class Broker:
         connection.begin_closing(linger=linger)
         if linger:
             self.forwarder.ignore(connection.number)
+        self._carry_out(self.node.lost(self.now_ms(), connection.number))
         self.flush()
         if connection.number >= 0 and not self.forwarder.output_bytes(connection.number):
             connection.close()  # it had no output, so the flush did not come by
@@ -307,7 +308,7 @@ class Broker:
                     node.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
-                else:
+                elif number in node.connections or not connection.closing:  # otherwise it has left
                     try:
                         self._handle_event(kind, connection, event)
                     except Exception:  # a fault of ours must cost one connection, not all of them
@@ -404,10 +405,10 @@ class Broker:
         if not self.forwarder.handled(connection.number, self.now_ms()) & BLOCKED:
             connection.resume_reading()
 
-    def _ask(self, connection: ClientConnection, receipt: int, queue: bool, name: str) -> None:
+    def _ask(self, connection: ClientConnection, session: int, receipt: int, queue: bool, name: str) -> None:
         """May this client publish there? Asked once for each destination."""
-        number = connection.number
-        principal = self.node.connections[number].principal
+        number, client = connection.number, self.node.connections[connection.number]
+        principal = client.principal
         destination = f"{'queue' if queue else 'topic'}:{name}"
         error: TidingsError | None = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
         if principal.may("publish", destination):
@@ -415,6 +416,7 @@ class Broker:
         if error is None:
             self.forwarder.allow(number, destination)
         else:
+            client.spoil(session, error)
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
             if not connection.closing:  # STOMP's answer is the last thing said
                 self.forwarder.skip(number)

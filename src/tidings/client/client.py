@@ -90,8 +90,8 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         await self._connect()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self._leave(finished=kind is None)
 
     def __await__(self) -> Any:
         return self.__aenter__().__await__()
@@ -102,8 +102,14 @@ class Client(Retaining, Advertising, EventTypes, Observing):
 
     async def close(self) -> None:
         """Send what is gathered, say good-bye, and close. Unconfirmed publications are waited for, briefly."""
+        await self._leave(finished=True)
+
+    async def _leave(self, *, finished: bool) -> None:
+        """`finished`: with the message in hand, if it need not be acknowledged; an exception says that it is not."""
         if self._closed is not None:
             return
+        for subscription in self._subscriptions.values():
+            subscription.leave(finished=finished)
         waiting = self._unconfirmed.futures()
         if waiting and self.connected:
             await asyncio.wait(waiting, timeout=5)
@@ -278,7 +284,8 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
         subscription that the broker keeps while you are away; `shared` one whose messages are divided among all who
         name it; shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` says
-        what happens when you do not keep up: push-back, drop-oldest, drop-newest or disconnect.
+        what happens when you do not keep up: push-back, drop-oldest, drop-newest or disconnect. `no_local`: not what this
+        client publishes; for topics with ack="auto", neither durable nor shared.
         """
         if durable is True:
             if not shared:

@@ -2,7 +2,7 @@
 
 The broker sends at most as much as it has credit for; the client gives new credit as its user takes messages, half a
 window at a time, so that neither side waits for the other and nothing piles up. With ack="auto" a message counts as
-done when the next one is asked for.
+done when the next one is asked for, or when the subscription or the client is closed.
 """
 
 import asyncio
@@ -113,6 +113,13 @@ class Subscription:
         """What the user has not seen will come again if it must be acknowledged: forget it."""
         self._waiting = deque(one for one in self._waiting if not one.tag)
         self._current = None
+
+    def leave(self, *, finished: bool) -> None:
+        """The client closes: say what is done; `finished`: with what the user was given last too."""
+        if finished:
+            self._finish_current()
+        self._taken = 0  # no more is wanted
+        self._flush()
 
     def end(self, error: TidingsError | None = None) -> None:
         self._closed, self._error = True, error

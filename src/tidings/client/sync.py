@@ -273,8 +273,8 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        _wait(self._client.__aexit__(kind, *rest))
 
 
 def connect(url: str = "tidings://127.0.0.1:7300", **options: Any) -> Client:

@@ -1,7 +1,8 @@
 """The order in which a mailbox gives out its waiting messages: by priority, then as they came.
 
-A backlog may hold a million numbers, so it keeps eight bytes each: per priority an array of sequence numbers that
-only grows at its end and shrinks at its head. What comes back (a consumer went away) is older than what still
+A backlog may hold a million numbers, so it keeps eight bytes each: per priority a sorted array of sequence numbers that
+grows at its end, or close to it (a message that had to be written first comes a little later than its number says), and
+shrinks at its head. What comes back (a consumer went away) is older than what still
 waits, so it stands in a small heap beside the array, and the smaller of both heads is next. What is taken from the
 middle (a consumer with a selector) is noted in a set until the head passes it.
 
@@ -13,6 +14,9 @@ middle (a consumer with a selector) is noted in a set until the head passes it.
 >>> backlog.put_back(Place(1, 4))
 >>> [place.seq for place in backlog.scan()]
 [1, 2, 3]
+>>> for seq in (7, 6): backlog.add(Place(seq, 4))
+>>> [place.seq for place in backlog.scan()]
+[1, 2, 3, 6, 7]
 """
 
 import heapq
@@ -52,6 +56,13 @@ class _Lane:
         self.head = 0
         self.gone: set[int] = set()
         self.returned: list[int] = []
+
+    def add(self, seq: int) -> None:
+        seqs = self.seqs
+        if not seqs or seqs[-1] < seq:
+            seqs.append(seq)
+        else:
+            seqs.insert(bisect_left(seqs, seq, self.head), seq)
 
     def first(self) -> int | None:
         self._skip_gone()
@@ -102,7 +113,7 @@ class _Lane:
 
 
 class Backlog:
-    """What waits in one mailbox. Sequence numbers are added in rising order."""
+    """What waits in one mailbox."""
 
     __slots__ = ("_lanes", "_length")
 
@@ -114,7 +125,7 @@ class Backlog:
         return self._length
 
     def add(self, place: Place) -> None:
-        self._lane(place.priority).seqs.append(place.seq)
+        self._lane(place.priority).add(place.seq)
         self._length += 1
 
     def put_back(self, place: Place) -> None:

@@ -103,6 +103,7 @@ class Mailbox:
         self.unsure_seq = 0  # up to here a crash has left it open whether messages were seen
         self._depot = depot
         self._deliveries: dict[int, int] = {}  # only of messages given out at least once before
+        self._newest = 0  # of all offered: what had to be written first may come later than its number says
         self._next_tag = 1
         self._turn = 0
 
@@ -118,6 +119,10 @@ class Mailbox:
     def offer(self, place: Place, *, size: int = 0, deliveries: int = 0) -> None:
         """A message to be given out; after a crash `deliveries` says how often that may have happened before."""
         self.backlog.add(place)
+        if place.seq > self._newest:
+            self._newest = place.seq
+        else:
+            self._look_again(place)
         if not self.durable:
             self.bytes += size
         if deliveries:
@@ -216,6 +221,10 @@ class Mailbox:
 
     def put_back(self, place: Place) -> None:
         self.backlog.put_back(place)
+        self._look_again(place)
+
+    def _look_again(self, place: Place) -> None:
+        """It waits behind where consumers have looked already."""
         for consumer in self.consumers:
             consumer.looked[place.priority] = min(consumer.looked[place.priority], place.seq - 1)
 

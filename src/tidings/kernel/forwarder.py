@@ -25,7 +25,7 @@ class Kind(IntEnum):
     TRANSACTED = (
         3  # connection, session, receipt, message: of any session but 0, one in a transaction, or a typed event
     )
-    ASK = 4  # connection, receipt, queue?, destination; parsing waits for `allow` or `skip`, then `handled`
+    ASK = 4  # connection, session, receipt, queue?, destination; parsing waits for `allow` or `skip`, then `handled`
     ERROR = 5  # connection, code, reason, position, receipt (STOMP only); nothing more of this connection is parsed
     SLOW = 6  # connection, subscription: its policy is to be disconnected; subscription 0: memory is short
     ROOM = 7  # connection: there is room in its output again

@@ -127,6 +127,8 @@ class Desk:
         if request.policy.value not in self._settings.slow_policies:
             raise UsageError("E_POLICY", f"this broker does not offer the policy {request.policy.value}")
         wanted = plan(request, client.client_id, client.number, client.principal)
+        if request.no_local and wanted.kind is not None:
+            raise UsageError("E_NO_LOCAL", "no_local is for topics, with ack auto, neither durable nor shared")
         if wanted.kind is None:
             sink = self._plane.subscribe(
                 client.number,
@@ -197,6 +199,8 @@ class Desk:
                 client.temporary[wanted.name] = self._office.make(wanted.name, kind, wanted.predicate)
                 return client.temporary[wanted.name]
             return self._office.make(wanted.name, kind, wanted.predicate)
+        if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
+            raise UsageError("E_QUEUE_TEMPORARY", f"{wanted.name} belongs to another connection")
         if mailbox.consumers and kind is MailboxKind.DURABLE:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
         if kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY) or self._office.predicate(mailbox) == wanted.predicate:

@@ -34,8 +34,8 @@ class Outbox:
     def take(self) -> list[Effect]:
         if not (self._effects or self._receipts):
             return []
-        for connection, receipts in self._receipts.items():
-            self.answer(connection, Accepted(tuple(receipts)))
-        effects, self._effects, self._receipts = self._effects, [], {}
+        receipts = [Reply(one, Accepted(tuple(all))) for one, all in self._receipts.items() if one in self.connected]
+        effects = [*receipts, *self._effects]  # in this order: the other answer may be the last one that is heard
+        self._effects, self._receipts = [], {}
         self._told.clear()
         return effects

@@ -67,6 +67,12 @@ class Connection:
         except KeyError:
             raise UsageError("E_SUBSCRIPTION_UNKNOWN", f"no subscription {number} on this connection") from None
 
+    def spoil(self, session: int, error: TidingsError) -> None:
+        """Something was refused that belongs to a transaction, if the session has one: it cannot be committed."""
+        transaction = self.transactions.get(session)
+        if transaction is not None and transaction.failure is None:
+            transaction.failure = error
+
     def transaction(self, session: int) -> Transaction:
         try:
             return self.transactions[session]

@@ -38,9 +38,9 @@ class Context:
         return found
 
     def next_temporary(self) -> str:
-        """A name nobody else has: this broker gives a publisher's number to one connection only."""
+        """A name nobody else has, nor had before the broker was started: it gives out publishers' numbers anew then."""
         source = self.next_id()
-        return f"tmp.{source.broker}.{source.publisher}.{self.next_number()}"
+        return f"tmp.{source.broker}.{source.publisher}.{source.ms:x}.{self.next_number()}"
 
 
 def object_of(data: Data) -> AmqpValue:

@@ -6,18 +6,19 @@ SEND and MESSAGE frames do not come through here: the forwarding plane reads and
 subscriptions, transactions and receipts by number; the session tells it what the client calls them.
 """
 
+import secrets
 from collections.abc import Callable
 from enum import Enum
 from itertools import count
 from typing import ClassVar, assert_never
 
-from tidings.broker.session import Bye, Hello, Received
+from tidings.broker.session import Hello, Received
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.values import Value
 from tidings.node.requests import Ack, Begin, Commit, Done, Failed, Outcome, Refused, Rollback, Sync, Verdict
 from tidings.node.subscribing import NAME_MAX
-from tidings.protocols.stomp_frames import Frame, Version, decode, encode, escape
+from tidings.protocols.stomp_frames import Frame, Version, decode, encode, escape, receipt_in
 from tidings.protocols.stomp_subscribing import Subscribed, Subscriptions, needed
 
 OWN_RECEIPTS = 1 << 31  # numbers from here on are the session's, those below the forwarding plane's
@@ -46,6 +47,7 @@ class StompSession:
         self._receipts: dict[int, str] = {}  # own numbers, not answered yet
         self._next_receipt = count(OWN_RECEIPTS)
         self._frame: Frame | None = None  # the one at hand
+        self._asked: str | None = None  # the receipt of one that cannot be read
         self._beats = (0, 0)  # what the client offered and asked for
         self._silence_ms = 0  # how often the broker wants to hear from it
         self._last_receipt = 0  # of DISCONNECT
@@ -65,7 +67,11 @@ class StompSession:
     def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
         """What a frame asks for; whatever is wrong with it ends the connection."""
         self._frame = None
-        self._frame = frame = decode(payload, self.version)
+        try:
+            self._frame = frame = decode(payload, self.version)
+        except TidingsError:
+            self._asked = receipt_in(payload)
+            raise
         if frame.command in ("CONNECT", "STOMP"):
             if self.state is not State.CONNECTING:
                 raise RemoteProtocolError("E_STOMP_COMMAND", "connected already")
@@ -175,11 +181,11 @@ class StompSession:
         self._plane.stomp_transaction(self._connection, name, 0)
         return session
 
-    def _disconnect(self, frame: Frame) -> Bye | Sync:
-        """With a receipt it waits for all that was sent before."""
+    def _disconnect(self, frame: Frame) -> Received:
+        """Nothing more is delivered; the connection ends when all that was sent before has its receipts."""
         self.state = State.LEAVING
-        self._last_receipt = self._receipt(frame)
-        return Sync(self._last_receipt) if self._last_receipt else Bye()
+        self._last_receipt = self._receipt(frame) or next(self._next_receipt)
+        return (*self._subscriptions.end(), Sync(self._last_receipt))
 
     def _receipt(self, frame: Frame) -> int:
         """A number for the receipt that the frame asks for; 0: it asks for none."""
@@ -213,7 +219,8 @@ class StompSession:
         assert isinstance(publisher, int)
         assert isinstance(broker, int)
         assert self._plane is not None
-        self._subscriptions.temporary = f"tmp.{broker}.{publisher}."
+        # Numbers begin anew with every start of the broker: a late answer must not go to a stranger.
+        self._subscriptions.temporary = f"tmp.{broker}.{publisher}.{secrets.token_hex(4)}."
         self._plane.stomp_publisher(self._connection, publisher, broker, self._subscriptions.temporary)
         headers = {"version": str(self.version), "session": f"{broker}-{publisher}", "server": str(fields["server"])}
         if self.version is not Version.V10:
@@ -244,8 +251,8 @@ class StompSession:
     def error(self, error: TidingsError, receipt: int = 0) -> bytes:
         """An ERROR is always the last frame."""
         text = self._text(receipt)
-        if text is None and self._frame is not None:
-            text = self._frame.headers.get("receipt")
+        if text is None:
+            text = self._asked if self._frame is None else self._frame.headers.get("receipt")
         self.state = State.CLOSED
         where = "" if error.position is None else f" (at {error.position})"
         headers = {"message": f"{error.code}: {error.reason}{where}", "code": error.code}
@@ -266,7 +273,7 @@ class StompSession:
         return b"\n"
 
     def close(self, code: str, reason: str) -> bytes:
-        self._frame = None
+        self._frame = self._asked = None
         return self.error(RemoteProtocolError(code, reason))
 
 

@@ -55,6 +55,16 @@ def decode(data: bytes, version: Version) -> Frame:
     return Frame(command, headers, body)
 
 
+def receipt_in(data: bytes) -> str | None:
+    """The receipt that a frame asks for, whatever else is wrong with it.
+
+    >>> receipt_in(b"SUBSCRIBE\\nid:\\\\x\\nreceipt:7\\n\\n")
+    '7'
+    """
+    found = re.search(rb"\nreceipt:([^\r\n]*)", data[: _head_end(data)])
+    return None if found is None else found[1].decode(errors="replace")
+
+
 def _head_end(data: bytes) -> int:
     found = re.search(rb"\n\r?\n", data)
     return len(data) if found is None else found.end()

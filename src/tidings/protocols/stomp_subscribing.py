@@ -1,5 +1,6 @@
 """A STOMP session's subscriptions: from headers to requests, and how its client calls them (docs/protocols.md)."""
 
+import secrets
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -27,7 +28,7 @@ class Subscribed:
     number: int
     id: str | None  # 1.0 may do without
     mode: str  # auto, client, client-individual
-    durable: str
+    shared: bool
 
     @property
     def cumulative(self) -> bool:
@@ -44,7 +45,8 @@ class Subscriptions:
         self.temporary = ""  # what the names of this connection's temporary destinations begin with
         self._known: dict[Key, Subscribed] = {}
         self._numbers: dict[str, Subscribed] = {}
-        self._next = 1
+        # Acknowledgements name a message by these: one of an earlier connection must not mean another message here.
+        self._next = secrets.randbelow(1 << 30) + 1
 
     def add(self, frame: Frame, version: Version, receipt: int) -> tuple[Subscribed, Subscribe]:
         destination = needed(frame, "destination")
@@ -58,7 +60,7 @@ class Subscriptions:
             raise RemoteProtocolError("E_STOMP_HEADER", "ack is auto, client or client-individual")
         durable, shared = _first(frame, DURABLE), _first(frame, SHARED)
         id = frame.headers.get("id")
-        subscribed = Subscribed(self._next, id, mode, durable)
+        subscribed = Subscribed(self._next, id, mode, bool(shared))
         request = Subscribe(
             receipt=receipt,
             subscription=subscribed.number,
@@ -69,7 +71,7 @@ class Subscriptions:
             shared=shared,
             credit=_prefetch(frame),
             policy=_policy(frame),
-            no_local=_first(frame, NO_LOCAL).lower() == "true",
+            no_local=_no_local(frame),
             window=True,
             temporary=destination.startswith("/temp-"),
         )
@@ -90,11 +92,16 @@ class Subscriptions:
                 raise RemoteProtocolError(
                     "E_SUBSCRIPTION_UNKNOWN", f"no subscription {called[:100]!r} on this connection"
                 )
-            return None, (Forget(receipt, durable),)
+            return None, (Forget(receipt, durable, shared=bool(_first(frame, SHARED))),)
         del self._numbers[str(subscribed.number)]
         if durable:
-            return subscribed, (Unsubscribe(0, subscribed.number), Forget(receipt, durable))
+            shared = subscribed.shared or bool(_first(frame, SHARED))
+            return subscribed, (Unsubscribe(0, subscribed.number), Forget(receipt, durable, shared=shared))
         return subscribed, (Unsubscribe(receipt, subscribed.number),)
+
+    def end(self) -> list[Unsubscribe]:
+        """All of them."""
+        return [Unsubscribe(0, subscribed.number) for subscribed in self._known.values()]
 
     def by_number(self, number: str) -> Subscribed | None:
         return self._numbers.get(number)
@@ -133,6 +140,13 @@ def _prefetch(frame: Frame) -> int:
     if text and not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise RemoteProtocolError("E_STOMP_HEADER", f"{PREFETCH[0]} is a number of messages")
     return int(text or 0)
+
+
+def _no_local(frame: Frame) -> bool:
+    text = _first(frame, NO_LOCAL).strip().lower()
+    if text not in ("", "true", "false"):
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{NO_LOCAL[0]} is true or false")
+    return text == "true"
 
 
 def _policy(frame: Frame) -> SlowPolicy:

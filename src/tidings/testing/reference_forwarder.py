@@ -256,7 +256,7 @@ class ReferenceForwarder:
         destination = decoded.destination
         if one.checks and f"{'queue' if destination.queue else 'topic'}:{destination.name}" not in one.allowed:
             one.waiting = True
-            self._events.append((Kind.ASK, one.number, receipt, destination.queue, destination.name))
+            self._events.append((Kind.ASK, one.number, session, receipt, destination.queue, destination.name))
             return False
         self._counts["received"] += 1
         expires_ms = decoded.expiration_ms or 0
