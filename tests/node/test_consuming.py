@@ -157,6 +157,20 @@ def test_who_could_not_name_itself_at_first_may_do_so_before_it_subscribes() -> 
     assert code(late.answer(92)) == "E_IDENTIFY_LATE"
 
 
+def test_whether_there_is_a_durable_subscription_can_be_asked() -> None:
+    driver = NodeDriver()
+    client = driver.connect()
+    client.subscribe(1, "t", durable="s")
+    client.ask(Forget(91, "s", look=True))
+    assert client.answer(91) == Done(91)
+    client.ask(Forget(92, "s", shared=True, look=True))
+    assert code(client.answer(92)) == "E_DURABLE_UNKNOWN"
+    client.ask(Unsubscribe(93, 1))
+    client.ask(Forget(94, "s", look=True))
+    client.ask(Forget(95, "s"))
+    assert [client.answer(94), client.answer(95)] == [Done(94), Done(95)], "it was still there"
+
+
 def test_a_shared_durable_subscription_can_be_forgotten() -> None:
     driver = NodeDriver()
     client = driver.connect()

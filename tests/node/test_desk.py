@@ -1,7 +1,9 @@
 """Transactions: sends and acknowledgements that happen together or not at all."""
 
+import pytest
+
 from tidings.errors import StoreError
-from tidings.node.requests import Done, Failed, Unsubscribe
+from tidings.node.requests import Ack, Done, Failed, MakeTemporary, RemoveTemporary, Unsubscribe, Verdict
 from tidings.node.settings import Settings
 from tidings.testing.node_driver import Got, NodeDriver
 
@@ -98,6 +100,67 @@ def test_an_acknowledgement_of_a_transaction_outlives_its_subscription() -> None
     worker.ask(Unsubscribe(50, 1))
     worker.commit(5)
     worker.subscribe(2, "queue:q")
+    assert worker.bodies() == []
+
+
+@pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.RELEASE, Verdict.DEAD])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_other_verdicts_may_be_part_of_a_transaction(verdict: Verdict, *, elsewhere: bool) -> None:
+    driver = NodeDriver()
+    publisher, worker, graveyard = driver.connect(), driver.connect(), driver.connect()
+    graveyard.subscribe(1, "queue:dead-letters")
+    worker.subscribe(1, "queue:q")
+    publisher.publish(driver.message("queue:q", b"x"))
+
+    def give_back(attempt: int) -> None:
+        (got,) = worker.receive()
+        assert got.attempt == attempt
+        worker.begin(5)
+        worker.ask(Ack(1, (got.tag,), verdict=verdict, session=5, elsewhere=elsewhere, with_commit=True))
+        assert worker.receive() == []
+        assert graveyard.bodies() == []
+
+    give_back(1)
+    worker.rollback(5)
+    give_back(2)
+    receipt = worker.commit(5)
+    assert worker.answer(receipt) == Done(receipt)
+    again = {Verdict.RETRY: 3, Verdict.RELEASE: 2}.get(verdict)
+    assert graveyard.bodies() == ([] if again else [b"x"])
+    assert attempts(worker.receive()) == ([(b"x", again)] if again and not elsewhere else [])
+    publisher.subscribe(1, "queue:q")
+    assert attempts(publisher.receive()) == ([(b"x", again)] if again and elsewhere else [])
+
+
+def test_a_verdict_of_a_transaction_outlives_its_subscription() -> None:
+    driver = NodeDriver()
+    publisher, worker = driver.connect(), driver.connect()
+    publisher.publish(driver.message("queue:q", b"x"))
+    worker.subscribe(1, "queue:q")
+    worker.begin(5)
+    (got,) = worker.receive()
+    worker.ask(Ack(1, (got.tag,), verdict=Verdict.DEAD, session=5, with_commit=True))
+    worker.ask(Unsubscribe(50, 1, release=True))
+    worker.subscribe(2, "queue:q")
+    worker.subscribe(3, "queue:dead-letters")
+    assert worker.bodies() == []
+    worker.commit(5)
+    assert worker.bodies() == [b"x"]
+
+
+def test_a_verdict_of_a_transaction_on_a_queue_that_is_gone_is_of_no_account() -> None:
+    driver = NodeDriver()
+    worker = driver.connect()
+    worker.ask(MakeTemporary(50, "queue:tmp.1"))
+    worker.publish(driver.message("queue:tmp.1", b"x"))
+    worker.subscribe(1, "queue:tmp.1")
+    worker.begin(5)
+    (got,) = worker.receive()
+    worker.ask(Ack(1, (got.tag,), verdict=Verdict.DEAD, session=5, with_commit=True))
+    worker.ask(RemoveTemporary(51, "queue:tmp.1"))
+    receipt = worker.commit(5)
+    assert worker.answer(receipt) == Done(receipt)
+    worker.subscribe(2, "queue:dead-letters")
     assert worker.bodies() == []
 
 

@@ -25,6 +25,7 @@ from tidings.protocols.amqp_sasl import (
     OUTCOME,
     RESPONSE,
     SASL_HEADER,
+    WAITING_BYTES_MAX,
     Credentials,
     Outcome,
     Sasl,
@@ -141,6 +142,26 @@ def test_plain_in_two_steps_and_byte_by_byte() -> None:
     sasl.decide(Outcome.OK)
     sasl.receive(AMQP_HEADER)
     assert sasl.take_input() == AMQP_HEADER
+
+
+def test_what_is_said_before_the_outcome_waits_up_to_a_limit() -> None:
+    sasl = Sasl(("PLAIN",))
+    sasl.receive(SASL_HEADER + sasl_frame(INIT, [symbol("PLAIN"), b"\0alice\0secret"]))
+    early = AMQP_HEADER + bytes(WAITING_BYTES_MAX - len(AMQP_HEADER))
+    for start in range(0, len(early), 4096):
+        assert sasl.receive(early[start : start + 4096]) is None
+    with pytest.raises(RemoteProtocolError, match="E_AMQP_SASL"):
+        sasl.receive(b"!")
+    sasl.decide(Outcome.OK)
+    assert sasl.take_input() == early + b"!"
+
+
+def test_what_comes_without_a_log_in_waits_up_to_a_limit() -> None:
+    sasl = Sasl(("ANONYMOUS",))
+    assert sasl.receive(AMQP_HEADER) == Credentials()
+    sasl.receive(bytes(WAITING_BYTES_MAX - len(AMQP_HEADER)))
+    with pytest.raises(RemoteProtocolError, match="E_AMQP_SASL"):
+        sasl.receive(b"!")
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ import proton
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proton import Array, Data, Described, symbol, timestamp, ubyte, uint, ulong
+from proton import Array, Data, Described, decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint, ulong
 
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.protocols.amqp_decimals import decimal_text
 from tidings.protocols.amqp_message import KEPT, Incoming, read_message, write_message
 from tidings.protocols.amqp_sections import Section, decode_sections, encode
 from tidings.testing.strategies_model import messages, texts
@@ -189,6 +190,10 @@ def test_what_others_see_of_a_plain_message_is_what_was_sent() -> None:
         ([1, 2.5], b"[1, 2.5]"),
         (12, b"12"),
         (UUID(int=7), b'"00000000-0000-0000-0000-000000000007"'),
+        ([float("inf"), float("-inf")], b'["Infinity", "-Infinity"]'),
+        (Described(symbol("t"), [1]), b"[1]"),
+        (decimal64(0x31A0_0000_0000_000F), b'"1.5"'),
+        ({True: 1, None: 2, 3: 4}, b'{"true": 1, "null": 2, "3": 4}'),
     ],
 )
 def test_others_can_read_bodies_of_amqps_own_types(body: Any, seen: bytes) -> None:
@@ -196,6 +201,38 @@ def test_others_can_read_bodies_of_amqps_own_types(body: Any, seen: bytes) -> No
     assert message.body == seen
     back = decode_sections(write_message(message, 1, NOW_MS))[-1]
     assert (back.section, back.value) == (Section.VALUE, body)
+
+
+def test_a_body_that_is_no_number_is_json_all_the_same() -> None:
+    assert read_message(encode(Section.VALUE, float("nan")), LINK).body == b'"NaN"'
+
+
+@pytest.mark.parametrize(
+    ("bits", "number"),
+    [
+        (decimal32(0x3200_0001), "0.1"),
+        (decimal32(0xB280_000F), "-15"),
+        (decimal32(0x6CB8_967F), "9999999"),  # a large coefficient
+        (decimal32(0x6CBF_FFFF), "0"),  # too large a one
+        (decimal32(0x7C00_0000), "NaN"),
+        (decimal64(0xF800_0000_0000_0000), "-Infinity"),
+        (decimal64(0x31C0_0000_0000_0007), "7"),
+        (decimal128(bytes.fromhex("30400000000000000000000000000007")), "7"),
+    ],
+)
+def test_decimals_are_read(bits: Any, number: str) -> None:
+    assert decimal_text(bits) == number
+
+
+@pytest.mark.parametrize("name", ["content-type", "JMSXMessageID", "JMSXUserID", "JMSXGroupID", "JMSXGroupSeq"])
+@pytest.mark.parametrize("fields", [[], ["an id"]])
+def test_an_application_property_does_not_become_a_field(name: str, fields: list[Any]) -> None:
+    given = {name: 7 if name == "JMSXGroupSeq" else "mine"}
+    content = encode(Section.PROPERTIES, fields) if fields else b""
+    content += encode(Section.APPLICATION_PROPERTIES, given) + encode(Section.VALUE, "x")
+    got = sections(write_message(read_message(content, LINK), 1, NOW_MS))
+    del got[Section.HEADER]
+    assert got == sections(content)
 
 
 def test_types_that_selectors_do_not_know_are_seen_as_what_they_are_like() -> None:

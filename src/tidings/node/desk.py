@@ -36,7 +36,14 @@ from tidings.node.requests import (
     Unsubscribe,
     Verdict,
 )
-from tidings.node.session import Connection, DirectSubscription, MailboxSubscription, Subscription, Transaction
+from tidings.node.session import (
+    Connection,
+    DirectSubscription,
+    MailboxSubscription,
+    Returned,
+    Subscription,
+    Transaction,
+)
 from tidings.node.settings import Settings
 from tidings.node.subscribing import Plan, durable_name, is_temporary, plan, queue_predicate, shared_durable_name
 
@@ -216,6 +223,9 @@ class Desk:
         mailbox = self._office.by_name.get(shared_durable_name(request.durable) if request.shared else own)
         if mailbox is None:
             raise UsageError("E_DURABLE_UNKNOWN", f"there is no durable subscription {request.durable!r}")
+        if request.look:
+            self._outbox.answer(client.number, Done(request.receipt))
+            return
         if mailbox.consumers:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber")
         self._office.remove(mailbox)
@@ -309,27 +319,33 @@ class Desk:
                 transaction.acks.append((mailbox, mailbox.reject(consumer, tags)))
             case Verdict.DONE:
                 self._office.finished(mailbox, mailbox.acknowledge(consumer, tags))
-            case Verdict.RETRY:
-                self._avoid(consumer, request)
-                self._office.returned(mailbox, mailbox.refuse(consumer, tags))
-            case Verdict.RELEASE:
-                self._avoid(consumer, request)
-                for place in mailbox.reject(consumer, tags):
-                    mailbox.put_back(place)
-            case Verdict.DEAD:
-                self._office.bury(mailbox, mailbox.reject(consumer, tags), "rejected by its consumer")
+            case verdict:
+                waits = client.transaction(request.session).returned if request.with_commit else None
+                avoids = consumer.avoids if request.elsewhere else None
+                returned = Returned(verdict, mailbox, mailbox.reject(consumer, tags), avoids)
+                if waits is None:
+                    self._give_back(returned)
+                else:
+                    waits.append(returned)
         if consumer.window:
             consumer.credit += held - len(consumer.unacknowledged)
         self._maybe_touch(mailbox, consumer)
         if request.receipt:
             self._done_when_written(client, request.receipt)
 
-    @staticmethod
-    def _avoid(consumer: Consumer, request: Ack) -> None:
-        if request.elsewhere:
-            consumer.avoids.update(
-                consumer.unacknowledged[tag].seq for tag in request.tags if tag in consumer.unacknowledged
-            )
+    def _give_back(self, returned: Returned) -> None:
+        mailbox, places = returned.mailbox, returned.places
+        if returned.avoids is not None:
+            returned.avoids.update(place.seq for place in places)
+        if returned.verdict is Verdict.RETRY or not self._office.is_open(mailbox):
+            self._office.retry(mailbox, places)
+            return
+        if returned.verdict is Verdict.DEAD:
+            self._office.bury(mailbox, places, "rejected by its consumer")
+        else:
+            for place in places:
+                mailbox.put_back(place)
+        self._office.touch(mailbox)  # and so this turn writes what there is to write
 
     def _resolve(self, client: Connection, request: Ack) -> tuple[Mailbox, Consumer, list[int]]:
         subscription = client.subscription(request.subscription)
@@ -386,6 +402,8 @@ class Desk:
             for mailbox, places in transaction.acks:
                 for place in places:
                     mailbox.finish(place.seq)
+            for returned in transaction.returned:
+                self._give_back(returned)
             for offer in offers:
                 offer()
             self._outbox.answer(client.number, Done(request.receipt))
@@ -414,6 +432,8 @@ class Desk:
     def _roll_back(self, transaction: Transaction) -> None:
         for mailbox, places in transaction.acks:
             self._office.retry(mailbox, places)
+        for returned in transaction.returned:
+            self._office.retry(returned.mailbox, returned.places)
 
     def _end_transaction(self, client: Connection, session: int) -> Transaction:
         transaction = client.transaction(session)

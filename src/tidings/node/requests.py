@@ -54,6 +54,7 @@ class Forget:
     receipt: int
     durable: str
     shared: bool = False  # it is one that several share
+    look: bool = False  # only say whether there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +111,17 @@ class Ack:
     session: int = 0
     receipt: int = 0
     elsewhere: bool = False  # with RETRY and RELEASE: not to this consumer again
+    with_commit: bool = False  # the verdict is part of the session's transaction, as DONE always is
 
     @classmethod
     def of(cls, subscription: int, flags: int, tags: Sequence[int], session: int) -> "Ack":
-        """As a frame says it: bit 0 means cumulative, bit 4 elsewhere, the others are the verdict's value."""
+        """As a frame says it: bit 0 cumulative, 4 elsewhere, 5 with the commit, the others are the verdict's value."""
         if flags <= 1:  # the usual case
             return cls(subscription, tuple(tags), flags == 1, Verdict.DONE, session)
         said = (one for one in (Verdict.DEAD, Verdict.RETRY, Verdict.RELEASE) if flags & one.value)
         verdict = next(said, Verdict.DONE)
-        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session, elsewhere=bool(flags & 16))
+        elsewhere, with_commit = bool(flags & 16), bool(flags & 32)
+        return cls(subscription, tuple(tags), bool(flags & 1), verdict, session, 0, elsewhere, with_commit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.errors import TidingsError, UsageError
 from tidings.model.event_type import TypeTree
+from tidings.node.requests import Verdict
 
 
 class Principal(Protocol):
@@ -40,12 +41,23 @@ class MailboxSubscription:
 Subscription: TypeAlias = DirectSubscription | MailboxSubscription
 
 
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Messages that a consumer has given back: with nobody, until what it said of them happens."""
+
+    verdict: Verdict
+    mailbox: Mailbox
+    places: list[Place]
+    avoids: set[int] | None = None  # of the consumer, if they are to go elsewhere
+
+
 @dataclass(slots=True)
 class Transaction:
     """Sends and acknowledgements that happen together or not at all."""
 
     messages: list[bytes] = field(default_factory=list)
     acks: list[tuple[Mailbox, list[Place]]] = field(default_factory=list)  # with nobody until its end
+    returned: list[Returned] = field(default_factory=list)
     bytes: int = 0
     failure: TidingsError | None = None  # the first thing that went wrong: commit will say so
 

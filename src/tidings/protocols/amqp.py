@@ -40,6 +40,7 @@ from tidings.protocols.amqp_browser import BrowserLink, browsed
 from tidings.protocols.amqp_conditions import condition_name, condition_of
 from tidings.protocols.amqp_consumer import ConsumerLink
 from tidings.protocols.amqp_context import Context, refuse
+from tidings.protocols.amqp_forget import ForgetLink
 from tidings.protocols.amqp_producer import ProducerLink
 from tidings.protocols.amqp_sasl import AMQP_HEADER, Outcome, Sasl, amqp_frame
 from tidings.protocols.amqp_sasl import State as SaslState
@@ -52,11 +53,10 @@ CHANNELS_MAX = 255
 LINKS_MAX = 4_096  # of one connection
 FRAME_BYTES_MAX = 64 << 10
 SESSION_BYTES = 512 * FRAME_BYTES_MAX  # the window for incoming transfers, which are read as they come
-WAITING_INPUT_MAX = 64 << 10  # from a client whose log-in is being checked
 CAPABILITIES = ("ANONYMOUS-RELAY", "SHARED-SUBS")
 
 
-OurLink: TypeAlias = ConsumerLink | BrowserLink | ProducerLink
+OurLink: TypeAlias = ConsumerLink | BrowserLink | ForgetLink | ProducerLink
 
 
 class AmqpSession:
@@ -186,7 +186,7 @@ class Engine:
         self._links: dict[Link, OurLink] = {}
         self._consumers: dict[int, ConsumerLink | BrowserLink] = {}  # by the numbers of their subscriptions
         self._sessions: dict[Session, None] = {}
-        self._ending: list[ConsumerLink] = []  # detached, and waiting for the broker's word
+        self._ending: list[ConsumerLink | ForgetLink] = []  # detached, and waiting for the broker's word
         self._header = bytearray()
         self._closed = False
 
@@ -329,7 +329,7 @@ class Engine:
 
     def _forget(self, link: Link) -> OurLink:
         ours = self._links.pop(link)
-        if not isinstance(ours, ProducerLink):
+        if isinstance(ours, ConsumerLink | BrowserLink):
             self._consumers.pop(ours.number, None)
         return ours
 
@@ -339,12 +339,14 @@ class Engine:
             self._end(RemoteProtocolError("E_SUBSCRIPTIONS", f"a connection has at most {LINKS_MAX} links"))
             return
         ours: OurLink
-        if not link.is_sender or link.remote_source.address or link.remote_source.dynamic:
+        if link.is_sender and not link.remote_source.address and not link.remote_source.dynamic:
+            ours = ForgetLink(self.context, link)
+        elif link.is_sender:
             mirror(link)
-        if link.is_sender:
             ours = self._consumer(link)
             self._consumers[ours.number] = ours
         else:
+            mirror(link)
             ours = ProducerLink(self.context, link, self._transactions)
         self._links[link] = ours
         try:
@@ -375,7 +377,7 @@ class Engine:
     def _end_link(self, link: Link, *, closed: bool) -> None:
         ours = self._forget(link)
         ours.end(closed=closed)
-        if isinstance(ours, ConsumerLink):
+        if isinstance(ours, ConsumerLink | ForgetLink):
             self._ending = [one for one in (*self._ending, ours) if one.waits_to_end]
 
     def _link_flow(self, event: Any) -> None:

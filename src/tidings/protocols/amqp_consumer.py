@@ -52,20 +52,10 @@ class ConsumerLink:
     def attach(self) -> None:
         """The client wants it: ask the broker."""
         context = self._context
-        if not self._link.remote_source.address and not self._link.remote_source.dynamic:
-            self._attach_to_forget()
-            return
         self._source = source = read_source(self._link, context)
         if source.temporary:
             context.peer.ask(FrameType.TEMPORARY, {"queue": source.destination}, _ignore)
         context.peer.ask(FrameType.SUBSCRIBE, {"subscription": self.number, **source.fields}, self._subscribed)
-
-    def _attach_to_forget(self) -> None:
-        """A link without a source names a kept subscription in order to close it."""
-        self._link.source.address = self._link.name
-        self._link.source.durability = self._link.source.DELIVERIES
-        self._link.source.expiry_policy = self._link.source.EXPIRE_NEVER
-        self._link.open()
 
     def _subscribed(self, answer: Fields | RemoteError) -> None:
         if self._state is State.ENDED:
@@ -96,10 +86,9 @@ class ConsumerLink:
             self._let_go()  # it was we who ended it
             return
         self._state, source = State.ENDED, self._source
-        requests = self._end_subscription()
-        if source is None:
-            requests.append((FrameType.UNSUBSCRIBE, {"durable": self._link.name.partition("|")[0]}))
-        elif closed and source.durable:
+        assert source is not None
+        requests = self._end_subscription(source)
+        if closed and source.durable:
             requests.append((FrameType.UNSUBSCRIBE, {"durable": source.durable, "shared": source.shared}))
         for type, fields in requests[:-1]:
             self._context.peer.ask(type, fields, _ignore)
@@ -110,7 +99,8 @@ class ConsumerLink:
         """The session around it is gone: so is the subscription, unless it is kept."""
         if self._state is not State.ENDED:
             self._state = State.ENDED
-            for type, fields in self._end_subscription():
+            assert self._source is not None
+            for type, fields in self._end_subscription(self._source):
                 self._context.peer.ask(type, fields, _ignore)
         self._let_go()
 
@@ -125,15 +115,13 @@ class ConsumerLink:
         self._link.free()
         del self._link
 
-    def _end_subscription(self) -> list[tuple[FrameType, Fields]]:
+    def _end_subscription(self, source: Source) -> list[tuple[FrameType, Fields]]:
         """What to ask for. What the client has not settled goes back, and is not counted as tried."""
         self._unsettled.clear()
-        if self._source is None:
-            return []
         requests: list[tuple[FrameType, Fields]] = []
         requests.append((FrameType.UNSUBSCRIBE, {"subscription": self.number, "release": True}))
-        if self._source.temporary:
-            requests.append((FrameType.TEMPORARY, {"queue": self._source.destination, "remove": True}))
+        if source.temporary:
+            requests.append((FrameType.TEMPORARY, {"queue": source.destination, "remove": True}))
         return requests
 
     def _gone(self, answer: Fields | RemoteError, *, closed: bool) -> None:
@@ -194,8 +182,9 @@ class ConsumerLink:
         tag, link, peer = delivered.tag, self._link, self._context.peer
         content = content_of(delivered, link, self._context, say_destination=self._source.wild)
         if not content:
-            if tag:
-                peer.ack(self.number, tag, ACK_DEAD)
+            if tag:  # others may be able to take it, if there can be others
+                peer.ack(self.number, tag, ACK_RELEASE | ACK_ELSEWHERE if self._source.common else ACK_DEAD)
+            self.flow()
             return
         self._sent += 1
         delivery = link.delivery(str(self._sent))

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from math import isnan
+from math import isfinite, isnan
 from uuid import UUID
 
-from proton import decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint
+from proton import Described, decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint
 
 from tidings.errors import CodecError, TidingsError
 from tidings.model.constraint import NAME_BYTES_MAX
@@ -22,6 +22,7 @@ from tidings.model.message import PRIORITY_DEFAULT, PRIORITY_MAX, Message, reser
 from tidings.model.message_id import MessageId
 from tidings.model.values import INT_MAX, INT_MIN, Value
 from tidings.protocols.amqp_address import address_of, read_address
+from tidings.protocols.amqp_decimals import decimal_text
 from tidings.protocols.amqp_ids import id_text, id_value
 from tidings.protocols.amqp_sections import BODY, AmqpValue, Decoded, Section, decode_sections, encode
 
@@ -36,6 +37,7 @@ _FIELDS = 13  # of the properties section
 _PLAIN = (bool, int, float, str, bytes)  # types that come back as they went
 _UINT_MAX = 0xFFFF_FFFF
 FORM_SHIFT = 29
+_NO_FIELDS = encode(Section.PROPERTIES, [])  # kept: there were none, whatever properties say
 
 
 class Form(IntEnum):
@@ -96,8 +98,8 @@ def read_message(content: bytes, link: Incoming) -> Message:
     kept = [one.raw for one in sections if one.section in (Section.MESSAGE_ANNOTATIONS, Section.FOOTER)]
     if _int(header[1], PRIORITY_DEFAULT) > PRIORITY_MAX:
         kept.append(by_kind[Section.HEADER].raw)
-    if Section.PROPERTIES in by_kind and not _same(_fields(message, form), fields):
-        kept.append(by_kind[Section.PROPERTIES].raw)
+    if not _same(_fields(message, form), fields):
+        kept.append(by_kind[Section.PROPERTIES].raw if Section.PROPERTIES in by_kind else _NO_FIELDS)
     if not exact:
         kept.append(by_kind[Section.APPLICATION_PROPERTIES].raw)
     if form is Form.KEPT:
@@ -131,7 +133,7 @@ def _json(value: AmqpValue) -> bytes:
     if value is None:
         return b""
     try:
-        return json.dumps(_jsonable(value), ensure_ascii=False).encode()
+        return json.dumps(_jsonable(value), ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError):
         raise CodecError("E_AMQP_BODY", "a body that nobody else could read", position=0) from None
 
@@ -141,15 +143,25 @@ def _jsonable(value: AmqpValue) -> AmqpValue:
         case None | bool() | str():
             return value
         case decimal32() | decimal64() | decimal128():
-            return repr(value)
+            return decimal_text(value)
+        case float() if not isfinite(value):
+            return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case int() | float():
             return value
         case bytes():
             return value.decode(errors="replace")
+        case Described():
+            return _jsonable(value.value)
         case dict():
-            return {str(_jsonable(name)): _jsonable(one) for name, one in value.items()}
+            return {_json_name(name): _jsonable(one) for name, one in value.items()}
         case _:
             return [_jsonable(one) for one in value] if hasattr(value, "__iter__") else str(value)
+
+
+def _json_name(name: AmqpValue) -> str:
+    """JSON has texts only: other values as they would be written."""
+    text = _jsonable(name)
+    return text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, allow_nan=False)
 
 
 def _attribute(name: AmqpValue, value: AmqpValue) -> Value | None:
@@ -242,7 +254,10 @@ def write_message(message: Message, attempt: int, now_ms: int, *, say_destinatio
         to = {symbol("x-opt-destination"): address_of(message.destination)}
         parts.append(encode(Section.DELIVERY_ANNOTATIONS, to))
     parts += _raw(kept, Section.MESSAGE_ANNOTATIONS)
-    parts += _raw(kept, Section.PROPERTIES) or [_trimmed(_fields(message, form))]
+    if Section.PROPERTIES in kept:
+        parts += [one.raw for one in kept[Section.PROPERTIES] if one.value]
+    else:
+        parts.append(_trimmed(_fields(message, form)))
     parts.append(_application_properties(message, form, kept.get(Section.APPLICATION_PROPERTIES)))
     match form:
         case Form.TEXT:

@@ -10,6 +10,7 @@ from proton import Delivery, Link, Receiver, Terminus, symbol
 
 from tidings.errors import CodecError, LimitError, RemoteError, RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.codec import encode_message
+from tidings.model.destination import NAME_BYTES_MAX as DESTINATION_BYTES_MAX
 from tidings.model.destination import Destination
 from tidings.protocols.amqp_address import read_address
 from tidings.protocols.amqp_conditions import condition_of
@@ -23,7 +24,9 @@ from tidings.protocols.peer import Fields
 
 CREDIT = 500
 FRAME_OVERHEAD = 64  # of the frame around a message
+FIELDS_OVERHEAD = 256  # of what our fields take more than AMQP's
 PARTIAL_MESSAGES = 2  # of the largest size may be incomplete on a connection
+_CLOSED = RemoteProtocolError("E_AMQP_LINK", "the link of one of its messages was closed", fatal=False)
 
 
 class ProducerLink:
@@ -45,7 +48,7 @@ class ProducerLink:
     # --- beginning and end ----------------------------------------------------------------------------------------
 
     def attach(self) -> None:
-        link, context = self._link, self._context
+        link = self._link
         target = link.remote_target
         if target.dynamic:
             self._make_temporary()
@@ -53,7 +56,7 @@ class ProducerLink:
             self._destination = self._named(target.address)
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.rcv_settle_mode = Link.RCV_FIRST
-        link.max_message_size = context.frame_bytes_max
+        link.max_message_size = self._message_bytes_max()
         if self._coordinator:
             link.target.type = Terminus.COORDINATOR
             link.target.capabilities.clear()
@@ -64,6 +67,11 @@ class ProducerLink:
             link.target.capabilities.exit()
         link.open()
         link.flow(CREDIT)
+
+    def _message_bytes_max(self) -> int:
+        """What a message may have that is not kept twice, once for AMQP and once for all others."""
+        name = DESTINATION_BYTES_MAX if self._destination is None else len(self._destination.name.encode())
+        return max(self._context.frame_bytes_max - FRAME_OVERHEAD - FIELDS_OVERHEAD - name, 1)
 
     def _named(self, address: str) -> Destination:
         context = self._context
@@ -132,27 +140,54 @@ class ProducerLink:
         if delivery.aborted:
             self._forget_content()
             delivery.settle()
+            self._less()
             return
         if not delivery.readable:
             return
         if pending := delivery.pending:
             self._keep(link.recv(pending) or b"")
         if delivery.partial:
+            self._note_posting(delivery)
             return
         content, too_large = bytes(self._content), self._too_large
         self._forget_content()
         link.advance()
         if self._discards:
+            self._transactions.spoil(self._claimed(delivery), _CLOSED)
             delivery.settle()
             return
         self._taken += 1
         self._under_way[self._taken] = delivery
+        session = 0
         try:
+            session = self._session_of(delivery)
             if too_large:
                 raise CodecError("E_AMQP_SIZE", f"at most {self._context.frame_bytes_max} bytes a message")
-            self._take(content, delivery, self._taken)
+            self._take(content, session, self._taken)
         except TidingsError as error:
+            self._transactions.spoil(session, error)
             self._settled(self._taken, error)
+
+    def _session_of(self, delivery: Delivery) -> int:
+        """Of the transaction it belongs to; 0: to none."""
+        session = self._claimed(delivery)
+        if not session and delivery.remote_state == TRANSACTIONAL:
+            raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "there is no such transaction", fatal=False)
+        return session
+
+    def _claimed(self, delivery: Delivery) -> int:
+        """The session of the transaction that it names; 0: it names none, or there is none such."""
+        if delivery.remote_state != TRANSACTIONAL:
+            return 0
+        try:
+            return self._transactions.session_of(next(iter(state_of(delivery)), None))
+        except CodecError:
+            return 0
+
+    def _note_posting(self, delivery: Delivery) -> None:
+        """A transaction does not end well amid one of its messages."""
+        if self not in self._transactions.posting and (session := self._claimed(delivery)):
+            self._transactions.posting[self] = session
 
     def _keep(self, part: bytes) -> None:
         """Part of a message. Of one that is too large nothing is kept, but its end is waited for.
@@ -174,21 +209,18 @@ class ProducerLink:
         self._context.partial_bytes -= len(self._content)
         self._content.clear()
         self._too_large = False
+        self._transactions.posting.pop(self, None)
 
-    def _take(self, content: bytes, delivery: Delivery, number: int) -> None:
+    def _take(self, content: bytes, session: int, number: int) -> None:
         context = self._context
         if self._coordinator:
             self._sessions |= self._transactions.command(content, partial(self._commanded, number))
             return
-        session = 0
-        if delivery.remote_state == TRANSACTIONAL:
-            session = self._transactions.session_of(next(iter(state_of(delivery)), None))
-            if not session:
-                raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "there is no such transaction", fatal=False)
         incoming = Incoming(self._destination, context.next_id, context.now_ms, context.plain_is_queue)
         message = encode_message(read_message(content, incoming))
-        if len(message) + FRAME_OVERHEAD > context.frame_bytes_max:
-            raise CodecError("E_AMQP_SIZE", f"at most {context.frame_bytes_max} bytes a message")
+        if (size := len(message) + FRAME_OVERHEAD) > context.frame_bytes_max:
+            reason = f"with what is kept of it for AMQP it takes {size} bytes, of {context.frame_bytes_max} at most"
+            raise CodecError("E_AMQP_SIZE", reason)
         context.peer.publish(message, lambda error: self._settled(number, error, session), session=session)
 
     def _commanded(self, number: int, txn_id: bytes | None, error: TidingsError | None) -> None:

@@ -18,6 +18,8 @@ from tidings.protocols.amqp_sections import AmqpValue, decode_first, encode_valu
 
 AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 FRAME_BYTES_MAX = 512
+LOG_IN_BYTES_MAX = 2 * FRAME_BYTES_MAX + len(AMQP_HEADER)  # not taken to pieces
+WAITING_BYTES_MAX = 64 << 10  # for the layer above, from a client whose log-in is being checked
 _FRAME = struct.Struct(">IBBH")
 _SASL_FRAME = 1
 _UNDESCRIBED: AmqpValue = UNDESCRIBED  # a constant of its own type, which Proton's annotations do not know
@@ -79,7 +81,8 @@ class Sasl:
         while self.state in (State.INIT, State.RESPONSE) and (frame := self._next_frame()) is not None:
             if (credentials := self._said(frame)) is not None:
                 return credentials
-        if len(self._input) > 2 * FRAME_BYTES_MAX + len(AMQP_HEADER):
+        waits = self.state in (State.CHECKING, State.PASSED)
+        if len(self._input) > (WAITING_BYTES_MAX if waits else LOG_IN_BYTES_MAX):
             raise RemoteProtocolError("E_AMQP_SASL", "more bytes than a log-in takes")
         return None
 

@@ -7,6 +7,7 @@ from proton import Described, Link, Terminus, symbol, ulong
 
 from tidings.errors import RemoteProtocolError
 from tidings.model.destination import DestinationPattern
+from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.requests import AckMode
 from tidings.protocols.amqp_address import read_address
@@ -34,6 +35,11 @@ class Source:
     wild: bool  # not every message is of the same destination
     temporary: bool = False  # a queue of its own, that ends with the link
     fields: dict[str, Value] = field(default_factory=dict)  # what to ask the broker for
+
+    @property
+    def common(self) -> bool:
+        """Whether others, or another link of later, may get what this one does not take."""
+        return bool(self.durable or self.shared) or self.destination.startswith("queue:")
 
 
 def read_source(link: Link, context: Context) -> Source:
@@ -88,7 +94,7 @@ def _filters(given: AmqpValue) -> Filters:
             value = one.value if isinstance(one, Described) else one
             if not isinstance(value, str):
                 raise RemoteProtocolError("E_AMQP_FILTER", "a selector filter is a string", fatal=False)
-            selector = str(value)
+            selector = _both(selector, str(value))
         elif descriptor in NO_LOCAL:
             no_local = True
         else:
@@ -96,6 +102,15 @@ def _filters(given: AmqpValue) -> Filters:
         applied[name] = one
     encode_value(applied)  # it will be in the answer, and Proton would not survive one that it cannot encode
     return Filters(selector, no_local, applied)
+
+
+def _both(one: str, other: str) -> str:
+    """What fulfils each of two selectors."""
+    if not (one.strip() and other.strip()):
+        return one if one.strip() else other
+    for each in (one, other):
+        Selector(each)  # which says what is wrong with it: together they may mean something else
+    return f"({one}) AND ({other})"
 
 
 def mirror(link: Link) -> None:

@@ -1,8 +1,8 @@
 """Transactions of AMQP (specification, part 4): a coordinator's link, and what is done under a transaction's id.
 
-A transaction is a session of the native protocol that is in one; its id is the session's number. What is posted and
-accepted in it goes to the broker at once, which keeps it back until the commit. Other outcomes the broker knows no
-transactions for: they wait here.
+A transaction is a session of the native protocol that is in one; its id is the session's number. What is posted in it,
+and the outcomes of what was received, go to the broker at once, which keeps them back until the commit. A message that
+was refused here, before the broker could know of it, spoils the transaction: it can only be rolled back.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tidings.errors import RemoteError, RemoteProtocolError, TidingsError
 from tidings.protocols.amqp_conditions import condition_of
 from tidings.protocols.amqp_context import Context
 from tidings.protocols.amqp_sections import AmqpValue, Section, decode_sections
-from tidings.protocols.frames import ACK_RETRY, FrameType
+from tidings.protocols.frames import ACK_WITH_COMMIT, FrameType
 from tidings.protocols.peer import Fields
 
 DECLARE, DISCHARGE, DECLARED, TRANSACTIONAL = 0x31, 0x32, 0x33, 0x34
@@ -27,7 +27,8 @@ _NUMBERS: dict[AmqpValue, int] = {"amqp:declare:list": DECLARE, "amqp:discharge:
 class Transactions:
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._open: dict[int, list[tuple[int, int, int]]] = {}  # session -> (subscription, tag, flags) that wait
+        self._open: dict[int, TidingsError | None] = {}  # session -> why it cannot be committed, if that is so
+        self.posting: dict[object, int] = {}  # link -> the session of a message that is not complete
         self._last = 0
 
     def session_of(self, txn_id: AmqpValue) -> int:
@@ -37,9 +38,13 @@ class Transactions:
 
     def acknowledge(self, subscription: int, tag: int, flags: int, session: int) -> None:
         if session and flags:
-            self._open[session].append((subscription, tag, flags))
-        else:
-            self._context.peer.ack(subscription, tag, flags, session=session)
+            flags |= ACK_WITH_COMMIT
+        self._context.peer.ack(subscription, tag, flags, session=session)
+
+    def spoil(self, session: int, error: TidingsError) -> None:
+        """Something that belongs to it was refused."""
+        if session in self._open and self._open[session] is None:
+            self._open[session] = error
 
     def command(self, content: bytes, on_done: OnDone) -> set[int]:
         """A message to the coordinator. Returns the session that it begins, if it does."""
@@ -65,7 +70,7 @@ class Transactions:
         while self._last in self._open:
             self._last = self._last % SESSIONS_MAX + 1
         session = self._last
-        self._open[session] = []
+        self._open[session] = None
 
         def begun(answer: Fields | RemoteError) -> None:
             if isinstance(answer, RemoteError):
@@ -78,14 +83,21 @@ class Transactions:
         return session
 
     def _discharge(self, session: int, *, fails: bool, on_done: OnDone) -> None:
-        peer = self._context.peer
-        for subscription, tag, flags in self._open.pop(session):
-            peer.ack(subscription, tag, ACK_RETRY if fails else flags)
+        if session in self.posting.values():
+            self.spoil(session, RemoteProtocolError("E_AMQP_PARTIAL", "a message of it is not complete", fatal=False))
+        failure = self._open.pop(session)
 
         def ended(answer: Fields | RemoteError) -> None:
-            on_done(None, answer if isinstance(answer, RemoteError) else None)
+            error = answer if isinstance(answer, RemoteError) else None if fails else failure
+            on_done(None, None if error is None else _rolled_back(error))
 
-        peer.ask(FrameType.ROLLBACK if fails else FrameType.COMMIT, {}, ended, session=session)
+        end = FrameType.ROLLBACK if fails or failure is not None else FrameType.COMMIT
+        self._context.peer.ask(end, {}, ended, session=session)
+
+
+def _rolled_back(error: TidingsError) -> TidingsError:
+    """Whatever the reason, the answer to a discharge says what became of the transaction."""
+    return RemoteProtocolError("E_TRANSACTION_FAILED", f"rolled back: {error.code}: {error.reason}", fatal=False)
 
 
 def declared(delivery: Delivery, txn_id: bytes) -> None:

@@ -17,7 +17,7 @@ from tidings.model.values import Value
 VERSION = 1
 HEADER_BYTES = 8
 FIELDS_MAX = 64
-ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD, ACK_RELEASE, ACK_ELSEWHERE = 1, 2, 4, 8, 16
+ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD, ACK_RELEASE, ACK_ELSEWHERE, ACK_WITH_COMMIT = 1, 2, 4, 8, 16, 32
 _HEADER = struct.Struct("<IBBH")
 _ACK = struct.Struct("<IBI")
 _PAIR = struct.Struct("<II")
