@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,8 @@ class Reception:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="log-in")
-        self._next_publisher = 1
+        # Not from 1 at every start: what is named by it, as a temporary queue is, must not be a stranger's afterwards.
+        self._next_publisher = secrets.randbelow(PUBLISHER_MAX) + 1
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,6 +1,5 @@
 """What the links of one AMQP connection share, and how a link is refused."""
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -39,9 +38,9 @@ class Context:
         return found
 
     def next_temporary(self) -> str:
-        """A name nobody else has, nor had before the broker was started and gave out publishers' numbers anew."""
+        """A name nobody else has: this broker gives a publisher's number to one connection only."""
         source = self.next_id()
-        return f"tmp.{source.broker}.{source.publisher}.{secrets.token_hex(4)}.{self.next_number()}"
+        return f"tmp.{source.broker}.{source.publisher}.{self.next_number()}"
 
 
 def object_of(data: Data) -> AmqpValue:

@@ -6,7 +6,6 @@ SEND and MESSAGE frames do not come through here: the forwarding plane reads and
 subscriptions, transactions and receipts by number; the session tells it what the client calls them.
 """
 
-import secrets
 from collections.abc import Callable
 from enum import Enum
 from itertools import count
@@ -220,8 +219,7 @@ class StompSession:
         assert isinstance(publisher, int)
         assert isinstance(broker, int)
         assert self._plane is not None
-        # Numbers begin anew with every start of the broker: a late answer must not go to a stranger.
-        self._subscriptions.temporary = f"tmp.{broker}.{publisher}.{secrets.token_hex(4)}."
+        self._subscriptions.begin(publisher, broker)
         self._plane.stomp_publisher(self._connection, publisher, broker, self._subscriptions.temporary)
         headers = {"version": str(self.version), "session": f"{broker}-{publisher}", "server": str(fields["server"])}
         if self.version is not Version.V10:

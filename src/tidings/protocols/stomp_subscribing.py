@@ -1,6 +1,5 @@
 """A STOMP session's subscriptions: from headers to requests, and how its client calls them (docs/protocols.md)."""
 
-import secrets
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,6 +17,7 @@ POLICY = "slow-policy"
 PREFIXES = {"/topic/": ("topic:", False), "/queue/": ("queue:", False)}
 PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
 ID_MAX = 1_024  # characters
+NUMBERS, SPREAD = 1 << 30, 0x9E3779B1  # of subscriptions; the golden ratio keeps neighbours far apart
 MODES = ("auto", "client-individual", "client")  # of acknowledgement
 
 Key: TypeAlias = tuple[str, str]  # ("id", …) or, without one, ("destination", …)
@@ -45,8 +45,13 @@ class Subscriptions:
         self.temporary = ""  # what the names of this connection's temporary destinations begin with
         self._known: dict[Key, Subscribed] = {}
         self._numbers: dict[str, Subscribed] = {}
-        # Acknowledgements name a message by these: one of an earlier connection must not mean another message here.
-        self._next = secrets.randbelow(1 << 30) + 1
+        self._next = 1
+
+    def begin(self, publisher: int, broker: int) -> None:
+        """The client has logged in. Acknowledgements name a message by the subscription's number: one of an earlier
+        connection must not mean another message here, so numbers begin where no connection near this one has any."""
+        self.temporary = f"tmp.{broker}.{publisher}."
+        self._next = publisher * SPREAD % NUMBERS + 1
 
     def add(self, frame: Frame, version: Version, receipt: int) -> tuple[Subscribed, Subscribe]:
         destination = needed(frame, "destination")
