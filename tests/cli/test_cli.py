@@ -208,6 +208,44 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, tidings: Command) 
         sub.stderr.close()
 
 
+def test_lines_before_a_wrong_one_are_published_and_counted(tidings: Command) -> None:
+    def pub(*lines: str) -> str:
+        process = spawn("pub", "-", "--jsonl", "--persistent", *at, stdin=subprocess.PIPE)
+        output, errors = process.communicate("\n".join(lines), 60)
+        assert (process.returncode, output) == (2, "")
+        return errors
+
+    with BrokerThread() as broker:
+        at = ("--url", broker.url)
+        good = '{"destination": "queue:q"}'
+        assert pub(good, good, "{", good) == (
+            "tidings: E_JSONL at 1: line 3: Expecting property name enclosed in double quotes; "
+            "2 messages were published\n"
+        )
+        assert tidings("sub", "queue:q", "--browse", *at)[1] == "queue:q\n" * 2
+        errors = pub('{"destination": "queue:p"}', '{"body": "x"}')
+        assert errors.endswith("line 2: no destination; name one on the command line; 1 message was published\n")
+        assert tidings("sub", "queue:p", "--browse", *at)[1] == "queue:p\n"
+        lines = [json.dumps({"body": body * (17 << 20)}) for body in ("", "x", "")]
+        large = spawn("pub", "queue:r", "--jsonl", *at, stdin=subprocess.PIPE)
+        _, errors = large.communicate("\n".join(lines), 60)
+        assert "E_MESSAGE_SIZE: line 2: " in errors
+        assert errors.endswith("; 2 messages were published\n")
+
+
+def test_who_publishes_hears_that_nobody_reads_the_ids(tidings: Command) -> None:
+    with BrokerThread() as broker:
+        pub = spawn("pub", "queue:q", "--ids", "--count", 2000, "--url", broker.url)
+        assert pub.stdout is not None
+        assert pub.stderr is not None
+        pub.stdout.close()
+        assert pub.wait(60) == 1
+        errors = pub.stderr.read()
+        pub.stderr.close()
+        waiting = len(tidings("sub", "queue:q", "--browse", "--url", broker.url)[1].splitlines())
+        assert errors == f"tidings: E_OUTPUT: nobody reads the ids any more; {waiting} messages were published\n"
+
+
 def test_version(tidings: Command) -> None:
     assert tidings("--version") == (0, f"tidings {__version__}\n", "")
 
