@@ -181,6 +181,43 @@ def test_check_tells_every_problem_or_what_will_run(tidings: Command, tmp_path: 
     assert list(tmp_path.iterdir()) == [config]  # a check leaves nothing behind
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[[listeners]]\ntls = true\n[tls]\ncertificate = 'no.pem'\n",
+            ["4: tls.certificate, tls.key: {0}/no.pem cannot"],
+        ),
+        (
+            "[[listeners]]\n[[listeners]]\nport = 1\nhost = '0.0.0.0'\n[[listeners]]\nport = 2\nhost = '10.0.0.1'\n",
+            ["4: listeners[1].host: 0.0.0.0 can be reached", "7: listeners[2].host: 10.0.0.1 can be reached"],
+        ),
+        ("\n[console]\nenabled = true\nhost = '0.0.0.0'\n", ["4: console.host: 0.0.0.0 can be reached"]),
+        ("[network]\nname = 'n'\nsecret_file = 's'\n", ["3: network.secret_file: {0}/s cannot be read"]),
+        ("a = [", ["1: not valid TOML: "]),
+        ("[[listeners]]\nhost = 1", ["2: listeners[0].host: 1 is not text"]),
+    ],
+)
+def test_check_tells_the_line_of_what_other_files_show_to_be_wrong(
+    tidings: Command, tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(text)
+    status, _, errors = tidings("broker", "--check", "--config", config)
+    assert status == 2
+    assert len(errors.splitlines()) == len(expected)
+    for line, beginning in zip(errors.splitlines(), expected, strict=True):
+        assert line.startswith(f"{config}:{beginning.format(tmp_path)}")
+
+
+def test_check_leaves_what_is_wrong_in_the_users_file_as_it_is(
+    tidings: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broker.toml").write_text("[users]\nfile = 'users.toml'\n")
+    assert tidings("broker", "--check", "--config", "broker.toml")[2].startswith("users.toml: cannot be read")
+
+
 @pytest.mark.parametrize("command", [[], ["broker"], ["pub"], ["sub"], ["user", "add"], ["user", "list"]])
 def test_help_has_an_example(tidings: Command, command: list[str]) -> None:
     status, output, _ = tidings(*command, "--help")

@@ -55,6 +55,10 @@ def pub(
     Example: tidings pub --type Sale --prop price=50.0 --prop buyer=me
 
     Example: tidings trace $(tidings pub ticks.xyz --prop price=50 --ids)
+
+    Lines of --jsonl are as tidings sub --json writes them. What JSON has no word for is an object there: bytes
+    {"base64": "/w=="}, infinite numbers {"float": "inf"} and {"float": "-inf"}. At a wrong line it ends; what came
+    before is published, and the error says how many messages that were.
     """
     if type and destination:
         raise UsageError("E_OPTIONS", "a destination or an event type, not both")
