@@ -26,7 +26,7 @@ from typing import Any
 
 from tidings.client.advertising import Advertising
 from tidings.client.answers import LATER_CODES, PASSING_CODES, Asked, Receipt, error_of
-from tidings.client.composing import compose
+from tidings.client.composing import compose, now_ms
 from tidings.client.dismissing import Dismissing
 from tidings.client.event_types import EventTypes
 from tidings.client.link import Link
@@ -131,7 +131,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             "password": options.password,
             "client": options.client_id,
             "heartbeat_ms": options.heartbeat_ms,
-            "time_ms": _now_ms(),
+            "time_ms": now_ms(),
         }
         try:
             frame = await link.greet(control(FrameType.HELLO, hello), options.connect_seconds)
@@ -209,10 +209,10 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         non-persistent message is not confirmed unless `wait=True`. `expires_in` is in seconds.
         """
         ids = await self._ready_ids()
-        message_id = ids.next(_now_ms())
+        message_id = ids.next(now_ms())
         while message_id is None:
-            await asyncio.sleep(ids.wait_ms(_now_ms()) / 1000)
-            message_id = ids.next(_now_ms())
+            await asyncio.sleep(ids.wait_ms(now_ms()) / 1000)
+            message_id = ids.next(now_ms())
         message = compose(
             message_id,
             destination,
@@ -487,7 +487,3 @@ class Client(Retaining, Advertising, EventTypes, Observing):
     def _check_open(self) -> None:
         if self._closed is not None:
             raise self._closed
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,5 +1,6 @@
 """A message made of what a caller of `publish` gives."""
 
+import time
 from collections.abc import Mapping
 
 from tidings.errors import UsageError
@@ -35,6 +36,10 @@ def compose(
         reply_to=None if reply_to is None else _destination(reply_to),
         type=type,
     )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _destination(text: str | Destination) -> Destination:
