@@ -97,6 +97,26 @@ def test_too_many_failures_are_throttled() -> None:
     run(check())
 
 
+def test_who_must_wait_before_logging_in_again_waits_and_comes_back() -> None:
+    async def check() -> None:
+        locking = guard(Limits(login_failures_max=1, login_lock_seconds=60))
+        async with (
+            local_broker(guard=locking) as here,
+            connect(here.url, user="reader", password="reader's password") as reader,
+        ):
+            with pytest.raises(SecurityError, match="E_LOGIN:"):
+                await connect(here.url, user="reader", password="x", reconnect=False)
+            for connection in list(here.broker.connections.values()):
+                connection.abort()
+            while not here.broker.refused_logins.get("E_LOGIN_THROTTLED"):
+                await asyncio.sleep(0.01)
+            here.broker.guard = guard()  # the time is over
+            await reader.types()
+            assert reader.generation == 2
+
+    run(check())
+
+
 def test_what_no_rule_allows_is_refused() -> None:
     async def check() -> None:
         async with (

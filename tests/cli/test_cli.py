@@ -181,6 +181,43 @@ def test_check_tells_every_problem_or_what_will_run(tidings: Command, tmp_path: 
     assert list(tmp_path.iterdir()) == [config]  # a check leaves nothing behind
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[[listeners]]\ntls = true\n[tls]\ncertificate = 'no.pem'\n",
+            ["4: tls.certificate, tls.key: {0}/no.pem cannot"],
+        ),
+        (
+            "[[listeners]]\n[[listeners]]\nport = 1\nhost = '0.0.0.0'\n[[listeners]]\nport = 2\nhost = '10.0.0.1'\n",
+            ["4: listeners[1].host: 0.0.0.0 can be reached", "7: listeners[2].host: 10.0.0.1 can be reached"],
+        ),
+        ("\n[console]\nenabled = true\nhost = '0.0.0.0'\n", ["4: console.host: 0.0.0.0 can be reached"]),
+        ("[network]\nname = 'n'\nsecret_file = 's'\n", ["3: network.secret_file: {0}/s cannot be read"]),
+        ("a = [", ["1: not valid TOML: "]),
+        ("[[listeners]]\nhost = 1", ["2: listeners[0].host: 1 is not text"]),
+    ],
+)
+def test_check_tells_the_line_of_what_other_files_show_to_be_wrong(
+    tidings: Command, tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(text)
+    status, _, errors = tidings("broker", "--check", "--config", config)
+    assert status == 2
+    assert len(errors.splitlines()) == len(expected)
+    for line, beginning in zip(errors.splitlines(), expected, strict=True):
+        assert line.startswith(f"{config}:{beginning.format(tmp_path)}")
+
+
+def test_check_leaves_what_is_wrong_in_the_users_file_as_it_is(
+    tidings: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broker.toml").write_text("[users]\nfile = 'users.toml'\n")
+    assert tidings("broker", "--check", "--config", "broker.toml")[2].startswith("users.toml: cannot be read")
+
+
 @pytest.mark.parametrize("command", [[], ["broker"], ["pub"], ["sub"], ["user", "add"], ["user", "list"]])
 def test_help_has_an_example(tidings: Command, command: list[str]) -> None:
     status, output, _ = tidings(*command, "--help")
@@ -206,6 +243,44 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, tidings: Command) 
         assert tidings("pub", "a", "--url", broker.url)[0] == 0
         assert (sub.wait(30), sub.stderr.read()) == (0, "")
         sub.stderr.close()
+
+
+def test_lines_before_a_wrong_one_are_published_and_counted(tidings: Command) -> None:
+    def pub(*lines: str) -> str:
+        process = spawn("pub", "-", "--jsonl", "--persistent", *at, stdin=subprocess.PIPE)
+        output, errors = process.communicate("\n".join(lines), 60)
+        assert (process.returncode, output) == (2, "")
+        return errors
+
+    with BrokerThread() as broker:
+        at = ("--url", broker.url)
+        good = '{"destination": "queue:q"}'
+        assert pub(good, good, "{", good) == (
+            "tidings: E_JSONL at 1: line 3: Expecting property name enclosed in double quotes; "
+            "2 messages were published\n"
+        )
+        assert tidings("sub", "queue:q", "--browse", *at)[1] == "queue:q\n" * 2
+        errors = pub('{"destination": "queue:p"}', '{"body": "x"}')
+        assert errors.endswith("line 2: no destination; name one on the command line; 1 message was published\n")
+        assert tidings("sub", "queue:p", "--browse", *at)[1] == "queue:p\n"
+        lines = [json.dumps({"body": body * (17 << 20)}) for body in ("", "x", "")]
+        large = spawn("pub", "queue:r", "--jsonl", *at, stdin=subprocess.PIPE)
+        _, errors = large.communicate("\n".join(lines), 60)
+        assert "E_MESSAGE_SIZE: line 2: " in errors
+        assert errors.endswith("; 2 messages were published\n")
+
+
+def test_who_publishes_hears_that_nobody_reads_the_ids(tidings: Command) -> None:
+    with BrokerThread() as broker:
+        pub = spawn("pub", "queue:q", "--ids", "--count", 2000, "--url", broker.url)
+        assert pub.stdout is not None
+        assert pub.stderr is not None
+        pub.stdout.close()
+        assert pub.wait(60) == 1
+        errors = pub.stderr.read()
+        pub.stderr.close()
+        waiting = len(tidings("sub", "queue:q", "--browse", "--url", broker.url)[1].splitlines())
+        assert errors == f"tidings: E_OUTPUT: nobody reads the ids any more; {waiting} messages were published\n"
 
 
 def test_version(tidings: Command) -> None:

@@ -1,8 +1,11 @@
 """The client against a real broker: what an application sees, also when the connection breaks."""
 
 import asyncio
+import logging
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +28,12 @@ def drop(broker: Broker) -> None:
     """All connections break."""
     for connection in list(broker.connections.values()):
         connection.abort()
+
+
+async def connection_lost(broker: Broker, client: tidings.Client) -> None:
+    drop(broker)
+    while client.connected:
+        await asyncio.sleep(0)
 
 
 def test_the_public_face() -> None:
@@ -193,6 +202,28 @@ def test_a_transaction_does_not_outlive_its_connection() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("back", [False, True])
+def test_a_block_whose_connection_broke_does_not_end_as_if_it_were_committed(back: bool) -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url), tidings.connect(url) as client:
+
+            async def block(error: Exception | None) -> None:
+                async with client.transaction() as work:
+                    await work.publish("queue:out", {"n": 1}, persistent=True)
+                    await connection_lost(broker, client)
+                    if back:
+                        await client.types()
+                    if error is not None:
+                        raise error
+
+            with pytest.raises(tidings.ConnectionLostError, match="nothing of it happened"):
+                await block(None)
+            with pytest.raises(ZeroDivisionError):  # the block's own error counts
+                await block(ZeroDivisionError())
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_what_was_under_way_when_the_broker_ended_arrives(kind: str, tmp_path: Path) -> None:
     def store() -> Store:
@@ -258,6 +289,114 @@ def test_a_subscription_asked_for_while_the_connection_breaks_is_made() -> None:
             await client.publish("t", {"x": 1}, wait=True)
             got = await ticks.receive(5)
             assert got is not None
+
+    run(scenario())
+
+
+async def consumers(client: tidings.Client) -> int:
+    return len((await client.inspect("subscriptions"))["items"])
+
+
+@pytest.mark.parametrize("steps", range(6))
+@pytest.mark.parametrize("options", [{"destination": "queue:q"}, {"destination": "t", "durable": "d"}, {"type": "T"}])
+def test_who_gives_up_subscribing_leaves_no_consumer_behind(options: dict[str, Any], steps: int) -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url, client_id="me") as client:
+            await client.add_type("T")
+            asking = asyncio.create_task(client.subscribe(**options))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait([asking])
+            again = await client.subscribe(**options)  # a durable name is free at once
+            assert await consumers(client) == 1
+            if "type" not in options:
+                await client.publish(options["destination"], {"n": 1}, persistent=True)
+                got = await again.receive(5)
+                assert got is not None
+                assert not got.redelivered
+            assert client.errors == deque()
+
+    run(scenario())
+
+
+def test_who_gives_up_subscribing_while_the_connection_is_away_asks_for_nothing_later() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url), tidings.connect(url) as client:
+            asking = asyncio.create_task(client.subscribe("queue:q"))
+            await asyncio.sleep(0)
+            await connection_lost(broker, client)
+            asking.cancel()
+            await asyncio.wait([asking])
+            assert await consumers(client) == 0
+
+    run(scenario())
+
+
+def test_a_consumer_that_nobody_knows_of_is_dismissed_once() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client, tidings.connect(url) as other:
+            ghost = await client.subscribe("queue:q")
+            client._subscriptions.pop(ghost.number)
+            for n in range(3):
+                await other.publish("queue:q", {"n": n}, persistent=True)
+            queue = await other.subscribe("queue:q")
+            got = [await queue.receive(5) for _ in range(3)]
+            assert [(one.properties["n"], one.redelivered) for one in got if one] == [(n, False) for n in range(3)]
+            assert await consumers(other) == 1
+            assert client.errors == deque()
+
+    run(scenario())
+
+
+def test_two_who_receive_from_one_subscription_wait_no_longer_than_they_said() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            ticks = await client.subscribe("t")
+            deadlines: list[float | None] = []
+            timeout_at = asyncio.timeout_at
+
+            def noted(when: float | None) -> asyncio.Timeout:
+                deadlines.append(when)
+                return timeout_at(when)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(asyncio, "timeout_at", noted)
+                both = [asyncio.create_task(ticks.receive(0.2)) for _ in range(2)]
+                await asyncio.sleep(0)
+                waiting = len(deadlines)
+                await client.publish("t")
+                got = await asyncio.gather(*both)
+            assert sorted(one is None for one in got) == [False, True]
+            assert (waiting, len(deadlines)) == (2, 3)  # one of them waited again, until the same time
+            assert deadlines[2] in deadlines[:2]
+
+    run(scenario())
+
+
+def test_an_on_error_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        def on_error(_: tidings.TidingsError) -> None:
+            raise ZeroDivisionError
+
+        async with local_broker() as (broker, url), tidings.connect(url, on_error=on_error) as client:
+            broker.end_connections(None, "E_TOO_MUCH", "enough for today")
+            while client.generation == 1:
+                await asyncio.sleep(0.01)
+            await client.publish("t", wait=True)
+            assert [error.code for error in client.errors] == ["E_TOO_MUCH"]
+
+    with caplog.at_level(logging.ERROR):
+        run(scenario())
+    assert [(one.name, one.message) for one in caplog.records] == [("tidings.client", "on_error failed")]
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), 10**400, 1e300, "x"])
+def test_when_a_message_expires_is_a_time(seconds: float) -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            with pytest.raises(tidings.UsageError, match="E_MESSAGE_FIELD"):
+                await client.publish("t", expires_in=seconds)
 
     run(scenario())
 

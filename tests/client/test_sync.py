@@ -52,3 +52,12 @@ def test_a_queue_is_looked_into(url: str) -> None:
         assert queue.move("queue:r", tags=[found[1].tag]) == 1
         assert queue.purge() == 2
         assert client.errors == []
+
+
+def test_a_receipt_is_waited_for(url: str) -> None:
+    with tidings.sync.connect(url) as client:
+        receipts = [client.publish("queue:q", {"n": n}, persistent=True, wait=False) for n in range(3)]
+        assert [receipt.confirmed() for receipt in receipts] == receipts
+        assert [one.message.id for one in client.queue("queue:q").browse()] == [one.message_id for one in receipts]
+        with client.transaction() as work:
+            assert work.publish("queue:q", wait=False).confirmed().message_id

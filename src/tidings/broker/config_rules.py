@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from tidings.broker.access import pattern_of_rule
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import Problem
-from tidings.broker.config_tables import AccessTable, Configuration, ListenerTable, TypesTable
+from tidings.broker.config_tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import check_property_name
@@ -37,6 +37,8 @@ class Checker:
         yield from self._network()
         yield from self._tracking()
         yield from self._console()
+        yield from self._pages()
+        yield from self._limits()
 
     def _broker(self) -> Iterator[Problem]:
         if not self._configuration.broker.data:
@@ -74,6 +76,27 @@ class Checker:
         if configuration.console.enabled and not plain:
             remedy = "add one on loopback, or run `tidings console` with --tls-ca"
             yield Problem(("console", "enabled"), "it needs a native listener without TLS", remedy)
+
+    def _pages(self) -> Iterator[Problem]:
+        """Metrics and console may share a port, but with nobody else."""
+        configuration, network = self._configuration, self._configuration.network
+        taken = {(one.host, one.port): "a listener" for one in configuration.listeners}
+        if network.name and network.accept:
+            taken.setdefault((network.host, network.port), "[network]")
+        for name in ("metrics", "console"):
+            table = getattr(configuration, name)
+            if table.enabled and table.port and (owner := taken.get((table.host, table.port))):
+                yield Problem((name, "port"), f"{table.port} is taken by {owner}", "choose another one")
+
+    def _limits(self) -> Iterator[Problem]:
+        limits, default = self._configuration.limits, LimitsTable()
+        if limits.credit_max < limits.credit_default != default.credit_default:  # which gives way if nobody chose it
+            reason = f"{limits.credit_default} is above credit_max, {limits.credit_max}"
+            yield Problem(("limits", "credit_default"), reason, "lower it, or raise credit_max")
+        if limits.pinned_bytes_max > limits.messages_bytes_max // 2:
+            # Publishers wait before messages_bytes_max is reached; the disk must come into use well before that.
+            reason = f"{limits.pinned_bytes_max} is more than half of messages_bytes_max, {limits.messages_bytes_max}"
+            yield Problem(("limits", "pinned_bytes_max"), reason, "lower it, or raise messages_bytes_max")
 
     def _tracking(self) -> Iterator[Problem]:
         table = self._configuration.tracking

@@ -162,7 +162,9 @@ class LimitsTable:
         _SETTINGS.messages_bytes_max, "messages in memory before stored ones leave it", **_BYTES
     )
     pinned_bytes_max: int = setting(
-        _SETTINGS.pinned_bytes_max, "messages that only memory has, before durable mailboxes use the disk", **_BYTES
+        _SETTINGS.pinned_bytes_max,
+        "messages that only memory has, before durable mailboxes use the disk; at most half of `messages_bytes_max`",
+        **_BYTES,
     )
     journal_bytes_max: int = setting(
         _SETTINGS.journal_bytes_max, "messages on their way to disk before publishers wait", **_BYTES

@@ -1,5 +1,7 @@
 """Messages as JSON lines. What `tidings sub --json` writes, `tidings pub --jsonl` reads.
 
+JSON has neither bytes nor infinite numbers: as properties they are objects, {"base64": "/w=="} and {"float": "-inf"}.
+
 >>> line = to_json(Message(Destination.parse("ticks.xyz"), {"price": 50}, b"hi"), attempt=1)
 >>> line[line.index("destination") - 1 :]
 '"destination": "topic:ticks.xyz", "properties": {"price": 50}, "body": "hi", "redelivered": false}'
@@ -11,22 +13,27 @@ import asyncio
 import base64
 import binascii
 import json
+import math
 import os
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidings.client.composing import compose
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, Message
+from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 
 LINE_BYTES_MAX = 32 << 20
 CHUNK_BYTES = 64 << 10
-_BASE64 = "base64"
+CHUNKS_MAX = 8  # read before they are asked for
+_BASE64, _FLOAT = "base64", "float"
+_SOME_ID, _SOMEWHERE = MessageId(1, 1, 1 << 40, 0), Destination.parse("somewhere")
+_INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class Line:
     properties: dict[str, Value] = field(default_factory=dict)
     body: bytes = b""
     fields: dict[str, Any] = field(default_factory=dict)  # further arguments of `Client.publish`
+    number: int = 0  # in the input, from 1; 0: it was not read
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -71,7 +79,7 @@ def to_json(message: Message, attempt: int) -> str:
     for name in ("correlation_id", "reply_to", "type"):
         if (value := getattr(message, name)) is not None:
             made[name] = str(value)
-    return json.dumps(made, ensure_ascii=False)
+    return json.dumps(made, ensure_ascii=False, allow_nan=False)
 
 
 def from_json(text: str, number: int) -> Line:
@@ -80,7 +88,7 @@ def from_json(text: str, number: int) -> Line:
         read = json.loads(text)
         if not isinstance(read, dict):
             raise UsageError("E_JSONL", "not an object")
-        return _line(read)
+        return _line(read, number)
     except json.JSONDecodeError as error:
         raise UsageError("E_JSONL", f"line {number}: {error.msg}", position=error.pos) from None
     except RecursionError:
@@ -91,19 +99,9 @@ def from_json(text: str, number: int) -> Line:
 
 
 async def json_lines(descriptor: int = 0) -> AsyncIterator[Line]:
-    """The lines of the input as they come; a thread waits for them, so that the connection stays alive meanwhile."""
-    loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes](maxsize=8)
-
-    def read() -> None:
-        # Not through sys.stdin: its lock could not be taken from a thread that waits when the process ends.
-        with suppress(RuntimeError, OSError, asyncio.CancelledError, CancelledError):
-            while chunk := os.read(descriptor, CHUNK_BYTES):
-                asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
-            asyncio.run_coroutine_threadsafe(chunks.put(b""), loop).result()
-
-    threading.Thread(target=read, name="input", daemon=True).start()
+    """The lines of the input as they come."""
     rest, number = b"", 0
-    while chunk := await chunks.get():
+    async for chunk in _chunks(descriptor):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             number += 1
@@ -115,6 +113,35 @@ async def json_lines(descriptor: int = 0) -> AsyncIterator[Line]:
         yield from_json(_decoded(rest, number + 1), number + 1)
 
 
+async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """A thread waits for them, so that the connection stays alive meanwhile."""
+    loop, chunks = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError]()
+    room, ended = threading.Semaphore(CHUNKS_MAX), threading.Event()
+
+    def read() -> None:
+        # Not through sys.stdin: its lock could not be taken from a thread that waits when the process ends.
+        with suppress(RuntimeError):  # the event loop is closed: nobody asks for more
+            while room.acquire() and not ended.is_set():
+                try:
+                    chunk: bytes | OSError = os.read(descriptor, CHUNK_BYTES)
+                except OSError as error:
+                    chunk = error
+                loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+                if not isinstance(chunk, bytes) or not chunk:
+                    break
+
+    threading.Thread(target=read, name="input", daemon=True).start()
+    try:
+        while chunk := await chunks.get():
+            if isinstance(chunk, OSError):
+                raise UsageError("E_INPUT", f"the input cannot be read: {chunk.strerror}")
+            room.release()
+            yield chunk
+    finally:
+        ended.set()
+        room.release()
+
+
 def _decoded(line: bytes, number: int) -> str:
     try:
         return line.decode()
@@ -122,7 +149,7 @@ def _decoded(line: bytes, number: int) -> str:
         raise UsageError("E_JSONL", f"line {number}: not UTF-8", position=error.start) from None
 
 
-def _line(read: dict[str, Any]) -> Line:
+def _line(read: dict[str, Any], number: int) -> Line:
     for name in read:
         if name not in _KNOWN | _IGNORED:
             raise UsageError("E_JSONL", f"{name!r} is unknown; there are: {', '.join(sorted(_KNOWN))}")
@@ -132,12 +159,16 @@ def _line(read: dict[str, Any]) -> Line:
     properties, destination = read.get("properties", {}), read.get("destination")
     if not isinstance(properties, dict) or not isinstance(destination, str | None):
         raise UsageError("E_JSONL", "properties is an object, destination is text")
-    return Line(
+    line = Line(
         None if destination is None else Destination.parse(destination),
         {name: _value(name, value) for name, value in properties.items()},
         _body(read.get("body", ""), read.get("body_encoding", "")),
         {name: read[name] for name in _TYPES if name in read},
+        number,
     )
+    # What a message cannot have is found here, before lines that follow are sent.
+    compose(_SOME_ID, line.destination or _SOMEWHERE, line.properties, line.body, **line.fields)
+    return line
 
 
 def _body(body: object, encoding: object) -> bytes:
@@ -152,12 +183,18 @@ def _body(body: object, encoding: object) -> bytes:
 def _value(name: str, value: Any) -> Value:
     if isinstance(value, dict) and value.keys() == {_BASE64} and isinstance(value[_BASE64], str):
         return base64.b64decode(value[_BASE64], validate=True)
+    if isinstance(value, dict) and value.keys() == {_FLOAT} and str(value[_FLOAT]) in _INFINITE:
+        return _INFINITE[str(value[_FLOAT])]
     if isinstance(value, bool | int | float | str):
         return value
-    raise UsageError("E_JSONL", f'property {name!r} is neither text, number, boolean nor {{"base64": …}}')
+    raise UsageError(
+        "E_JSONL", f'property {name!r} is neither text, number, boolean, {{"base64": …}} nor {{"float": …}}'
+    )
 
 
 def _json_value(value: Value) -> object:
+    if isinstance(value, float) and math.isinf(value):
+        return {_FLOAT: str(value)}
     return {_BASE64: base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 

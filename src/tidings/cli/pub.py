@@ -1,6 +1,7 @@
 """`tidings pub`: publish from the command line, one message or a stream of them."""
 
 import asyncio
+import os
 import sys
 import time
 from collections import deque
@@ -15,7 +16,7 @@ from tidings.cli.jsonl import Line, json_lines
 from tidings.cli.rates import Rates
 from tidings.client import Client
 from tidings.client.answers import Receipt
-from tidings.errors import UsageError
+from tidings.errors import LimitError, RemoteError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
 from tidings.model.values import Value
 
@@ -54,6 +55,10 @@ def pub(
     Example: tidings pub --type Sale --prop price=50.0 --prop buyer=me
 
     Example: tidings trace $(tidings pub ticks.xyz --prop price=50 --ids)
+
+    Lines of --jsonl are as tidings sub --json writes them. What JSON has no word for is an object there: bytes
+    {"base64": "/w=="}, infinite numbers {"float": "inf"} and {"float": "-inf"}. At a wrong line it ends; what came
+    before is published, and the error says how many messages that were.
     """
     if type and destination:
         raise UsageError("E_OPTIONS", "a destination or an event type, not both")
@@ -73,57 +78,99 @@ def pub(
     if advertise and where is None:
         raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
     rates = Rates(stats, "published")
+    sending = Sending(client, persistent, type, ids, tell_count=jsonl or count > 1)
     offered = (str(where), advertise) if advertise else None
-    connecting.run(_publish(client, _addressed(lines, where, count, type), persistent, rate, rates, offered, type, ids))
+    connecting.run(_publish(sending, _addressed(lines, where, count, type), rate, rates, offered))
     rates.finish()
 
 
 async def _publish(
-    client: Client,
-    lines: AsyncIterator[Line],
-    persistent: bool,
-    rate: float,
-    rates: Rates,
-    offered: tuple[str, float] | None,
-    type: str,
-    ids: bool,
+    sending: "Sending", lines: AsyncIterator[Line], rate: float, rates: Rates, offered: tuple[str, float] | None
 ) -> None:
-    """Every message is confirmed; up to `WINDOW` of them are under way at a time."""
-    under_way: deque[asyncio.Task[Receipt]] = deque()
-
-    async def confirmed() -> None:
-        receipt = await under_way.popleft()
-        if ids:
-            typer.echo(str(receipt.message_id))
-
-    async with client:
+    async with sending.client as client:
         if offered is not None and (await client.advertise(offered[0])).used:
             await asyncio.sleep(offered[1])
-        if type:
-            await client.advertise_type(type)
+        if sending.type:
+            await client.advertise_type(sending.type)
         began = time.monotonic()
-        try:
+        async with sending:
             async for line in lines:
                 if rate:
                     await asyncio.sleep(max(0.0, began + rates.count / rate - time.monotonic()))
-                under_way.append(asyncio.create_task(_send(client, line, persistent, type)))
-                while len(under_way) >= WINDOW or (under_way and under_way[0].done()):
-                    await confirmed()
+                await sending.add(line)
                 rates.add(len(line.body))
-            while under_way:
-                await confirmed()
+
+
+class Sending:
+    """Every message is confirmed; up to `WINDOW` of them are under way at a time.
+
+    Whatever goes wrong, what was given before is sent all the same, and the error says how many messages that were.
+    """
+
+    def __init__(self, client: Client, persistent: bool, type: str, ids: bool, *, tell_count: bool) -> None:
+        self.client = client
+        self.type = type
+        self._persistent = persistent
+        self._ids = ids
+        self._tell_count = tell_count
+        self._published = 0
+        self._under_way: deque[asyncio.Task[Receipt]] = deque()
+
+    async def __aenter__(self) -> "Sending":
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            if error is None or isinstance(error, TidingsError):
+                error = await self._rest(error)
+            if isinstance(error, TidingsError):
+                raise _with_reason(error, f"{error.reason}; {self._count()}") if self._tell_count else error
         finally:
-            for task in under_way:
+            for task in self._under_way:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def add(self, line: Line) -> None:
+        self._under_way.append(asyncio.create_task(self._send(line)))
+        while len(self._under_way) >= WINDOW or (self._under_way and self._under_way[0].done()):
+            await self._confirmed()
+
+    async def _rest(self, error: TidingsError | None) -> TidingsError | None:
+        """Wait for all that is under way; returns the first error."""
+        while self._under_way:
+            try:
+                await self._confirmed()
+            except TidingsError as failure:
+                error = error or failure
+        return error
+
+    async def _confirmed(self) -> None:
+        receipt = await self._under_way.popleft()
+        self._published += 1
+        if self._ids:
+            try:
+                typer.echo(str(receipt.message_id))
+            except BrokenPipeError:
+                self._ids = False
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise TidingsError("E_OUTPUT", "nobody reads the ids any more") from None
+
+    async def _send(self, line: Line) -> Receipt:
+        fields = {"persistent": self._persistent, **line.fields}
+        try:
+            if self.type:
+                return await self.client.publish_event(self.type, line.properties, line.body, wait=True, **fields)
+            assert line.destination is not None
+            return await self.client.publish(line.destination, line.properties, line.body, wait=True, **fields)
+        except (UsageError, LimitError, SecurityError, RemoteError) as error:
+            raise _with_reason(error, f"line {line.number}: {error.reason}") if line.number else error from None
+
+    def _count(self) -> str:
+        return "1 message was published" if self._published == 1 else f"{self._published} messages were published"
 
 
-async def _send(client: Client, line: Line, persistent: bool, type: str) -> Receipt:
-    fields = {"persistent": persistent, **line.fields}
-    if type:
-        return await client.publish_event(type, line.properties, line.body, wait=True, **fields)
-    assert line.destination is not None
-    return await client.publish(line.destination, line.properties, line.body, wait=True, **fields)
+def _with_reason(error: TidingsError, reason: str) -> TidingsError:
+    return type(error)(error.code, reason, position=error.position)
 
 
 async def _one(line: Line) -> AsyncIterator[Line]:
@@ -136,7 +183,7 @@ async def _addressed(
     async for line in lines:
         destination = where or line.destination
         if destination is None and not type:
-            raise UsageError("E_JSONL", "a line without destination; name one on the command line")
+            raise UsageError("E_JSONL", f"line {line.number}: no destination; name one on the command line")
         for _ in range(count):
             yield replace(line, destination=destination)
 

@@ -10,6 +10,7 @@ from tidings.model.values import Value
 
 PASSING_CODES = frozenset({"E_DURABLE_BUSY", "E_STORE_FULL", "E_STORE_IO", "E_TYPE_UNREACHABLE"})
 SECURITY_CODES = frozenset({"E_LOGIN", "E_FORBIDDEN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT"})
+LATER_CODES = frozenset({"E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT"})  # not refused for good: a later try may do
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,19 @@ confirmation is refused) is in `client.errors`, and passed to the `on_error` giv
 
 import asyncio
 import itertools
+import logging
 import random
 import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from tidings.client.advertising import Advertising
-from tidings.client.answers import PASSING_CODES, Asked, Receipt, error_of
+from tidings.client.answers import LATER_CODES, PASSING_CODES, Asked, Receipt, error_of
+from tidings.client.composing import compose, now_ms
+from tidings.client.dismissing import Dismissing
 from tidings.client.event_types import EventTypes
 from tidings.client.link import Link
 from tidings.client.observing import Observing
@@ -37,7 +41,7 @@ from tidings.errors import ConnectionLostError, LimitError, SecurityError, Tidin
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
-from tidings.model.message import PRIORITY_DEFAULT, Message
+from tidings.model.message import PRIORITY_DEFAULT
 from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.model.values import Value
 from tidings.protocols.frames import (
@@ -52,6 +56,7 @@ from tidings.protocols.frames import (
     unsigned,
 )
 
+log = logging.getLogger("tidings.client")
 WINDOW = 1000
 ERRORS_MAX = 100  # the latest are kept
 RESUBSCRIBE_SECONDS = 0.25
@@ -72,6 +77,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         self._subscriptions: dict[int, Subscription] = {}
         self.pages: dict[int, Page] = {}  # of queues that are being browsed
         self._requests: dict[int, Asked] = {}
+        self._dismissing = Dismissing(self._ask)
         self._unconfirmed = Unconfirmed()
         self._ready = asyncio.Event()
         self._receipts = itertools.count(1)
@@ -131,7 +137,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             "password": options.password,
             "client": options.client_id,
             "heartbeat_ms": options.heartbeat_ms,
-            "time_ms": _now_ms(),
+            "time_ms": now_ms(),
         }
         try:
             frame = await link.greet(control(FrameType.HELLO, hello), options.connect_seconds)
@@ -166,11 +172,9 @@ class Client(Retaining, Advertising, EventTypes, Observing):
     def _repeat_subscription(self, subscription: Subscription) -> None:
         if self._link is None or subscription.closed:
             return
-        receipt, generation = self._next_receipt(), self.generation
-        future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
+        generation = self.generation
+        future = self._ask(subscription.request, repeatable=False)
         future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
-        self._requests[receipt] = Asked(subscription.request, future, repeatable=False)
-        self._link.write(subscription.request(receipt))
 
     def _repeated(self, subscription: Subscription, generation: int, done: "asyncio.Future[Any]") -> None:
         """A subscription that could not be made anew is over, unless the connection was merely lost again."""
@@ -211,20 +215,20 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         non-persistent message is not confirmed unless `wait=True`. `expires_in` is in seconds.
         """
         ids = await self._ready_ids()
-        message_id = ids.next(_now_ms())
+        message_id = ids.next(now_ms())
         while message_id is None:
-            await asyncio.sleep(ids.wait_ms(_now_ms()) / 1000)
-            message_id = ids.next(_now_ms())
-        message = Message(
-            _destination(destination),
-            properties or {},
+            await asyncio.sleep(ids.wait_ms(now_ms()) / 1000)
+            message_id = ids.next(now_ms())
+        message = compose(
+            message_id,
+            destination,
+            properties,
             body,
-            id=message_id,
             persistent=persistent,
             priority=priority,
-            expiration_ms=None if expires_in is None else message_id.ms + int(expires_in * 1000),
+            expires_in=expires_in,
             correlation_id=correlation_id,
-            reply_to=None if reply_to is None else _destination(reply_to),
+            reply_to=reply_to,
             type=type,
         )
         confirm = persistent if wait is None else wait or persistent
@@ -301,21 +305,27 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             "policy": policy,
             "no_local": no_local,
         }
+        await self._ready_ids()
         number = next(self.numbers)
         subscription = Subscription(self, number, fields, window=window, session=session)
         self._subscriptions[number] = subscription
+        asked = self._ask(subscription.request, repeatable=session == 0)
         try:
-            await self.request(subscription.request, repeatable=session == 0)
+            await asyncio.shield(asked)
         except BaseException:
             self._subscriptions.pop(number, None)
+            if not self.connected:
+                asked.cancel()  # not to be asked again on the next connection
+            elif not asked.done() or asked.exception() is None:  # given up here, but the broker may make it
+                self._dismissing.abandon(number, asked)
             raise
         subscription.active = True
         return subscription
 
     async def unsubscribe(self, number: int) -> None:
         if self._subscriptions.pop(number, None) is not None and self.connected:
-            fields: dict[str, Value] = {"subscription": number}
-            await self.request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+            with suppress(ConnectionLostError):  # with which it ended
+                await self._dismissing.dismiss(number)
 
     async def forget(self, durable: str) -> None:
         """Delete a durable subscription of this client id, and what waits for it."""
@@ -359,15 +369,17 @@ class Client(Retaining, Advertising, EventTypes, Observing):
 
     async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
         await self._ready_ids()
+        return await self._ask(make, repeatable=repeatable)
+
+    def _ask(self, make: Callable[[int], bytes], *, repeatable: bool) -> "asyncio.Future[dict[str, Value]]":
+        """Without waiting for the answer, but on a connection."""
         receipt = self._next_receipt()
         future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
         self._requests[receipt] = Asked(make, future, repeatable)
+        future.add_done_callback(lambda _: self._requests.pop(receipt, None))
         assert self._link is not None
         self._link.write(make(receipt))
-        try:
-            return await future
-        finally:
-            self._requests.pop(receipt, None)
+        return future
 
     def _received(self, frame: RawFrame) -> None:
         match frame.type:
@@ -377,6 +389,8 @@ class Client(Retaining, Advertising, EventTypes, Observing):
                 taker = self._subscriptions.get(number) or self.pages.get(number)
                 if taker is not None:
                     taker.deliver(decode_message(payload[_DELIVERY.size :]), attempt, tag)
+                elif self.connected:  # not while it is being closed
+                    self._dismissing.stray(number)
             case FrameType.RETAINED:
                 self._retained_came(frame.payload)
             case FrameType.RECEIPTS:
@@ -420,7 +434,10 @@ class Client(Retaining, Advertising, EventTypes, Observing):
     def _note(self, error: TidingsError) -> None:
         self.errors.append(error)
         if self._options.on_error is not None:
-            self._options.on_error(error)
+            try:
+                self._options.on_error(error)
+            except Exception:  # it is called while a frame is read, whose other half must not be lost
+                log.exception("on_error failed")
 
     def _next_receipt(self) -> int:
         return next(self._receipts) % 0xFFFF_FFFF + 1
@@ -436,6 +453,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         self._farewell = None
         for subscription in self._subscriptions.values():
             subscription.disconnected()
+        self._dismissing.lost()
         self._unconfirmed.lost(error)
         for request in self._requests.values():
             if not request.repeatable and not request.future.done():
@@ -454,10 +472,10 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             try:
                 await self._connect()
                 return
-            except SecurityError as refused:
-                self._give_up(refused)
             except (OSError, TidingsError) as failure:
-                if time.monotonic() > deadline:
+                if isinstance(failure, SecurityError) and failure.code not in LATER_CODES:
+                    self._give_up(failure)
+                elif time.monotonic() > deadline:
                     self._give_up(ConnectionLostError(error.code, f"{error.reason}; and then: {failure}"))
             pause = min(pause * 2, 2.0)
 
@@ -476,11 +494,3 @@ class Client(Retaining, Advertising, EventTypes, Observing):
     def _check_open(self) -> None:
         if self._closed is not None:
             raise self._closed
-
-
-def _destination(text: str | Destination) -> Destination:
-    return text if isinstance(text, Destination) else Destination.parse(text)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

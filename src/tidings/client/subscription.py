@@ -62,6 +62,7 @@ class Subscription:
     async def receive(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when the subscription is closed, or when `timeout` seconds have passed."""
         self._finish_current()
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         while not self._waiting:
             if self._error is not None:
                 raise self._error
@@ -70,7 +71,8 @@ class Subscription:
             self._flush()
             self._arrived.clear()
             try:
-                await asyncio.wait_for(self._arrived.wait(), timeout)
+                async with asyncio.timeout_at(deadline):
+                    await self._arrived.wait()
             except TimeoutError:
                 return None
         return self._take()

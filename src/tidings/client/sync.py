@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from tidings.client.advertising import Advertisement as AsyncAdvertisement
-from tidings.client.answers import Receipt
+from tidings.client.answers import Receipt as AsyncReceipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
@@ -47,6 +47,22 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         future.cancel()
         raise
+
+
+class Receipt(AsyncReceipt):
+    """A publication's id, and whether it is safe yet."""
+
+    __slots__ = ()
+
+    def confirmed(self) -> "Receipt":  # type: ignore[override]
+        """Return when the broker has accepted it (persistent: has it on disk); raise if it refused."""
+        _wait(super().confirmed())
+        return self
+
+
+def _receipt(publishing: Coroutine[Any, Any, AsyncReceipt]) -> Receipt:
+    got = _wait(publishing)
+    return Receipt(got.message_id, got.confirmation)
 
 
 class Delivery(AsyncDelivery):
@@ -103,7 +119,7 @@ class Transaction:
 
     def publish(self, destination: str, *arguments: Any, **fields: Any) -> Receipt:
         """As `Client.publish`; nobody sees the message before `commit`."""
-        return _wait(self._transaction.publish(destination, *arguments, **fields))
+        return _receipt(self._transaction.publish(destination, *arguments, **fields))
 
     def subscribe(self, destination: str, **options: Any) -> Subscription:
         """As `Client.subscribe`; acknowledgements count only with `commit`."""
@@ -198,8 +214,11 @@ class Client:
         self._client = _wait(make())
 
     def publish(self, destination: str, *arguments: Any, **fields: Any) -> Receipt:
-        """Send a message; a persistent one is on the broker's disk when this returns."""
-        return _wait(self._client.publish(destination, *arguments, **fields))
+        """Send a message; a persistent one is on the broker's disk when this returns.
+
+        `wait=False` returns at once: `receipt.confirmed()` blocks until it is.
+        """
+        return _receipt(self._client.publish(destination, *arguments, **fields))
 
     def subscribe(self, destination: str = "", **options: Any) -> Subscription:
         """Subscribe to a topic pattern, consume a queue, or name an event `type`; active when this returns."""
@@ -250,7 +269,7 @@ class Client:
 
     def publish_event(self, name: str, *arguments: Any, **options: Any) -> Receipt:
         """Send an event of an advertised type; an error says what does not fit the type."""
-        return _wait(self._client.publish_event(name, *arguments, **options))
+        return _receipt(self._client.publish_event(name, *arguments, **options))
 
     def inspect(self, part: str = "overview", **options: Any) -> dict[str, Any]:
         """How the broker is."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidings.client.subscription import Subscription
-from tidings.errors import RemoteError
+from tidings.errors import ConnectionLostError, RemoteError
 from tidings.model.values import Value
 
 if TYPE_CHECKING:
@@ -24,10 +24,11 @@ class Transaction:
         self._client = client
         self.session = session
         self.open = False
+        self._generation = 0  # of the connection it was begun on
 
     async def begin(self) -> None:
         await self._client.begin(self.session)
-        self.open = True
+        self.open, self._generation = True, self._client.generation
 
     async def publish(
         self, destination: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **fields: Any
@@ -64,6 +65,11 @@ class Transaction:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.open and self._client.connected:
-            self.open = False
+        if not self.open:
+            return
+        self.open = False
+        if self._client.connected and self._client.generation == self._generation:
             await (self._client.commit(self.session) if kind is None else self._client.rollback(self.session))
+        elif kind is None:
+            reason = "the transaction ended with its connection: nothing of it happened"
+            raise ConnectionLostError("E_CONNECTION_LOST", reason)

@@ -1,0 +1,53 @@
+"""A message made of what a caller of `publish` gives."""
+
+import time
+from collections.abc import Mapping
+
+from tidings.errors import UsageError
+from tidings.model.destination import Destination
+from tidings.model.message import PRIORITY_DEFAULT, Message
+from tidings.model.message_id import MessageId
+from tidings.model.values import Value
+
+
+def compose(
+    message_id: MessageId,
+    destination: str | Destination,
+    properties: Mapping[str, Value] | None = None,
+    body: bytes = b"",
+    *,
+    persistent: bool = False,
+    priority: int = PRIORITY_DEFAULT,
+    expires_in: float | None = None,
+    correlation_id: str | None = None,
+    reply_to: str | Destination | None = None,
+    type: str | None = None,
+) -> Message:
+    """The arguments of `Client.publish`; a UsageError says what is wrong with them."""
+    return Message(
+        _destination(destination),
+        properties or {},
+        body,
+        id=message_id,
+        persistent=persistent,
+        priority=priority,
+        expiration_ms=None if expires_in is None else message_id.ms + _milliseconds(expires_in),
+        correlation_id=correlation_id,
+        reply_to=None if reply_to is None else _destination(reply_to),
+        type=type,
+    )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _destination(text: str | Destination) -> Destination:
+    return text if isinstance(text, Destination) else Destination.parse(text)
+
+
+def _milliseconds(seconds: float) -> int:
+    try:
+        return int(seconds * 1000)
+    except (OverflowError, ValueError, TypeError):  # infinite, not a number, something else
+        raise UsageError("E_MESSAGE_FIELD", "expires_in must be a finite number of seconds") from None
