@@ -223,7 +223,7 @@ def test_the_blocking_client_traces_too() -> None:
 
 
 def test_clocks_that_are_off_or_drift_are_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = client_module._now_ms
+    real = client_module.now_ms
     off_ms = 7_200_000
 
     async def work() -> None:
@@ -244,7 +244,7 @@ def test_clocks_that_are_off_or_drift_are_corrected(tmp_path: Path, monkeypatch:
             for message in (first, drifted, late):
                 assert (await client.trace(message.message_id)).confirmed
 
-    monkeypatch.setattr(client_module, "_now_ms", lambda: real() + off_ms)
+    monkeypatch.setattr(client_module, "now_ms", lambda: real() + off_ms)
     run(work())
 
 

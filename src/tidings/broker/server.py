@@ -413,7 +413,7 @@ class Broker:
         if error is None:
             self.forwarder.allow(number, destination)
         else:
-            client.spoil(session, receipt, error)
+            client.spoil(session, error)
             self._answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
             if not connection.closing:  # STOMP's answer is the last thing said
                 self.forwarder.skip(number)

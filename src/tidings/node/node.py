@@ -304,7 +304,7 @@ class Node:
                     return
             transaction = client.transaction(session)
         except TidingsError as error:
-            client.spoil(session, receipt, error)
+            client.spoil(session, error)
             self._outbox.refused(connection, receipt, error)
             return
         all_bytes, own_bytes = self._desk.transacted_bytes + len(message), transaction.bytes + len(message)

@@ -79,11 +79,10 @@ class Connection:
         except KeyError:
             raise UsageError("E_SUBSCRIPTION_UNKNOWN", f"no subscription {number} on this connection") from None
 
-    def spoil(self, session: int, receipt: int, error: TidingsError) -> None:
-        """A message was refused that may belong to a transaction. Unless the client is told by a receipt and can
-        decide what to do, it cannot be committed."""
+    def spoil(self, session: int, error: TidingsError) -> None:
+        """A message was refused: if its session is in a transaction, that can only be rolled back."""
         transaction = self.transactions.get(session)
-        if transaction is not None and transaction.failure is None and not receipt:
+        if transaction is not None and transaction.failure is None:
             transaction.failure = error
 
     def transaction(self, session: int) -> Transaction:
