@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
@@ -160,7 +161,7 @@ def test_the_reverse_the_largest_rate_for_a_waiting_time() -> None:
 )
 def test_questions_that_make_no_sense(name: str, value: float) -> None:
     with pytest.raises(UsageError, match=name):
-        replace(QUESTION, **{name: value})
+        replace(QUESTION, **cast("dict[str, Any]", {name: value}))
 
 
 def test_measured_grades_replace_the_assumed_spread() -> None:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.table import Table
 
 from tidings.cli.pictures import check_picture
+from tidings.cli.tables import table_of
 from tidings.errors import UsageError
 from tidings.lab.batch_costs import BatchCosts
 from tidings.lab.batch_plan import BatchAnswer, plan_batches
@@ -86,7 +86,7 @@ def _text(path: Path) -> str:
 
 
 def _show(console: Console, question: Question, answer: Answer) -> None:
-    table = Table("busy", "messages/s", "sent/s", "mean wait", *_waits(), title=question.server.model.formula)
+    table = table_of("busy", "messages/s", "sent/s", "mean wait", *_waits(), title=question.server.model.formula)
     for row in answer.at:
         first = row[0]
         cells = [f"{first.utilisation:.0%}", f"{first.rate:,.0f}", f"{first.overall - first.rate:,.0f}"]
@@ -121,7 +121,7 @@ def _show(console: Console, question: Question, answer: Answer) -> None:
 
 def _show_batches(console: Console, question: Question, answer: BatchAnswer) -> None:
     """Messages that wait are taken together: what a broker does whose messages come over few connections."""
-    table = Table("busy", "messages/s", "sent/s", "a batch", "mean wait", *_waits(), title="taken in batches")
+    table = table_of("busy", "messages/s", "sent/s", "a batch", "mean wait", *_waits(), title="taken in batches")
     for row in answer.at:
         cells = [f"{row.utilisation:.0%}", f"{row.rate:,.0f}", f"{row.sent:,.0f}", f"{row.batch_mean:,.1f}"]
         table.add_row(*cells, _time(row.waiting_mean), *(_time(wait) for _, wait in row.quantiles))
