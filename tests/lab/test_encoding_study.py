@@ -19,8 +19,8 @@ def test_graded_encoding_finds_hardly_more_than_the_exact_number_of_routers() ->
     plain, graded = found.outcomes
     assert 0.15 < found.exact_share < 0.20
     assert (plain.missed, graded.missed) == (0, 0)
-    assert 4.0 < plain.ratio < 5.0
-    assert 1.0 <= graded.ratio <= 1.05
+    assert 4.0 < plain.imprecision < 5.0
+    assert 1.0 <= graded.imprecision <= 1.05
     assert propose(found) is graded
     assert propose(found, goal=9.0) is plain  # its advertisement is smaller
 
@@ -50,3 +50,31 @@ def test_bad_messages_are_named(tmp_path: Path, text: str) -> None:
     )
     assert isinstance(done.exception, UsageError)
     assert "messages:2: not" in str(done.exception)
+
+
+def test_where_nothing_matches_there_is_no_ratio(tmp_path: Path) -> None:
+    """Neither do JSON's numbers have one: 1 if nothing is sent either, otherwise null."""
+    filters, messages = tmp_path / "filters", tmp_path / "messages"
+    filters.write_text("price > 90\n")
+    messages.write_text('{"price": 1}\n{"price": 89.9}\n')
+    arguments = ["plan", "encoding", "--filters", str(filters), "--messages", str(messages)]
+    done = CliRunner().invoke(make_app(["plan"]), [*arguments, "--json"])
+    found = json.loads(done.stdout, parse_constant=pytest.fail)
+    ratios = {(one["ratio"], one["share"] > 0) for one in found["outcomes"]}
+    assert ratios <= {(1.0, False), (None, True)}
+    assert (None, True) in ratios
+    assert found["proposed"]["share"] == min(one["share"] for one in found["outcomes"])
+    assert "–" in CliRunner().invoke(make_app(["plan"]), arguments).stdout
+
+
+@pytest.mark.parametrize(
+    ("filters", "messages"),
+    [(b"\xff\xfe", b'{"a": 1}'), (b"a = 1", b"\xff\xfe"), (b"a = 1", b"[" * 200_000)],
+)
+def test_files_that_are_something_else(tmp_path: Path, filters: bytes, messages: bytes) -> None:
+    (tmp_path / "filters").write_bytes(filters)
+    (tmp_path / "messages").write_bytes(messages)
+    arguments = ["plan", "encoding", "--filters", str(tmp_path / "filters"), "--messages", str(tmp_path / "messages")]
+    done = CliRunner().invoke(make_app(["plan"]), arguments)
+    assert isinstance(done.exception, UsageError)
+    assert done.exception.code == "E_PLAN_ENCODING"

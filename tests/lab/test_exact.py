@@ -88,3 +88,11 @@ def test_impossible_input_is_refused() -> None:
         md1_quantile(1.0, 0.5, 1.0)
     with pytest.raises(UsageError):
         mm1_quantile(0.5, 2.0, 1.0)
+
+
+def test_md1_quantile_where_the_probability_is_that_of_not_waiting() -> None:
+    """1 − ρ and the tail at 0 are rounded, each in its own way."""
+    for percent in range(1, 100):
+        rho = percent / 100
+        for p in ((100 - percent) / 100, 1 - rho, np.nextafter(1 - rho, 1)):
+            assert 0 <= md1_quantile(float(p), rho, 1.0) < 1e-9

@@ -102,3 +102,41 @@ def test_the_replication_grade_is_what_the_design_says(kind: str, parameters: Pa
 
 def test_special_kinds_are_measured_otherwise() -> None:
     assert not set(SPECIAL) & set(SETUPS)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("name", ["seconds", "warm_s_max", "long_s"])
+def test_a_run_that_would_never_end_is_refused(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"measure: {name} is a number"):
+        parse(f"{SMALL}[measure]\n{name} = {value}\n")
+    with pytest.raises(UsageError, match="seconds is a number"):
+        parse(SMALL).measure.lasting(float(value))
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "e.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"E_LAB_EXPERIMENT: .*e\.toml is not text"):
+        experiments.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("vary = 5", "vary is a table"),
+        ("fixed = 3", "fixed is a table"),
+        ("measure = 3", "measure is a table"),
+        ('runs = "x"', "runs is a whole number"),
+        ("runs = 1.5", "runs is a whole number"),
+        ("runs = true", "runs is a whole number"),
+        ("about = 4", "about is a text"),
+        ("servers = 1", "servers is a list"),
+        ("servers = [1]", "servers are some of"),
+        ("servers = [[1]]", "servers are some of"),
+    ],
+)
+def test_fields_of_another_kind_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        parse(SMALL + text)
+    with pytest.raises(UsageError, match="name is a text"):
+        parse('name = 5\nkind = "filters"')

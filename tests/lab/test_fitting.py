@@ -142,3 +142,20 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         Measurement(Load(1), 1.0, 0.0)
     with pytest.raises(UsageError):
         held_out_errors("base", measure(thesis.BEA_PROPERTY, GRID), folds=1)
+
+
+def test_the_chosen_model_keeps_its_held_out_error() -> None:
+    choice = choose(measure(thesis.FIORANO_PROPERTY, GRID, noise=0.05))
+    [score] = [score for score in choice.scores if score.model == choice.best.name]
+    assert choice.best.held_out == score.held_out
+    assert choice.best.held_out != choice.best.errors
+    assert Fitted.from_json(choice.best.to_json()) == choice.best
+
+
+def test_three_measurements_are_enough_for_models_of_two_or_three_terms() -> None:
+    choice = choose(measure(thesis.FIORANO_PROPERTY, [Load(0, 1), Load(100, 1), Load(10, 20)]))
+    assert {score.model: score.fitted is not None for score in choice.scores} == {
+        name: len(model.terms) <= 3 for name, model in MODELS.items()
+    }
+    with pytest.raises(UsageError, match="E_LAB_RANK"):
+        choose([])

@@ -1,10 +1,12 @@
 """Brokers that take time: with slow ones less arrives in time, with free ones everything does."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from tidings.errors import UsageError
 from tidings.lab import large_network
 from tidings.lab.broker_costs import Costs, meter
 from tidings.lab.large_network import SERIES, Terms, run
@@ -36,3 +38,28 @@ def test_a_series_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     assert [point.value for point in points] == [20, 10]
     monkeypatch.setattr(large_network, "ScaleOut", None)  # nothing is simulated again
     assert list(run("clients", "graded", terms, tmp_path)) == points
+
+
+def test_costs_are_read_as_they_were_written() -> None:
+    costs = Costs(1.5, 2, 3, 0)
+    assert Costs.from_json(json.dumps(asdict(costs)), "costs.json") == costs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nonsense",
+        "{}",
+        "[1]",
+        "[" * 200_000,
+        '{"received": 1, "arrived": 1, "copies": 1}',
+        '{"received": 1, "arrived": 1, "copies": 1, "delivered": 1, "lost": 1}',
+        '{"received": 1, "arrived": 1, "copies": 1, "delivered": "x"}',
+        '{"received": 1, "arrived": 1, "copies": 1, "delivered": NaN}',
+        '{"received": 1, "arrived": 1, "copies": 1, "delivered": -1}',
+    ],
+)
+def test_costs_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"E_COSTS: costs\.json"):
+        Costs.from_json(text, "costs.json")

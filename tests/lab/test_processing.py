@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,8 @@ def fitteds(draw: st.DrawFn) -> Fitted:
     intervals = draw(st.none() | st.just(tuple((value / 2, value * 2) for value in values)))
     level = None if intervals is None else 0.95
     errors = draw(st.none() | st.builds(Errors, st.floats(0, 1), st.floats(0, 1)))
-    return Fitted(name, values, intervals, level, draw(st.integers(0, 1000)), errors)
+    held_out = draw(st.none() | st.builds(Errors, st.floats(0, 1), st.floats(0, 1)))
+    return Fitted(name, values, intervals, level, draw(st.integers(0, 1000)), errors, held_out)
 
 
 def test_formulas_are_printed_as_in_the_thesis() -> None:
@@ -98,6 +100,7 @@ def test_other_text_is_refused_as_json(text: str) -> None:
         ({"parameters": {"t_rcv": "x", "t_fltr": 1, "t_tx": 1}}, "E_LAB_JSON"),
         ({"points": 1e999}, "E_LAB_JSON"),
         ({"errors": 3}, "E_LAB_JSON"),
+        ({"errors_held_out": {"rms": 1}}, "E_LAB_JSON"),
     ],
 )
 def test_damaged_documents_are_refused(change: dict[str, object], code: str) -> None:
@@ -141,3 +144,18 @@ def test_break_even_divides_paying_from_losing_filters(filters: int, t_fltr: flo
     even = match_probability_break_even(filters, t_fltr, t_tx)
     if abs(p - even) > 1e-9:
         assert filters_pay_off(filters, p, t_fltr, t_tx) == (p < even)
+
+
+def test_both_errors_are_stored_by_name() -> None:
+    fitted = replace(Fitted.of("base", t_rcv=1, t_fltr=1, t_tx=1), errors=Errors(0.1, 0.2))
+    fitted = replace(fitted, held_out=Errors(0.3, math.inf))
+    document = json.loads(fitted.to_json(), parse_constant=pytest.fail)
+    assert document["errors_fitted"] == {"rms": 0.1, "max": 0.2}
+    assert document["errors_held_out"] == {"rms": 0.3, "max": None}
+    assert Fitted.from_json(fitted.to_json()) == fitted
+
+
+def test_models_stored_with_one_error_can_be_read() -> None:
+    document = json.loads(Fitted.of("base", t_rcv=1, t_fltr=1, t_tx=1).to_json())
+    found = Fitted.from_json(json.dumps(document | {"errors": {"rms": 0.1, "max": 0.2}}))
+    assert (found.errors, found.held_out) == (Errors(0.1, 0.2), None)

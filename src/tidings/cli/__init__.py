@@ -4,6 +4,7 @@ A module in `COMMANDS` has a function `register(app)`; only the module of the co
 ours become one line; exit status 0 done, 1 failed, 2 used wrongly.
 """
 
+import io
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -60,7 +61,15 @@ def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
+def _never_fail_to_print() -> None:
+    """What standard output cannot encode (a terminal of ASCII, µ in a table) is shown escaped, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
+    _never_fail_to_print()
     first = sys.argv[1:2]
     wanted = () if first == ["--version"] else [name for name in first if name in COMMANDS] or COMMANDS
     try:

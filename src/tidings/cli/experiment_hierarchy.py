@@ -20,7 +20,9 @@ def hierarchy_command(
     rows: Annotated[int, typer.Option(min=1, help="Of an aggregate, at most.")] = 256,
     flat_clusters: Annotated[
         int,
-        typer.Option(help="Clusters of the flat network; fewer: its size is reckoned from a smaller one. 0: none."),
+        typer.Option(
+            min=0, help="Clusters of the flat network; fewer: its size is reckoned from a smaller one. 0: none."
+        ),
     ] = 8,
     seed: Annotated[int, typer.Option()] = 1,
     output: Annotated[Path, typer.Option(help="Where the data go.")] = Path("out/hierarchy"),

@@ -12,6 +12,7 @@ from tidings.errors import UsageError
 from tidings.lab.broker_costs import Costs
 from tidings.lab.large_network import SERIES, Point, Terms, draw, run
 from tidings.lab.scale_out import VARIANTS
+from tidings.lab.texts import read_text
 
 
 def large_command(
@@ -37,7 +38,7 @@ def large_command(
     for name in variant or ():
         if name not in VARIANTS:
             raise UsageError("E_VARIANT", f"{name} is not one of {', '.join(VARIANTS)}")
-    prices = Costs(**json.loads(costs.read_text())) if costs else Costs()
+    prices = Costs.from_json(read_text(costs, "E_COSTS"), costs) if costs else Costs()
     terms = Terms(rate, seconds, prices, seed)
     points: list[Point] = []
     table = Table("series", "value", "variant", "deliveries", "of ideal", "busiest link")

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tidings.cli.lab_compare import compare
 from tidings.cli.lab_validate import validate
+from tidings.cli.tables import NARROW, table_of
 from tidings.lab import experiment as experiments
 from tidings.lab.durations import expected_s
 from tidings.lab.execution import Execution
@@ -41,7 +42,7 @@ def presets() -> None:
 
     Example: tidings lab presets
     """
-    table = Table("preset", "measurements", "minutes", "what")
+    table = table_of("preset", "measurements", "minutes", "what")
     for name in experiments.presets():
         one = experiments.parse(experiments.preset(name))
         minutes = expected_s([one]) / 60
@@ -85,8 +86,9 @@ def run(
     execution = Execution(wanted, folder)
     _carry_out(execution, console)
     found = read_results(folder)
+    shown = Console()
     for one in wanted:
-        Console().print(as_table([each for each in found if each.experiment == one.name]))
+        shown.print(as_table([each for each in found if each.experiment == one.name], shown.width))
     if execution.given_up:
         remedy = "run it again to try once more" + ("" if busy else ", or with --busy if the machine does other things")
         console.print(f"{len(execution.given_up)} measurements did not succeed; {remedy}")
@@ -149,7 +151,8 @@ def results(
         for one in found:
             typer.echo(json.dumps(as_row(one)))
     else:
-        Console().print(as_table(found))
+        console = Console()
+        console.print(as_table(found, console.width))
 
 
 def fit(
@@ -190,26 +193,26 @@ def report(
     typer.echo(f"{page}")
 
 
-def as_table(found: list[Result]) -> Table:
-    table = Table("experiment", "server", "parameters", "received/s", "sent/s", "runs", "rejected")
+def as_table(found: list[Result], width: int = NARROW) -> Table:
+    """`width`: of the terminal. Figures are never cut; names and reasons are folded."""
+    between, figures = " " if width >= NARROW else "\n", ("received/s", "sent/s", "runs")
+    table = table_of("experiment", "server", "parameters", *figures, "rejected", whole=figures)
     for one in found:
         values = ", ".join(f"{name} {value}" for name, value in one.parameters.items())
+        head, rejected = (one.experiment, one.server, values), str(len(one.rejected) or "")
         if one.received and one.dispatched:
-            table.add_row(
-                one.experiment, one.server, values, _mean(one.received), _mean(one.dispatched), str(one.received.runs),
-                str(len(one.rejected) or ""),
-            )  # fmt: skip
+            means = (_mean(one.received, between), _mean(one.dispatched, between))
+            table.add_row(*head, *means, str(one.received.runs), rejected)
             continue
         for metric, mean in one.seconds.items():
-            shown = f"{metric} {mean.mean:.4g}"
-            table.add_row(one.experiment, one.server, values, shown, "", str(mean.runs), str(len(one.rejected) or ""))
+            table.add_row(*head, f"{metric}{between}{mean.mean:.4g}", "", str(mean.runs), rejected)
         if not one.seconds:
-            table.add_row(one.experiment, one.server, values, one.rejected[-1], "", "0", str(len(one.rejected)))
+            table.add_row(*head, "", "", "0", f"{rejected}: {one.rejected[-1]}")
     return table
 
 
-def _mean(mean: Mean) -> str:
-    return f"{mean.mean:,.0f}" + (f" ± {mean.half_width:,.0f}" if mean.half_width is not None else "")
+def _mean(mean: Mean, between: str) -> str:
+    return f"{mean.mean:,.0f}" + (f"{between}± {mean.half_width:,.0f}" if mean.half_width is not None else "")
 
 
 def as_row(one: Result) -> dict[str, object]:
@@ -229,7 +232,7 @@ def as_row(one: Result) -> dict[str, object]:
 
 
 def choice_table(choice: Choice, server: str) -> Table:
-    table = Table("", "model", "formula", "held-out error", "parameters, µs", title=f"Processing time of {server}")
+    table = table_of("", "model", "formula", "held-out error", "parameters, µs", title=f"Processing time of {server}")
     for score in choice.scores:
         model = MODELS[score.model]
         if score.fitted is None or score.held_out is None:

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.tables import table_of
 from tidings.lab.comparison import Agreement, Compared, compared
 from tidings.lab.results import read_results
 
@@ -28,7 +29,7 @@ def compare(
     found = compared(read_results(first, experiment), read_results(second, experiment))
     if points:
         Console().print(_points(found.all.points))
-    table = Table("experiment", "server", "points", "agree", "median difference", "shift", "worst", "its difference")
+    table = table_of("experiment", "server", "points", "agree", "median difference", "shift", "worst", "its difference")
     for name, server, part in [*found.parts(), ("all", "", found.all)]:
         table.add_row(
             name, server, str(len(part.points)), str(len(part.points) - part.outside), f"{part.typical:.1%}",
@@ -58,7 +59,7 @@ def verdict(agreement: Agreement, not_compared: int) -> list[str]:
 
 
 def _points(points: Sequence[Compared]) -> Table:
-    table = Table("experiment", "server", "point", "first", "second", "difference", "allowed", "agrees")
+    table = table_of("experiment", "server", "point", "first", "second", "difference", "allowed", "agrees")
     for one in points:
         means = (f"{mean.mean:,.0f}" if mean.mean >= 100 else f"{mean.mean:.4g}" for mean in (one.first, one.second))
         table.add_row(

@@ -8,6 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.pictures import check_picture
+from tidings.cli.tables import table_of
+from tidings.errors import UsageError
 from tidings.lab.machine import environment
 from tidings.lab.results import Mean
 from tidings.lab.validation import RUNS, SECONDS, Comparison, Saturated, Validation
@@ -31,7 +34,11 @@ def validate(
 
     Example: tidings lab validate --runs 2 -o batch-costs.json --picture validation.png
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    check_picture(picture)
+    if measure:
+        folder.mkdir(parents=True, exist_ok=True)
+    elif not folder.is_dir():
+        raise UsageError("E_LAB_FOLDER", f"there is no folder {folder}: nothing was measured there")
     validation = Validation(folder, runs=runs, seconds=seconds)
     console = Console(stderr=True)
     if measure:
@@ -56,7 +63,7 @@ def validate(
 
 
 def as_table(found: list[Comparison]) -> Table:
-    table = Table(
+    table = table_of(
         "mix", "messages/s", "busy", "model", "rate then", "error", "waiting µs", "model", "error", "M/GI/1",
         title="Held-out loads",
     )  # fmt: skip
@@ -77,7 +84,7 @@ def as_table(found: list[Comparison]) -> Table:
 
 
 def saturated_table(found: list[Saturated]) -> Table:
-    table = Table("mix", "messages/s of CPU time", "predicted", "error", title="Saturated")
+    table = table_of("mix", "messages/s of CPU time", "predicted", "error", title="Saturated")
     for one in found:
         table.add_row(
             one.mix.name, f"{one.rate.mean:,.0f}", f"{one.rate_predicted:,.0f}", f"{one.rate_error:+.0%}"

@@ -8,15 +8,17 @@ from typing import Annotated
 import typer
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.table import Table
 
+from tidings.cli.pictures import check_picture
+from tidings.cli.tables import table_of
 from tidings.errors import UsageError
 from tidings.lab.batch_costs import BatchCosts
 from tidings.lab.batch_plan import BatchAnswer, plan_batches
-from tidings.lab.capacity import PROBABILITIES, SPREADS, TOPOLOGIES, Answer, Question, plan_capacity
+from tidings.lab.capacity import PROBABILITIES, SPREADS, TOPOLOGIES, Answer, NetworkAnswer, Question, plan_capacity
 from tidings.lab.planner import FILTERS_MAX, Allowed
 from tidings.lab.processing import Fitted
 from tidings.lab.service import Empirical, Replication
+from tidings.lab.texts import parse_json, read_text
 
 
 def capacity(
@@ -49,8 +51,10 @@ def capacity(
 
     Example: tidings plan capacity --model model.json --subscribers 500 --match 0.01 --rate 100000 --waiting 5
     """
+    check_picture(plot)
+    server = Fitted.from_json(_text(model))
     question = Question(
-        _model(model), subscribers, filters, match, spread, _grades(grades), rate, waiting / 1000, probability,
+        server, subscribers, filters, match, spread, _grades(grades), rate, waiting / 1000, probability,
         publishers=publishers, components=components, body_bytes=body, brokers=brokers, topology=topology,
         link_bytes_per_s=link,
     )  # fmt: skip
@@ -67,29 +71,22 @@ def capacity(
             _show_batches(Console(), question, by_batches)
 
 
-def _model(path: Path) -> Fitted:
-    return Fitted.from_json(_text(path))
-
-
 def _grades(path: Path | None) -> Replication | None:
     if path is None:
         return None
+    counts = parse_json(_text(path), path, "E_PLAN_GRADES")
     try:
-        counts = json.loads(_text(path))
         return Empirical(tuple(int(one) for one in counts))
-    except (TypeError, ValueError) as error:
+    except (ArithmeticError, TypeError, ValueError) as error:
         raise UsageError("E_PLAN_GRADES", f"{path} is not a JSON list of counts: {error}") from None
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise UsageError("E_PLAN_FILE", f"cannot read {path}: {error.strerror}") from None
+    return read_text(path, "E_PLAN_FILE")
 
 
 def _show(console: Console, question: Question, answer: Answer) -> None:
-    table = Table("busy", "messages/s", "sent/s", "mean wait", *_waits(), title=question.server.model.formula)
+    table = table_of("busy", "messages/s", "sent/s", "mean wait", *_waits(), title=question.server.model.formula)
     for row in answer.at:
         first = row[0]
         cells = [f"{first.utilisation:.0%}", f"{first.rate:,.0f}", f"{first.overall - first.rate:,.0f}"]
@@ -105,8 +102,11 @@ def _show(console: Console, question: Question, answer: Answer) -> None:
     )
     if answer.network is not None:
         network = answer.network
-        traffic = "" if network.busiest_link_bytes is None else f", {network.busiest_link_bytes:,.0f} bytes/s on a link"
-        console.print(f"network of {network.brokers} ({network.topology}): {network.capacity:,.0f}/s{traffic}")
+        console.print(
+            f"network of {network.brokers} ({network.topology}): {network.capacity:,.0f}/s{_at_rate(network)}"
+        )
+    if answer.demand is None:
+        console.print(f"one server: up to {answer.rate_allowed:,.0f}/s {_bound(question)}", highlight=False)
     if isinstance(answer.demand, Allowed):
         allowed = answer.demand
         console.print(
@@ -121,15 +121,30 @@ def _show(console: Console, question: Question, answer: Answer) -> None:
 
 def _show_batches(console: Console, question: Question, answer: BatchAnswer) -> None:
     """Messages that wait are taken together: what a broker does whose messages come over few connections."""
-    table = Table("busy", "messages/s", "sent/s", "a batch", "mean wait", *_waits(), title="taken in batches")
+    table = table_of("busy", "messages/s", "sent/s", "a batch", "mean wait", *_waits(), title="taken in batches")
     for row in answer.at:
         cells = [f"{row.utilisation:.0%}", f"{row.rate:,.0f}", f"{row.sent:,.0f}", f"{row.batch_mean:,.1f}"]
         table.add_row(*cells, _time(row.waiting_mean), *(_time(wait) for _, wait in row.quantiles))
     console.print(table)
-    bound = f"{question.probability:.6g} of the messages wait at most {_time(question.waiting_max_s)}"
-    console.print(f"up to {answer.rate_allowed:,.0f}/s {bound}; saturated at {answer.saturated:,.0f}/s")
+    console.print(f"up to {answer.rate_allowed:,.0f}/s {_bound(question)}; saturated at {answer.saturated:,.0f}/s")
+    if question.grades is not None:
+        console.print("of the measured grades batches take the mean: subscribers match independently of each other")
     if answer.enough is not None:
         console.print(f"{question.rate:,.0f}/s in batches: {'yes' if answer.enough else 'no'}")
+
+
+def _at_rate(network: NetworkAnswer) -> str:
+    if network.busiest_link_bytes is None:
+        return ""
+    traffic = f", {network.busiest_link_bytes:,.0f} bytes/s on the busiest link"
+    waiting = network.waiting_quantile
+    return traffic + (
+        ", more than a broker takes" if waiting is None else f", waiting {_time(waiting)} on the longest way"
+    )
+
+
+def _bound(question: Question) -> str:
+    return f"with {question.probability:.6g} of the messages waiting at most {_time(question.waiting_max_s)}"
 
 
 def _waits() -> list[str]:

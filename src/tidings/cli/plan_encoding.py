@@ -12,6 +12,7 @@ from rich.table import Table
 from tidings.errors import TidingsError, UsageError
 from tidings.lab.encoding_study import Outcome, Study, propose, study
 from tidings.lab.paper_workload import PaperWorkload
+from tidings.lab.texts import parse_json, read_text
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.model.values import Value
@@ -54,7 +55,9 @@ def encoding(
 
 def read_filters(path: Path, routers: int) -> list[Predicate]:
     """One predicate a router: the disjunction of its share of the selectors."""
-    lines = [(number, line) for number, line in enumerate(path.read_text().splitlines(), 1) if line.strip()]
+    lines = [
+        (number, line) for number, line in enumerate(read_text(path, "E_PLAN_ENCODING").splitlines(), 1) if line.strip()
+    ]
     shares: list[list[Predicate]] = [[] for _ in range(min(routers, len(lines)))]
     for place, (number, line) in enumerate(lines):
         try:
@@ -67,13 +70,10 @@ def read_filters(path: Path, routers: int) -> list[Predicate]:
 
 def read_messages(path: Path) -> list[dict[str, Value]]:
     found: list[dict[str, Value]] = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(read_text(path, "E_PLAN_ENCODING").splitlines(), 1):
         if not line.strip():
             continue
-        try:
-            one = json.loads(line)
-        except ValueError as error:
-            raise UsageError("E_PLAN_ENCODING", f"{path}:{number}: not JSON: {error}") from None
+        one = parse_json(line, f"{path}:{number}", "E_PLAN_ENCODING")
         if not isinstance(one, dict) or not all(isinstance(value, (bool, int, float, str)) for value in one.values()):
             raise UsageError("E_PLAN_ENCODING", f"{path}:{number}: not an object of numbers, texts and booleans")
         found.append(one)
@@ -87,7 +87,8 @@ def as_table(found: Study, chosen: Outcome) -> Table:
         candidate = one.candidate
         vectors = (str(candidate.bits), str(candidate.hashes)) if candidate.vectors else ("", "")
         pieces = str(candidate.pieces_max) if candidate.graded else ""
-        cells = (f"{one.ratio:.3f}", f"{one.share:.1%}", f"{one.rows:.0f}", f"{one.advertisement_bytes:,.0f}")
+        ratio = "–" if one.ratio is None else f"{one.ratio:.3f}"
+        cells = (ratio, f"{one.share:.1%}", f"{one.rows:.0f}", f"{one.advertisement_bytes:,.0f}")
         table.add_row(candidate.encoding, *vectors, pieces, *cells, style="bold" if one is chosen else "")
     return table
 

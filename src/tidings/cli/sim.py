@@ -10,6 +10,7 @@ from tidings.cli.experiment_hermes import hermes_command
 from tidings.cli.experiment_hierarchy import hierarchy_command
 from tidings.cli.experiment_large import large_command
 from tidings.cli.experiment_pruning import pruning_command
+from tidings.lab.texts import read_text
 from tidings.sim.scenario import Scenario
 
 app = typer.Typer(no_args_is_help=True, help="Networks of brokers in virtual time: the same machines, no sockets.")
@@ -35,7 +36,7 @@ def run(
 
     Example: tidings sim run scenario.toml --seed 7
     """
-    outcome = Scenario.from_toml(scenario.read_text()).run(seed)
+    outcome = Scenario.from_toml(read_text(scenario, "E_SCENARIO")).run(seed)
     if as_json:
         sums = {"published": outcome.published, "matched": outcome.matched, "delivered": outcome.delivered}
         typer.echo(json.dumps(sums))

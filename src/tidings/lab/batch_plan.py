@@ -11,8 +11,9 @@
 
 from dataclasses import dataclass
 
+from tidings.lab.arrays import refuse
 from tidings.lab.batch_costs import BatchCosts, BatchScenario, Receivers
-from tidings.lab.capacity import PROBABILITIES, UTILISATIONS, Question
+from tidings.lab.capacity import PROBABILITIES, SPREADS, UTILISATIONS, Question
 from tidings.lab.online_batches import BatchServer
 
 
@@ -37,9 +38,17 @@ class BatchAnswer:
 
 
 def plan_batches(question: Question, costs: BatchCosts) -> BatchAnswer:
-    """The same question, of a broker whose messages come over few connections."""
-    n, p = question.subscribers, question.match_probability
-    receivers = Receivers(0.0, 0.0, always=n * p) if question.spread == "fixed" else Receivers(n, p)
+    """The same question, of a broker whose messages come over few connections.
+
+    Which subscribers a batch reaches is reckoned for subscribers that match independently of each other, or for the
+    same ones every time. Of measured grades only the mean counts; a spread that is neither is refused.
+    """
+    n, p = question.subscribers, question.match
+    if question.grades is None and question.spread == "all-or-none":
+        others = ", ".join(spread for spread in SPREADS if spread != "all-or-none")
+        raise refuse(f"batches are not reckoned for the spread all-or-none, only for {others}", "E_PLAN_SPREAD")
+    always = question.grades is None and question.spread == "fixed"
+    receivers = Receivers(0.0, 0.0, always=n * p) if always else Receivers(n, p)
     scenario = BatchScenario(costs, n * question.filters_each, receivers)
     allowed = BatchServer(scenario, together=True).rate_allowed(question.waiting_max_s, question.probability)
     return BatchAnswer(

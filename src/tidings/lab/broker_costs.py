@@ -5,6 +5,7 @@ brokers, copies to them, deliveries to clients. `fit` finds a to d from what rea
 `meter` charges a simulated broker for what it does.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tidings.errors import UsageError
+from tidings.lab.texts import parse_json
 from tidings.sim.broker import SimBroker
 
 COUNTED = ("received", "arrived", "copies", "delivered")
@@ -26,6 +28,17 @@ class Costs:
     arrived: float = 9.5
     copies: float = 6.6
     delivered: float = 60.0
+
+    @classmethod
+    def from_json(cls, text: str, where: object) -> "Costs":
+        """What `tidings net experiment costs` wrote: all four, and nothing else."""
+        data = parse_json(text, where, "E_COSTS")
+        if not isinstance(data, dict) or set(data) != set(COUNTED):
+            raise UsageError("E_COSTS", f"{where}: not an object with {', '.join(COUNTED)}")
+        for name, value in data.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise UsageError("E_COSTS", f"{where}: {name} is a number of microseconds from 0, not {value!r:.40}")
+        return cls(**data)
 
 
 def fit(work: Iterable[Mapping[str, float]]) -> Costs:

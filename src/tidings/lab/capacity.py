@@ -14,10 +14,13 @@ demand needs and of which kind, and what a network of brokers would carry over l
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidings.errors import UsageError
 from tidings.lab.arrays import check_finite, check_probability, refuse
-from tidings.lab.planner import Allowed, Forecast, Refused, Scenario, allow, forecast
+from tidings.lab.network_waiting import network_waiting
+from tidings.lab.planner import RHO_MAX, Allowed, Forecast, Refused, Scenario, allow, forecast, utilisation_allowed
 from tidings.lab.processing import Fitted, filters_pay_off
 from tidings.lab.replication import (
+    NetworkLoad,
     Site,
     bdrp,
     break_even_publishers,
@@ -29,6 +32,7 @@ from tidings.lab.service import Binomial, Deterministic, Poisson, Replication, S
 
 UTILISATIONS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 PROBABILITIES = (0.99, 0.9999, 0.99999)
+PROBABILITY_MAX = 1 - 1e-15
 HEADER_BYTES = 150  # of a message on a link, besides its body: frame, id, destination, a few attributes
 SPREADS = ("binomial", "poisson", "all-or-none", "fixed")
 TOPOLOGIES = ("line", "ring", "star", "full")
@@ -59,10 +63,29 @@ class Question:
         check_probability("match_probability", self.match_probability)
         check_finite("brokers", self.brokers, 1, 4096)
         check_finite("publishers", self.publishers, 1)
+        check_finite("components", self.components, 0)
+        check_finite("body_bytes", self.body_bytes, 0)
+        check_finite("waiting_max_s", self.waiting_max_s, 0)
+        check_finite("probability", self.probability, 0, PROBABILITY_MAX)
+        check_finite("utilisation", self.utilisation, 0, RHO_MAX, open_low=True)
+        if self.rate is not None:
+            check_finite("rate", self.rate, 0, open_low=True)
+        if self.link_bytes_per_s is not None:
+            check_finite("link_bytes_per_s", self.link_bytes_per_s, 0, open_low=True)
         if self.topology not in TOPOLOGIES:
             raise refuse(f"topology is one of {', '.join(TOPOLOGIES)}, not {self.topology!r}")
         if self.spread not in SPREADS:
             raise refuse(f"spread is one of {', '.join(SPREADS)}, not {self.spread!r}")
+        if self.grades is not None and float(self.grades.moments().first) > self.subscribers:
+            mean = float(self.grades.moments().first)
+            raise refuse(f"measured grades: {mean:.6g} receivers a message, but {self.subscribers} subscribers")
+
+    @property
+    def match(self) -> float:
+        """The probability that a message matches a given subscriber: by measured grades if there are any."""
+        if self.grades is None:
+            return self.match_probability
+        return float(self.grades.moments().first) / self.subscribers
 
     @property
     def replication(self) -> Replication:
@@ -88,13 +111,15 @@ class NetworkAnswer:
     topology: str
     capacity: float  # messages published a second, in the whole network
     link_copies: float  # a message
-    busiest_link_bytes: float | None  # a second, at the wanted rate, if traffic spreads evenly over the links
+    busiest_link_bytes: float | None  # a second, at the wanted rate, both directions of the busiest link together
+    waiting_quantile: float | None  # over the longest way, at the wanted rate; None: none wanted, or more than it takes
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     at: tuple[tuple[Forecast, ...], ...]  # by utilisation, then by probability
     filters_pay: bool
+    rate_allowed: float  # of one server, for the waiting time asked about
     demand: Allowed | Refused | None  # None: no rate was asked for
     publisher_side: float  # capacity of as many servers as publishers
     subscriber_side: float
@@ -105,26 +130,32 @@ class Answer:
 
 def plan_capacity(question: Question) -> Answer:
     scenario, server = question.scenario, question.server
-    mean = scenario.load.replication
+    mean, components = scenario.load.replication, question.components
     each, subscribers = question.filters_each, question.subscribers
+    one_gets = mean / subscribers  # a server at a subscriber sends only to that one
     levels = sorted({*UTILISATIONS, question.utilisation})
-    psr = publisher_side(server, question.publishers, subscribers, each, mean, question.utilisation)
-    ssr = subscriber_side(server, each, mean / subscribers, question.utilisation)
+    psr = publisher_side(
+        server, question.publishers, subscribers, each, mean, question.utilisation, components=components
+    )
+    even = break_even_publishers(
+        server, subscribers, each, mean, replication_each=one_gets, components=components
+    )  # fmt: skip
+    service = scenario.service()
+    limit = utilisation_allowed(service, question.waiting_max_s, question.probability)
     network = _network(question) if question.brokers > 1 else None
     demand = None
     if question.rate is not None:
         demand = allow(scenario, question.rate, question.waiting_max_s, question.probability)
     return Answer(
         at=tuple(tuple(forecast(scenario, rho, p) for p in PROBABILITIES) for rho in levels),
-        filters_pay=filters_pay_off(
-            each, question.match_probability, _one_filter(server, scenario), max(server.t_tx, 1e-300)
-        ),
+        filters_pay=filters_pay_off(each, question.match, _one_filter(server, scenario), max(server.t_tx, 1e-300)),
+        rate_allowed=limit / float(service.first),
         demand=demand,
         publisher_side=psr,
-        subscriber_side=ssr,
-        break_even_publishers=break_even_publishers(server, subscribers, each, mean),
+        subscriber_side=subscriber_side(server, each, one_gets, question.utilisation, components=components),
+        break_even_publishers=even,
         network=network,
-        recommendation=_recommend(question, demand, psr, ssr, network),
+        recommendation=_recommend(question, demand, network),
     )
 
 
@@ -133,39 +164,71 @@ def _one_filter(server: Fitted, scenario: Scenario) -> float:
     return server.filtering(scenario.load) / max(scenario.filters, 1.0)
 
 
-def _recommend(
-    question: Question, demand: Allowed | Refused | None, psr: float, ssr: float, network: NetworkAnswer | None
-) -> str:
+def _recommend(question: Question, demand: Allowed | Refused | None, network: NetworkAnswer | None) -> str:
+    """Whatever carries the demand within the waiting time, with the fewest servers."""
     if demand is None or isinstance(demand, Allowed):
         return "one server"
-    offers = {"replicate at the publishers": psr if question.publishers > 1 else 0.0}
+    offers: dict[str, int] = {}
     if demand.publisher_side is not None:  # messages can be dealt out to servers with all filters
-        offers["replicate at the publishers"] = max(psr, question.rate or 0.0)
-    if demand.subscriber_side is not None:
-        offers["replicate at the subscribers"] = ssr
-    if network is not None:
-        offers[f"a network of {network.brokers} brokers"] = network.capacity
-    enough = [name for name, rate in offers.items() if rate >= (question.rate or 0.0)]
-    return enough[0] if enough else "no arrangement carries it: fewer filters, fewer receivers or a faster server"
+        offers["replicate at the publishers"] = demand.publisher_side
+    if demand.subscriber_side is not None and demand.subscriber_side <= question.subscribers:
+        offers["replicate at the subscribers"] = demand.subscriber_side
+    if network is not None and _suffices(question, network):
+        offers[f"a network of {network.brokers} brokers"] = network.brokers
+    nothing = "no arrangement carries it: fewer filters, fewer receivers or a faster server"
+    return min(offers, key=offers.__getitem__) if offers else nothing
+
+
+def _suffices(question: Question, network: NetworkAnswer) -> bool:
+    if question.rate is None or question.rate > network.capacity or network.waiting_quantile is None:
+        return False
+    return network.waiting_quantile <= question.waiting_max_s
 
 
 def _network(question: Question) -> NetworkAnswer:
-    """Clients spread evenly over the brokers; every broker has publishers."""
-    count = question.brokers
-    clients = question.subscribers / count
-    mean = question.scenario.load.replication / count
-    q = broker_match_probability(round(clients), question.match_probability)
-    links = links_of(question.topology, count)
-    site = Site(clients * question.filters_each, q, mean)
-    found = bdrp(question.server, [site] * count, links)
-    bandwidth = None
-    if question.rate is not None:
-        bandwidth = question.rate * found.link_copies / len(links) * (question.body_bytes + HEADER_BYTES)
-    capacity = found.capacity(question.utilisation)
-    if question.link_bytes_per_s is not None:
-        copies = found.link_copies / len(links) * (question.body_bytes + HEADER_BYTES)
-        capacity = min(capacity, question.link_bytes_per_s / copies) if copies else capacity
-    return NetworkAnswer(count, question.topology, capacity, found.link_copies, bandwidth)
+    """Subscribers spread over the brokers as evenly as whole numbers allow; every broker has publishers."""
+    count, links = question.brokers, links_of(question.topology, question.brokers)
+    sites = _sites(question)
+    found = bdrp(question.server, sites, links)
+    message = question.body_bytes + HEADER_BYTES
+    capacity, busiest = found.capacity(question.utilisation), found.busiest_link * message
+    if question.link_bytes_per_s is not None and busiest > 0:
+        capacity = min(capacity, question.link_bytes_per_s / busiest)
+    return NetworkAnswer(
+        count,
+        question.topology,
+        capacity,
+        found.link_copies,
+        None if question.rate is None else question.rate * busiest,
+        _network_waiting(question, sites, links, found),
+    )
+
+
+def _sites(question: Question) -> list[Site]:
+    """Brokers without subscribers lie between those with: a fraction of one at each would all get every message."""
+    count, subscribers, mean = question.brokers, question.subscribers, question.scenario.load.replication
+    found = []
+    for number in range(count):
+        clients = (number + 1) * subscribers // count - number * subscribers // count
+        q = broker_match_probability(clients, question.match)
+        share = mean * clients / subscribers
+        found.append(Site(clients * question.filters_each, q, share, components=question.components))
+    return found
+
+
+def _network_waiting(
+    question: Question, sites: Sequence[Site], links: Sequence[tuple[int, int]], load: NetworkLoad
+) -> float | None:
+    if question.rate is None:
+        return None
+    grades = question.replication.moments()
+    try:
+        waiting = network_waiting(question.server, sites, links, load, grades, question.rate)
+    except UsageError as error:
+        if error.code != "E_LAB_OVERLOAD":
+            raise
+        return None
+    return float(waiting.quantile(question.probability))
 
 
 def links_of(topology: str, count: int) -> Sequence[tuple[int, int]]:

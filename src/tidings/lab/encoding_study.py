@@ -8,13 +8,13 @@ missed (must be 0), and the bytes of a router's advertisement. `propose` takes t
 >>> paper = PaperWorkload(1)
 >>> predicates, messages = [paper.predicate(20) for _ in range(10)], [paper.message() for _ in range(50)]
 >>> found = study(predicates, messages, [Candidate("elements"), Candidate("graded", pieces_max=4)])
->>> found.outcomes[0].ratio > 2 > found.outcomes[1].ratio >= 1.0, [one.missed for one in found.outcomes]
+>>> found.outcomes[0].imprecision > 2 > found.outcomes[1].imprecision >= 1.0, [one.missed for one in found.outcomes]
 (True, [0, 0])
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, log
 from typing import Any
 
 import numpy as np
@@ -69,11 +69,15 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     candidate: Candidate
-    ratio: float  # destination routers against the exact number
+    ratio: float | None  # destination routers against the exact number; None: no message should have gone anywhere
     share: float  # of all routers, that a message is sent to
     missed: int  # pairs of message and router that match and were not found: a fault
     rows: float  # of a router
     advertisement_bytes: float  # of a router
+
+    @property
+    def imprecision(self) -> float:
+        return math.inf if self.ratio is None else self.ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +124,8 @@ def best_hashes(bits: int, carried: float, asked: float) -> int:
     """
 
     def wrongly(hashes: int) -> float:
-        fill = 1 - exp(-hashes * carried / bits)
-        return hashes * max(1.0, asked) * log(fill)
+        fill = 1 - math.exp(-hashes * carried / bits)
+        return hashes * max(1.0, asked) * math.log(fill)
 
     return min(range(1, HASHES_MAX + 1), key=wrongly)
 
@@ -129,10 +133,10 @@ def best_hashes(bits: int, carried: float, asked: float) -> int:
 def propose(found: Study, goal: float = 1.05) -> Outcome:
     """The smallest advertisement among those precise enough; if none is, the most precise."""
     right = [one for one in found.outcomes if one.missed == 0]
-    good = [one for one in right if one.ratio <= goal]
+    good = [one for one in right if one.imprecision <= goal]
     if good:
-        return min(good, key=lambda one: (one.advertisement_bytes, one.ratio))
-    return min(right, key=lambda one: (one.ratio, one.advertisement_bytes))
+        return min(good, key=lambda one: (one.advertisement_bytes, one.imprecision))
+    return min(right, key=lambda one: (one.imprecision, one.share, one.advertisement_bytes))
 
 
 def _exact(predicates: Sequence[Predicate], batch: MessageBatch) -> NDArray[np.bool_]:
@@ -193,6 +197,6 @@ def _judge(
     )
     grid = _grid(carried.offsets, carried.values, len(predicates))
     missed, wanted = int((exact & ~grid).sum()), int(exact.sum())
-    ratio = float(grid.sum()) / wanted if wanted else float("inf")
-    routers = len(predicates)
+    sent, routers = int(grid.sum()), len(predicates)
+    ratio = 1.0 if sent == wanted else sent / wanted if wanted else None
     return Outcome(candidate, ratio, float(grid.mean()), missed, rows / routers, size / routers)

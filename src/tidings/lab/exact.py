@@ -64,9 +64,9 @@ def md1_quantile(p: float, rate: float, service: float) -> float:
     """The p-quantile of the M/D/1 waiting time."""
     check_finite("p", p, 0, np.nextafter(1, 0))
     rho = float(utilisation(rate, service))
-    if p <= 1 - rho:
-        return 0.0
     target, high = math.log1p(-p), 1.0
+    if p <= 1 - rho or _log_tail(rho, 0.0) <= target:  # the second: 1 − ρ and the tail at 0 are rounded differently
+        return 0.0
     while _log_tail(rho, high) > target:
         high *= 2
     return service * float(brentq(lambda tau: _log_tail(rho, tau) - target, 0.0, high, xtol=1e-12))

@@ -20,17 +20,20 @@ that a second start of the same experiment knows what is there already.
 
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from importlib.resources import files
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from tidings.errors import UsageError
 from tidings.lab.arrays import refuse
 from tidings.lab.samples import Rules
 from tidings.lab.setups import SETUPS, Parameter, Parameters
+from tidings.lab.texts import read_text
 
 POINTS_MAX, RUNS_MAX = 10_000, 1000
 SPECIAL = ("registration", "first-message", "waiting")  # measured by other means than throughput
@@ -62,7 +65,7 @@ class Measure:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise refuse(f"measure: {field.name} is a number from 0, not {value!r}", "E_LAB_EXPERIMENT")
         if self.interval_s < 0.01 or self.seconds < 2 * self.interval_s or self.block < 1 or self.window < 1:
             raise refuse("measure: a run has two samples at least, and sends something", "E_LAB_EXPERIMENT")
@@ -153,15 +156,21 @@ class Experiment:
 
 
 _CODE = "E_LAB_EXPERIMENT"
+_FIELDS: Mapping[str, tuple[type | UnionType, str]] = {  # what a file may say, and of which kind
+    "name": (str, "a text"),
+    "about": (str, "a text"),
+    "kind": (str, "a text"),
+    "servers": (list | str, "a list of names"),
+    "runs": (int, "a whole number"),
+    "vary": (dict, "a table"),
+    "fixed": (dict, "a table"),
+    "measure": (dict, "a table"),
+}
 
 
 def read(path: Path) -> Experiment:
     """From an own file, or from one of ours by its name."""
-    try:
-        text = path.read_text() if path.exists() else preset(str(path))
-    except OSError as error:
-        raise UsageError(_CODE, f"cannot read {path}: {error.strerror}") from None
-    return parse(text)
+    return parse(read_text(path, _CODE) if path.exists() else preset(str(path)))
 
 
 def preset(name: str) -> str:
@@ -184,11 +193,14 @@ def parse(text: str) -> Experiment:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(_CODE, f"not TOML: {error}") from None
-    known = {"name", "about", "kind", "servers", "runs", "vary", "fixed", "measure"}
-    if set(data) - known:
-        raise UsageError(
-            _CODE, f"unknown: {', '.join(sorted(set(data) - known))}; known are {', '.join(sorted(known))}"
-        )
+    except RecursionError:
+        raise UsageError(_CODE, "not TOML we read: too deeply nested") from None
+    if unknown := set(data) - set(_FIELDS):
+        raise UsageError(_CODE, f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(sorted(_FIELDS))}")
+    for name, value in data.items():
+        kind, what = _FIELDS[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise UsageError(_CODE, f"{name} is {what}, not {value!r:.40}")
     if missing := {"name", "kind"} - set(data):
         raise UsageError(_CODE, f"missing: {', '.join(sorted(missing))}")
     try:
@@ -198,7 +210,7 @@ def parse(text: str) -> Experiment:
     servers = data.pop("servers", list(SERVERS))
     return Experiment(
         **{"vary": {}, "fixed": {}, **data},
-        servers=tuple(servers) if isinstance(servers, list) else (str(servers),),
+        servers=tuple(map(str, servers)) if isinstance(servers, list) else (servers,),
         measure=measure,
     )
 

@@ -45,7 +45,7 @@ class Measurement:
 @dataclass(frozen=True, slots=True)
 class Score:
     model: str
-    held_out: Errors | None  # None: these measurements cannot tell the model's terms apart
+    held_out: Errors | None  # None: these measurements are too few, or cannot tell the model's terms apart
     fitted: Fitted | None
 
 
@@ -124,11 +124,11 @@ def choose(
                 raise
             scores.append(Score(name, None, None))
             continue
-        errors = held_out_errors(name, measurements, folds)
-        squares[name] = errors**2
-        scores.append(Score(name, _errors(errors), fitted))
+        relative = held_out_errors(name, measurements, folds)
+        squares[name], held_out = relative**2, _errors(relative)
+        scores.append(Score(name, held_out, replace(fitted, held_out=held_out)))
     if not squares:
-        raise refuse("no model's terms can be told apart by these measurements", "E_LAB_RANK")
+        raise refuse(f"no model's terms can be told apart by {len(measurements)} such measurements", "E_LAB_RANK")
     best = min(squares, key=lambda name: float(squares[name].mean()))
     bound = squares[best].mean() + squares[best].std() / math.sqrt(len(measurements)) + 1e-18
     good = [score.fitted for score in scores if score.fitted and squares[score.model].mean() <= bound]
@@ -137,7 +137,8 @@ def choose(
 
 def _system(model: Model, measurements: Sequence[Measurement]) -> tuple[Array, Array]:
     if len(measurements) < len(model.terms):
-        raise refuse(f"{model.name} needs at least {len(model.terms)} measurements, not {len(measurements)}")
+        few = f"{model.name} needs at least {len(model.terms)} measurements, not {len(measurements)}"
+        raise refuse(few, "E_LAB_RANK")
     given = [m.deviation for m in measurements if m.deviation is not None]
     if given and len(given) != len(measurements):
         raise refuse("either all measurements state their deviation or none does")

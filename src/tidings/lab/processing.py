@@ -120,6 +120,15 @@ class Errors:
     rms: float
     max: float
 
+    def as_row(self) -> dict[str, float | None]:
+        """None: without bound, for which JSON has no number. A fit that says "no time at all" errs so much."""
+        return {name: value if math.isfinite(value) else None for name, value in (("rms", self.rms), ("max", self.max))}
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> "Errors":
+        rms, most = (math.inf if row[name] is None else float(row[name]) for name in ("rms", "max"))
+        return cls(rms, most)
+
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
@@ -130,7 +139,8 @@ class Fitted:
     intervals: tuple[tuple[float, float], ...] | None = None  # one for each value, at `level`
     level: float | None = None
     points: int = 0  # measurements it was fitted to; 0: given, not fitted
-    errors: Errors | None = None
+    errors: Errors | None = None  # at the points it was fitted to
+    held_out: Errors | None = None  # at points that fits without them predicted: what to expect elsewhere
 
     def __post_init__(self) -> None:
         names = self.model.parameters
@@ -200,8 +210,9 @@ class Fitted:
         if self.intervals is not None:
             document["level"] = self.level
             document["intervals"] = {name: list(pair) for name, pair in zip(names, self.intervals, strict=True)}
-        if self.errors is not None:
-            document["errors"] = {"rms": self.errors.rms, "max": self.errors.max}
+        for name, errors in (("errors_fitted", self.errors), ("errors_held_out", self.held_out)):
+            if errors is not None:
+                document[name] = errors.as_row()
         return json.dumps(document, indent=2, ensure_ascii=False)
 
     @classmethod
@@ -222,14 +233,16 @@ class Fitted:
             raise CodecError("E_LAB_VERSION", f"expected {FORMAT} version {VERSION}")
         names = model_named(document["model"]).parameters
         pairs = document.get("intervals")
-        errors = document.get("errors")
+        fitted = document.get("errors_fitted", document.get("errors"))  # the latter: models stored before both were
+        held_out = document.get("errors_held_out")
         return cls(
             document["model"],
             tuple(float(document["parameters"][name]) for name in names),
             None if pairs is None else tuple((float(pairs[name][0]), float(pairs[name][1])) for name in names),
             None if pairs is None else float(document["level"]),
             int(document["points"]),
-            None if errors is None else Errors(float(errors["rms"]), float(errors["max"])),
+            None if fitted is None else Errors.of_row(fitted),
+            None if held_out is None else Errors.of_row(held_out),
         )
 
 

@@ -44,25 +44,55 @@ BROKERS_MAX = 4096
 
 
 def publisher_side(
-    server: Fitted, publishers: int, subscribers: int, filters_each: float, replication: float, utilisation: float = 0.9
+    server: Fitted,
+    publishers: int,
+    subscribers: int,
+    filters_each: float,
+    replication: float,
+    utilisation: float = 0.9,
+    *,
+    different: float | None = None,
+    components: float = 1.0,
 ) -> float:
     """(5.48): received messages per second of n servers at the publishers, each with all filters."""
     check_finite("publishers", publishers, 1)
-    return publishers * server.capacity(Load(subscribers * filters_each, replication), utilisation)
+    load = Load(subscribers * filters_each, replication, different, components)
+    return publishers * server.capacity(load, utilisation)
 
 
-def subscriber_side(server: Fitted, filters_each: float, replication: float, utilisation: float = 0.9) -> float:
+def subscriber_side(
+    server: Fitted,
+    filters_each: float,
+    replication: float,
+    utilisation: float = 0.9,
+    *,
+    different: float | None = None,
+    components: float = 1.0,
+) -> float:
     """(5.49): received messages per second of servers at the subscribers, each of which gets every message."""
-    return server.capacity(Load(filters_each, replication), utilisation)
+    return server.capacity(Load(filters_each, replication, different, components), utilisation)
 
 
-def break_even_publishers(server: Fitted, subscribers: int, filters_each: float, replication: float) -> float:
-    """(5.50): with more publishers than this, publisher-side replication carries more than subscriber-side."""
-    all_filters = server.processing_time(Load(subscribers * filters_each, replication))
-    return all_filters / server.processing_time(Load(filters_each, replication))
+def break_even_publishers(
+    server: Fitted,
+    subscribers: int,
+    filters_each: float,
+    replication: float,
+    *,
+    replication_each: float | None = None,
+    components: float = 1.0,
+) -> float:
+    """(5.50): with more publishers than this, publisher-side replication carries more than subscriber-side.
+
+    The thesis has one E[R] for both. A server at one of m subscribers sends only what that one gets, however: give it
+    as `replication_each`, E[R]/m if all get equally much.
+    """
+    each = replication if replication_each is None else replication_each
+    one = publisher_side(server, 1, subscribers, filters_each, replication, components=components)
+    return subscriber_side(server, filters_each, each, components=components) / one
 
 
-def broker_match_probability(clients: int, match_probability: float) -> float:
+def broker_match_probability(clients: float, match_probability: float) -> float:
     """q of a broker whose clients match independently of each other: 1 − (1 − p)^c."""
     check_finite("clients", clients, 0)
     check_probability("match_probability", match_probability)
@@ -77,6 +107,8 @@ class Site:
     match_probability: float  # that a message from elsewhere is sent here
     replication: float  # copies to its own clients, per message published anywhere in the network
     entry: float = 1.0  # its share of the messages published; shares are scaled to sum to 1
+    different: float | None = None  # filters that differ from each other; None: all of them
+    components: float = 1.0  # comparisons in one filter
 
     def __post_init__(self) -> None:
         check_finite("filters", self.filters, 0)
@@ -84,14 +116,22 @@ class Site:
         check_finite("replication", self.replication, 0)
         check_finite("entry", self.entry, 0)
 
+    @property
+    def load(self) -> Load:
+        """What exact matching has to look at."""
+        return Load(self.filters, 0.0, self.different, self.components)
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkLoad:
     """Per message published anywhere: means over entry brokers."""
 
     work: tuple[float, ...]  # seconds of each broker
+    received: tuple[float, ...]  # times each broker receives it
+    sent: tuple[float, ...]  # copies that each broker sends over links
     receives: float  # times the message is received by some broker, the first included
     link_copies: float
+    busiest_link: float  # copies over the link that has most of them, both directions together
     targets: float  # brokers other than the entry that are destinations
     deliveries: float  # to clients
 
@@ -152,7 +192,7 @@ def bdrp(
         raise refuse("no broker has publishers")
     entry /= entry.sum()
     q = np.array([site.match_probability for site in sites], dtype=np.float64)
-    filtering = np.array([server.filtering(Load(site.filters)) for site in sites])
+    filtering = np.array([server.filtering(site.load) for site in sites])
     grades = np.array([site.replication for site in sites], dtype=np.float64)
     copies = np.array([_copies(tree, q) for tree in trees])  # [e, i]: c_i(e)
     sent = np.array([_sent(tree, row) for tree, row in zip(trees, copies, strict=True)])
@@ -161,8 +201,11 @@ def bdrp(
     work += grades * server.t_tx
     return NetworkLoad(
         work=tuple(work.tolist()),
+        received=tuple((entry @ copies).tolist()),
+        sent=tuple((entry @ sent).tolist()),
         receives=float(entry @ copies.sum(axis=1)),
         link_copies=float(entry @ sent.sum(axis=1)),
+        busiest_link=_busiest_link(trees, entry, copies),
         targets=float(entry @ targets.sum(axis=1)) - 1,
         deliveries=float(grades.sum()),
     )
@@ -198,3 +241,11 @@ def _sent(parents: list[int], copies: Array) -> Array:
         if parent != broker:
             sent[parent] += copies[broker]
     return sent
+
+
+def _busiest_link(trees: Sequence[list[int]], entry: Array, copies: Array) -> float:
+    brokers = np.arange(len(trees))
+    over = np.zeros((len(trees), len(trees)))  # [parent, child]: no tree has a child twice
+    for root, parents in enumerate(trees):
+        over[np.array(parents), brokers] += entry[root] * np.where(brokers == root, 0.0, copies[root])
+    return float((over + over.T).max())

@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tidings.errors import UsageError
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.node.network_settings import NetworkSettings
@@ -41,6 +40,7 @@ from tidings.routing.interests import InterestEncoding
 from tidings.sim import faults
 from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Fault, inflict, random_faults
+from tidings.sim.scenario_tables import Fields, Publish, Subscribe, read_publish, read_subscribe, refuse
 
 ENCODINGS: dict[str, Callable[[], InterestEncoding]] = {
     "vectors": InterestEncoding,
@@ -53,6 +53,8 @@ LINK = LinkOptions(
 )
 TOP = {"scheme", "unicast", "encoding", "broadcast_above", "run_ms", "random_faults"}
 TOP |= {"topology", "subscribe", "publish", "fault"}
+SUBSCRIBE = {"at", "broker", "selector", "durable"}
+PUBLISH = {"at", "broker", "attributes", "persistent", "count", "every_ms"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,8 @@ class Scenario:
     """A file, checked; `run` carries it out."""
 
     def __init__(self, data: dict[str, Any]) -> None:
-        self._data = data
-        _known(data, TOP, "the scenario")
-        shape = from_dict(data.get("topology", {}))
+        fields = Fields(data, "the scenario", TOP)
+        shape = from_dict(Fields(data.get("topology", {}), "topology").data)
         self.names = {str(node): number for number, node in enumerate(shape, 1)}
         self._labels = {number: name for name, number in self.names.items()}
         self.graph = Graph()
@@ -78,24 +79,25 @@ class Scenario:
         for edge in shape.edges():
             ends = self.names[str(edge.a)], self.names[str(edge.b)]
             self.graph.add(*ends, edge.latency_ms, edge.bandwidth_bytes_s)
-        self.run_ms = float(data.get("run_ms", 10_000))
-        self._faults = [(float(one["at"]), self._fault(one)) for one in data.get("fault", [])]
-        for kind, fields in (
-            ("subscribe", {"at", "broker", "selector", "durable"}),
-            ("publish", {"at", "broker", "attributes", "persistent", "count", "every_ms"}),
-        ):
-            for one in data.get(kind, []):
-                _known(one, fields, kind)
-                self._router(one.get("broker"))
+        self.run_ms = fields.number("run_ms", 10_000.0)
+        self._faults = [(one.number("at"), self._fault(one.data)) for one in fields.tables("fault")]
+        self._random_count = fields.whole("random_faults", 0)
+        if self._random_count and not list(self.graph.edges()):
+            raise refuse("random_faults need a link that may fail")
+        self._subscribes = [read_subscribe(one) for one in fields.tables("subscribe", SUBSCRIBE)]
+        self._publishes = [read_publish(one) for one in fields.tables("publish", PUBLISH)]
+        for broker in (one.broker for group in (self._subscribes, self._publishes) for one in group):
+            self._router(broker)
+        self._settings = self._settings_of(fields)
 
     @classmethod
     def from_toml(cls, text: str) -> "Scenario":
         try:
             return cls(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise UsageError("E_SCENARIO", str(error)) from None
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError("E_SCENARIO", f"something is missing or of another kind: {error!r}") from None
+            raise refuse(str(error)) from None
+        except RecursionError:
+            raise refuse("too deeply nested") from None
 
     def run(self, seed: int) -> Outcome:
         lines: list[str] = []
@@ -105,14 +107,13 @@ class Scenario:
                 name = self._labels[int(who)] if who.isdigit() else who
                 lines.append(f"{now:9.1f}  {name}  {text}")
 
-        brokers = Brokers(self.graph, self._settings(), seed, trace=trace)
+        brokers = Brokers(self.graph, self._settings, seed, trace=trace)
         calendar = brokers.calendar
-        for one in self._data.get("subscribe", []):
-            calendar.at(float(one["at"]), self._subscribe, brokers, one, trace)
-        for one in self._data.get("publish", []):
-            for number in range(int(one.get("count", 1))):
-                at = float(one["at"]) + number * float(one.get("every_ms", 1))
-                calendar.at(at, self._publish, brokers, one, trace)
+        for wish in self._subscribes:
+            calendar.at(wish.at, self._subscribe, brokers, wish, trace)
+        for one in self._publishes:
+            for number in range(one.count):
+                calendar.at(one.at + number * one.every_ms, self._publish, brokers, one, trace)
         for at, fault in [*self._faults, *self._random_faults(seed)]:
             calendar.at(at, self._strike, brokers, fault, trace)
         calendar.run(until=self.run_ms)
@@ -135,35 +136,31 @@ class Scenario:
 
     # --- what the file says ---------------------------------------------------------------------------------------
 
-    def _settings(self) -> dict[int, NetworkSettings]:
-        data = self._data
-        name = data.get("encoding", "graded")
+    def _settings_of(self, fields: Fields) -> dict[int, NetworkSettings]:
+        name, unicast = fields.text("encoding", "graded"), fields.text("unicast", "link-state")
+        scheme, broadcast_above = fields.text("scheme", "bdrp"), fields.whole("broadcast_above", 0)
         if name not in ENCODINGS:
-            raise UsageError("E_SCENARIO", f"there is no encoding {name!r}; there are {', '.join(ENCODINGS)}")
+            raise refuse(f"there is no encoding {name!r}; there are {', '.join(ENCODINGS)}")
         dials: dict[int, list[tuple[str, int]]] = {router: [] for router in self.names.values()}
         for edge in self.graph.edges():
             dials[int(edge.a)].append((str(edge.b), int(edge.b)))
         return {
             router: NetworkSettings(
-                router,
-                "simulated",
-                tuple(others),
-                data.get("unicast", "link-state"),
-                data.get("scheme", "bdrp"),
-                ENCODINGS[name](),
-                int(data.get("broadcast_above", 0)),
-                link=LINK,
+                router, "simulated", tuple(others), unicast, scheme, ENCODINGS[name](), broadcast_above, link=LINK
             )
             for router, others in dials.items()
         }
 
     def _router(self, name: object) -> int:
         if str(name) not in self.names:
-            raise UsageError("E_SCENARIO", f"there is no broker {name!r} in the topology")
+            raise refuse(f"there is no broker {name!r} in the topology")
         return self.names[str(name)]
 
     def _fault(self, one: dict[str, Any]) -> Fault:
-        [(kind, value)] = [(name, value) for name, value in one.items() if name != "at"]
+        kinds = [name for name in one if name != "at"]
+        if len(kinds) != 1:
+            raise refuse(f"a fault does one thing, not {len(kinds)}")
+        kind, value = kinds[0], one[kinds[0]]
         match kind:
             case "crash":
                 return faults.Crash(self._router(value))
@@ -178,21 +175,27 @@ class Scenario:
             case "heal":
                 return faults.HealLink(*self._pair(value))
             case "partition":
-                return faults.Partition(tuple(self._router(name) for name in value))
+                return faults.Partition(self._group(value))
             case "join":
                 return faults.Partition(())
-        raise UsageError("E_SCENARIO", f"there is no fault {kind!r}")
+        raise refuse(f"there is no fault {kind!r}")
 
-    def _pair(self, names: list[object]) -> tuple[int, int]:
-        a, b = names
-        return self._router(a), self._router(b)
+    def _group(self, names: object) -> tuple[int, ...]:
+        if not isinstance(names, list):
+            raise refuse(f"fault: brokers are a list, not {names!r:.40}")
+        return tuple(self._router(name) for name in names)
+
+    def _pair(self, names: object) -> tuple[int, int]:
+        group = self._group(names)
+        if len(group) != 2 or group[1] not in self.graph.neighbours(group[0]):
+            raise refuse(f"fault: there is no link between {' and '.join(map(self._label, group)) or 'nobody'}")
+        return group[0], group[1]
 
     def _random_faults(self, seed: int) -> list[tuple[float, Fault]]:
         """In the first half; everything they break is mended at three quarters."""
-        count = int(self._data.get("random_faults", 0))
-        if not count:
+        if not self._random_count:
             return []
-        plan = random_faults(self.graph, Random(f"faults {seed}"), count, self.run_ms / 2)
+        plan = random_faults(self.graph, Random(f"faults {seed}"), self._random_count, self.run_ms / 2)
         mended: list[Fault] = [faults.Partition(())]
         mended += [faults.HealLink(int(edge.a), int(edge.b)) for edge in self.graph.edges()]
         mended += [faults.Slow(int(edge.a), int(edge.b), 0.0) for edge in self.graph.edges()]
@@ -201,14 +204,14 @@ class Scenario:
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
-    def _subscribe(self, brokers: Brokers, one: dict[str, Any], trace: Callable[[float, str, object], None]) -> None:
-        router, selector = self._router(one["broker"]), str(one.get("selector", ""))
-        done = brokers.subscribe(router, selector, durable=bool(one.get("durable", False)))
+    def _subscribe(self, brokers: Brokers, one: Subscribe, trace: Callable[[float, str, object], None]) -> None:
+        router, selector = self._router(one.broker), one.selector
+        done = brokers.subscribe(router, selector, durable=one.durable)
         trace(brokers.calendar.now, str(router), f"subscribes {selector!r}" if done else "is down: no subscription")
 
-    def _publish(self, brokers: Brokers, one: dict[str, Any], trace: Callable[[float, str, object], None]) -> None:
-        router, attributes = self._router(one["broker"]), dict(one.get("attributes", {}))
-        done = brokers.publish(router, attributes, persistent=bool(one.get("persistent", False)))
+    def _publish(self, brokers: Brokers, one: Publish, trace: Callable[[float, str, object], None]) -> None:
+        router, attributes = self._router(one.broker), dict(one.attributes)
+        done = brokers.publish(router, attributes, persistent=one.persistent)
         trace(brokers.calendar.now, str(router), f"publishes {attributes}" if done else "is down: nothing published")
 
     @staticmethod
@@ -235,9 +238,3 @@ class Scenario:
         if isinstance(value, tuple):
             return ", ".join(map(self._label, value)) or "ends"
         return self._labels[value] if isinstance(value, int) else f"{value:g} ms"
-
-
-def _known(data: dict[str, Any], names: set[str], where: str) -> None:
-    for name in data:
-        if name not in names:
-            raise UsageError("E_SCENARIO", f"{where} has no field {name!r}; it may have {', '.join(sorted(names))}")

@@ -1,7 +1,10 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tidings.cli import make_app
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 from tidings.sim.experiments.hierarchy import HierarchyOptions, HierarchyResult, layout, run
@@ -47,3 +50,10 @@ def test_what_is_taken_back_disappears_from_the_other_clusters() -> None:
     network.unsubscribe(far, wanted)
     network.run(3000)
     assert not any(near.predicates.values())
+
+
+def test_there_is_no_negative_number_of_clusters(tmp_path: Path) -> None:
+    wish = ["sim", "experiment", "hierarchy", "--clusters", "2", "--size", "2", "--flat-clusters", "-1"]
+    done = CliRunner().invoke(make_app(["sim"]), [*wish, "--output", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "--flat-clusters" in done.output

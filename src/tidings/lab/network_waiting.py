@@ -1,0 +1,103 @@
+"""How long a message waits in a B-DRP network, from the same model as its capacity (replication.py).
+
+A broker of the network is an M/GI/1 queue of three kinds of messages: those published here (all local filters, its
+clients' copies), those sent here because somebody here wants them (the same, and at least one copy), and those that
+only pass. Copies over links are counted by their mean. A message waits at every broker on its way; these waiting times
+are taken to be independent, and their sum gets the Gamma-approximation that `tidings.lab.waiting` has for one of them:
+right mean, right variance, right probability of not waiting at all. What is asked for is the longest way, by mean
+waiting time, so that no destination waits longer.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tidings.lab.arrays import Array
+from tidings.lab.processing import Fitted
+from tidings.lab.replication import NetworkLoad, Site, shortest_path_trees
+from tidings.lab.service import Moments, service_moments, thinned
+from tidings.lab.waiting import GammaWaiting, waiting_moments
+
+
+def network_waiting(
+    server: Fitted,
+    sites: Sequence[Site],
+    links: Sequence[tuple[int, int]],
+    load: NetworkLoad,
+    grades: Moments,
+    rate: float,
+) -> GammaWaiting:
+    """At this many messages a second; `load` is what `bdrp` says of the same network without `t_entry` and `t_link`,
+    `grades` the moments of a message's receivers in the whole network. Refuses (E_LAB_OVERLOAD) what is too much."""
+    shares = np.array([site.entry for site in sites], dtype=np.float64)
+    shares /= shares.sum()
+    rows = [_waiting(server, *one, grades, rate) for one in zip(sites, shares, load.received, load.sent, strict=True)]
+    table = np.array(rows)
+    way = _longest_way(shortest_path_trees(links, len(sites)), shares, table[:, 1])
+    idle, first, variance = np.prod(1 - table[way, 0]), table[way, 1].sum(), table[way, 2].sum()
+    busy = float(1 - idle)
+    mean, square = float(first) / busy, float(variance + first**2) / busy  # of those who wait
+    alpha = mean**2 / (square - mean**2)
+    return GammaWaiting(busy, alpha, mean / alpha)
+
+
+def _waiting(
+    server: Fitted, site: Site, entry: float, received: float, sent: float, grades: Moments, rate: float
+) -> tuple[float, float, float]:
+    """Of one broker: ρ, mean and variance of the waiting time."""
+    if received <= 0:
+        return 0.0, 0.0, 0.0
+    share = site.replication / float(grades.first) if float(grades.first) > 0 else 0.0
+    local = thinned(grades, min(share, 1.0))
+    matched = site.match_probability or 1.0
+    wanted = Moments(local.first / matched, local.second / matched, local.third / matched)
+    passing = server.t_rcv + sent / received * server.t_tx
+    full = passing + server.filtering(site.load)
+    target = (1 - entry) * site.match_probability
+    kinds = (
+        (entry, service_moments(full, server.t_tx, local)),
+        (target, service_moments(full, server.t_tx, wanted)),
+        (max(received - entry - target, 0.0), Moments(passing, passing**2, passing**3)),
+    )
+    service = _mixed([(weight / received, moments) for weight, moments in kinds])
+    first, second = waiting_moments(rate * received, service)
+    return rate * received * float(service.first), float(first), float(second - first**2)
+
+
+def _mixed(kinds: Sequence[tuple[float, Moments]]) -> Moments:
+    return Moments(
+        sum(share * moments.first for share, moments in kinds),
+        sum(share * moments.second for share, moments in kinds),
+        sum(share * moments.third for share, moments in kinds),
+    )
+
+
+def _longest_way(trees: Sequence[list[int]], shares: Array, means: Array) -> list[int]:
+    """The brokers on it, from some broker with publishers to any."""
+    best, ends = -1.0, (0, 0)
+    for root, parents in enumerate(trees):
+        if shares[root] <= 0:
+            continue
+        sums = _sums(root, parents, means)
+        last = int(np.argmax(sums))
+        if sums[last] > best:
+            best, ends = float(sums[last]), (root, last)
+    root, broker = ends
+    way = [broker]
+    while broker != root:
+        broker = trees[root][broker]
+        way.append(broker)
+    return way
+
+
+def _sums(root: int, parents: list[int], means: Array) -> Array:
+    sums = np.full(len(parents), -1.0)
+    sums[root] = means[root]
+    for broker in range(len(parents)):
+        path = []
+        while sums[broker] < 0:
+            path.append(broker)
+            broker = parents[broker]
+        for below in reversed(path):
+            sums[below] = sums[parents[below]] + means[below]
+    return sums

@@ -1,0 +1,53 @@
+"""Waiting times in a network, against queues that are known."""
+
+import pytest
+
+from tidings.errors import UsageError
+from tidings.lab.network_waiting import network_waiting
+from tidings.lab.planner import Scenario
+from tidings.lab.processing import Fitted
+from tidings.lab.replication import Site, bdrp
+from tidings.lab.service import Binomial, Moments, service_moments, thinned
+from tidings.lab.thesis import FIORANO_PROPERTY as SERVER
+from tidings.lab.waiting import GammaWaiting, waiting_moments
+
+GRADES = Binomial(100, 0.05)
+
+
+def test_one_broker_is_the_planners_server() -> None:
+    sites = [Site(100, 0.9, 5.0)]
+    found = network_waiting(SERVER, sites, [], bdrp(SERVER, sites, []), GRADES.moments(), 500.0)
+    wanted = GammaWaiting.of(500.0, Scenario(SERVER, 100, GRADES).service())
+    assert found.quantile(0.9999) == pytest.approx(wanted.quantile(0.9999))
+
+
+def test_waiting_times_of_a_way_add_up() -> None:
+    """Everything goes to both, so every message is one service at each, whatever its kind."""
+    sites, links = [Site(50, 1.0, 2.5), Site(50, 1.0, 2.5)], [(0, 1)]
+    load = bdrp(SERVER, sites, links)
+    found = network_waiting(SERVER, sites, links, load, GRADES.moments(), 300.0)
+    fixed = SERVER.t_rcv + SERVER.filtering(sites[0].load) + 0.5 * SERVER.t_tx
+    service = service_moments(fixed, SERVER.t_tx, thinned(GRADES.moments(), 0.5))
+    assert service.first == pytest.approx(load.work[0])
+    first, _ = waiting_moments(300.0, service)
+    assert found.mean == pytest.approx(2 * first)
+    assert found.rho == pytest.approx(1 - (1 - 300.0 * load.work[0]) ** 2)
+
+
+def test_the_mean_service_is_the_work_that_capacity_counts() -> None:
+    """On a line of three most of what the middle has to do is to pass on; close to capacity all wait for long."""
+    sites, links = [Site(20, 0.3, 1.0), Site(20, 0.1, 0.5), Site(20, 0.3, 1.0)], [(0, 1), (1, 2)]
+    load = bdrp(SERVER, sites, links)
+    limit = load.capacity(1.0)
+    grades = Moments(2.5, 7.0, 23.0)
+    near, far = (network_waiting(SERVER, sites, links, load, grades, share * limit) for share in (0.999, 0.5))
+    assert near.mean > 100 * far.mean
+    with pytest.raises(UsageError, match="E_LAB_OVERLOAD"):
+        network_waiting(SERVER, sites, links, load, grades, 1.001 * limit)
+
+
+def test_brokers_that_nobody_uses_make_nobody_wait() -> None:
+    sites = [Site(5, 0.0, 1.0, entry=1), Site(0, 0.0, 0.0, entry=0)]
+    server = Fitted.of("base", t_rcv=0.1, t_fltr=0.01, t_tx=0.1)
+    found = network_waiting(server, sites, [(0, 1)], bdrp(server, sites, [(0, 1)]), Moments(1.0, 1.0, 1.0), 2.0)
+    assert found.rho == pytest.approx(2 * 0.25)
