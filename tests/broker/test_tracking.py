@@ -8,14 +8,13 @@ from random import Random
 
 import pytest
 
-import tidings.client.client as client_module
 from tidings import sync
 from tidings.broker.access import Member, Rules
 from tidings.broker.config_tables import AccessTable
 from tidings.broker.session import Hello
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
-from tidings.client import Client, connect
+from tidings.client import Client, composing, connect
 from tidings.errors import RemoteError, SecurityError
 from tidings.model.message_id import MessageId
 from tidings.model.tables import HISTORIES
@@ -223,7 +222,7 @@ def test_the_blocking_client_traces_too() -> None:
 
 
 def test_clocks_that_are_off_or_drift_are_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = client_module.now_ms
+    real = composing.now_ms
     off_ms = 7_200_000
 
     async def work() -> None:
@@ -244,7 +243,7 @@ def test_clocks_that_are_off_or_drift_are_corrected(tmp_path: Path, monkeypatch:
             for message in (first, drifted, late):
                 assert (await client.trace(message.message_id)).confirmed
 
-    monkeypatch.setattr(client_module, "now_ms", lambda: real() + off_ms)
+    monkeypatch.setattr("tidings.client.client.now_ms", lambda: real() + off_ms)
     run(work())
 
 
