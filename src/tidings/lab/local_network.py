@@ -280,6 +280,8 @@ def _is_member(pid: int, path: Path) -> bool:
         os.waitpid(pid, os.WNOHANG)  # a child of ours that has ended would stay as a zombie
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if not command:  # it has ended, or has begun this very moment: then its program is known already
+            return bool(os.readlink(f"/proc/{pid}/exe"))
     except OSError:
         return False
     return str(path).encode() in command.split(b"\0")
