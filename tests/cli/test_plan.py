@@ -1,10 +1,12 @@
 """`tidings plan tracking`."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tidings.broker import config
 from tidings.cli import make_app
 from tidings.cli.plan import parse_size
 from tidings.errors import UsageError
@@ -12,6 +14,24 @@ from tidings.tracking.bound import judge
 from tidings.tracking.history import BloomSettings, Mode
 
 WISH = ["plan", "tracking", "--efpp", "1e-5", "--rate", "5000", "--memory", "10kB"]
+
+WISHES = [
+    ("1e-5", "50000", "10kB", "10"),
+    ("1e-5", "0.5", "10kB", "10"),
+    ("1e-5", "0.5", "10kB", "60000"),
+    ("0.5", "1e9", "500MB", "10"),
+]
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_the_configuration_takes_what_is_proposed(tmp_path: Path, wish: tuple[str, ...]) -> None:
+    options = [one for pair in zip(("--efpp", "--rate", "--memory", "--skew"), wish, strict=True) for one in pair]
+    result = CliRunner().invoke(make_app(["plan"]), ["plan", "tracking", *options, "--json"])
+    row = json.loads(result.output)
+    keys = ("bits", "capacity", "hashes", "persist_ms", "skew_ms", "jitter_ms", "skew_between_brokers_ms")
+    lines = ["[tracking]", *(f"{key} = {row[key]}" for key in keys), f"efpp = {wish[0]}", f"rate = {float(wish[1])}"]
+    (tmp_path / "broker.toml").write_text("\n".join(lines))
+    assert config.load(tmp_path / "broker.toml").tracking.persist_ms == row["persist_ms"]
 
 
 def test_a_table_for_people() -> None:

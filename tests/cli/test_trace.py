@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tidings.cli import main
-from tidings.cli.trace import as_tree
+from tidings.cli.trace import Form, as_tree, show
 from tidings.client import connect
 from tidings.model.message_id import MessageId
 from tidings.testing.broker_process import BrokerProcess
@@ -72,6 +72,26 @@ def test_a_trace_in_every_form_and_compaction_afterwards(tmp_path: Path, tidings
     assert tidings("tracking", "compact", tmp_path / "nowhere")[0] == 2
     with BrokerProcess(tmp_path) as broker:
         assert tidings("trace", message, "--url", broker.url)[0] == 0
+
+
+def test_a_folder_without_records_is_not_compacted(tmp_path: Path, tidings: Command) -> None:
+    status, _, problem = tidings("tracking", "compact", tmp_path)
+    assert status == 2
+    assert "E_FOLDER" in problem
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_trace_is_given_in_one_form(tidings: Command) -> None:
+    status, _, problem = tidings("trace", "0000000700000001019a3f62547b0000", "--json", "--dot")
+    assert status == 2
+    assert "--json and --dot together" in problem
+
+
+def test_lines_are_not_wrapped_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a subscriber with a long name " * 10
+    hop = Hop(7, None, 0.1, (Statement(name, 0.2),))
+    show(Route(MessageId(7, 1, 1000), True, (hop,), (), {}, (), 1, 1), Form.TREE)
+    assert name in capsys.readouterr().out
 
 
 def test_the_tree_of_a_path_with_everything_in_it() -> None:

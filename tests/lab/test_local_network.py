@@ -183,6 +183,69 @@ def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:
     assert (tmp_path / SECRET).stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        ("E_NET_PORT", {"port": 65534}),
+        ("E_NET_PORT", {"port": 0}),
+        ("E_NET_OVERLAY", {"routing": Routing("hermes"), "delays": True}),
+        ("E_NET_OVERLAY", {"routing": Routing("hermes"), "namespaces": True}),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_written(
+    tmp_path: Path, code: str, options: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match=code):
+        LocalNetwork.create(tmp_path / "net", line(2), LocalOptions(**options))  # type: ignore[arg-type]
+    assert not (tmp_path / "net").exists()
+
+
+@pytest.mark.parametrize("wrong", [{"routing": "x"}, {"policy": "x"}, {"encoding": "x"}, {"unicast": "x"}])
+def test_routing_that_does_not_exist(wrong: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="E_NET_ROUTING"):
+        Routing(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("names", [("topology", 1), ("1", 1), ("a", "a.toml"), ("processes.json", 1)])
+def test_names_whose_files_would_be_the_same(tmp_path: Path, names: tuple[str | int, str | int]) -> None:
+    graph = Graph()
+    graph.add(*names)
+    with pytest.raises(UsageError, match="E_NET_NAME"):
+        LocalNetwork.create(tmp_path, graph, LocalOptions(port=7300))
+
+
+def test_a_folder_with_files_that_cannot_be_read_is_taken_anew(tmp_path: Path) -> None:
+    LocalNetwork.create(tmp_path, line(2), LocalOptions(port=7300))
+    (tmp_path / "1.toml").write_text("[network]\nport = 99999")
+    with pytest.raises(UsageError, match="E_NET_NONE"):
+        LocalNetwork.load(tmp_path)
+    LocalNetwork.create(tmp_path, line(2), LocalOptions(port=7300))
+    assert len(LocalNetwork.load(tmp_path).members) == 2
+
+
+def test_under_hermes_brokers_find_each_other(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with Running(tmp_path, line(3), "hermes") as network:
+            joins = [config.load(tmp_path / f"{name}.toml").network.join for name in network.members]
+            first = f"127.0.0.1:{network.members['1'].link_port}"
+            assert joins == ["", first, first]
+            assert not network.ended()
+
+    asyncio.run(check())
+
+
+def test_a_member_that_ends_at_once_is_noticed_with_its_last_words(tmp_path: Path) -> None:
+    network = LocalNetwork.create(tmp_path, line(2), LocalOptions(port=free_ports(6)[0]))
+    (tmp_path / SECRET).write_text("short")
+    try:
+        network.start("1")
+        asyncio.run(eventually(lambda: bool(network.ended()), 40))
+        assert list(network.ended()) == ["1"]
+        assert "has 5 bytes" in network.ended()["1"]
+    finally:
+        network.stop(kill=True)
+
+
 def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
     def tidings(*arguments: str, within: Path = tmp_path) -> str:
         command = [sys.executable, "-c", "from tidings.cli import main; main()", "net", *arguments]

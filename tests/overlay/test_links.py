@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.overlay import effects as fx
-from tidings.overlay.greeting import Greeting, Refuse, Welcome
+from tidings.overlay.greeting import Greeting, Ping, Pong, Refuse, Welcome
 from tidings.overlay.link import LinkOptions
 from tidings.overlay.links import ACCEPTED_MAX, Links
 
@@ -95,18 +95,76 @@ def test_the_loser_is_not_dialled_again_while_the_winner_lives() -> None:
     assert fx.Dial("to:1#2", "1") in pair.links["2"].step(99_999.0, fx.Timer("link to:1"))
 
 
-def test_a_restarted_peer_replaces_the_link_of_its_former_life() -> None:
+def greeted(links: Links, now: float, name: str, incarnation: int) -> list[fx.LinkEffect]:
+    """An incarnation of broker 2 dials broker 1, greets it and welcomes it."""
+    out = links.step(now, fx.Accepted(name))
+    out += links.step(now, fx.Received(name, Greeting("net", 2, incarnation, dial=1)))
+    return out + links.step(now, fx.Received(name, Welcome()))
+
+
+def linked(*incarnations: int) -> Links:
     links = Links(Greeting("net", 1, incarnation=1), LinkOptions(), Random(0))
-    ups = []
-    for incarnation in (1, 2):
-        name = f"in:{incarnation}"
-        links.step(0.0, fx.Accepted(name))
-        links.step(1.0, fx.Received(name, Greeting("net", 2, incarnation, dial=1)))
-        ups.append(links.step(2.0, fx.Received(name, Welcome())))
+    assert any(isinstance(effect, fx.LinkUp) for effect in greeted(links, 0.0, "in:1", incarnations[0]))
+    for number, incarnation in enumerate(incarnations[1:], 2):
+        greeted(links, 10.0, f"in:{number}", incarnation)
+    return links
+
+
+def pings(effects: list[fx.LinkEffect], connection: str) -> list[Ping]:
+    found = [one.message for one in effects if isinstance(one, fx.Transmit) and one.connection == connection]
+    return [message for message in found if isinstance(message, Ping)]
+
+
+@pytest.mark.parametrize("incarnation", [2, 9])
+def test_a_restarted_peer_replaces_the_silent_link_of_its_former_life(incarnation: int) -> None:
+    """Also one that lost its memory and whose clock was set back."""
+    links = linked(5, incarnation)
+    old = links.link(2)
+    assert old is not None
+    assert old.connection == "in:1"  # it may still be there
+    out = links.step(LinkOptions().suspect_ms, fx.Timer("link in:1"))
+    assert fx.Close("in:1", "E_LINK_DUPLICATE") in out
+    assert [(one.peer, one.incarnation) for one in out if isinstance(one, fx.LinkUp)] == [(2, incarnation)]
+    assert not any(isinstance(effect, fx.Report) and effect.code.startswith("E_") for effect in out)
+
+
+def test_a_restarted_peer_is_linked_as_soon_as_its_former_link_is_lost() -> None:
+    links = linked(1, 2)
+    out = links.step(11.0, fx.Lost("in:1", "reset"))
+    assert [type(one) for one in out if isinstance(one, fx.LinkUp | fx.LinkDown)] == [fx.LinkDown, fx.LinkUp]
+
+
+@pytest.mark.parametrize("incarnation", [2, 9])
+def test_who_has_the_number_of_a_peer_that_answers_is_refused_and_both_are_told(incarnation: int) -> None:
+    links = linked(5)
+    asked = greeted(links, 20.0, "in:2", incarnation)
+    (ping,) = pings(asked, "in:1")
+    links.step(20.5, fx.Received("in:1", Pong(19_000)))  # an answer to what was asked before proves nothing
+    out = links.step(21.0, fx.Received("in:1", Pong(ping.sent_us)))
+    assert fx.Close("in:2", "E_LINK_NUMBER") in out
+    (told,) = [one for one in out if isinstance(one, fx.Report) and one.code == "E_LINK_NUMBER"]
+    assert "the number 2 is used twice" in told.reason
     link = links.link(2)
     assert link is not None
-    assert link.connection == "in:2"
-    assert any(isinstance(effect, fx.LinkUp) and effect.incarnation == 2 for effect in ups[1])
+    assert link.connection == "in:1"
+    twin = Links(Greeting("net", 2, incarnation), LinkOptions(), Random(0))
+    twin.dial(0.0, "one")
+    twin.step(1.0, fx.Connected("to:one#1"))
+    (refusal,) = [one.message for one in out if isinstance(one, fx.Transmit) and one.connection == "in:2"]
+    heard = twin.step(2.0, fx.Received("to:one#1", refusal))
+    assert "E_LINK_NUMBER" in [one.code for one in heard if isinstance(one, fx.Report)]
+
+
+def test_of_two_connections_of_a_restarted_peer_one_waits() -> None:
+    links = linked(1, 2)
+    out = links.step(12.0, fx.Accepted("in:3"))
+    out += links.step(12.0, fx.Received("in:3", Greeting("net", 2, 2, dial=7)))  # the later attempt
+    assert fx.Close("in:2", "E_LINK_DUPLICATE") in out
+    links.step(12.0, fx.Received("in:3", Welcome()))
+    links.step(13.0, fx.Lost("in:1", "reset"))
+    link = links.link(2)
+    assert link is not None
+    assert link.connection == "in:3"
 
 
 def test_a_broker_refuses_itself_and_other_parameters() -> None:

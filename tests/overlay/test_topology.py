@@ -4,9 +4,12 @@ from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.overlay.graph import Graph
-from tidings.overlay.topology import from_dict, from_toml, to_dict, to_toml
+from tidings.overlay.topology import NAME_LENGTH_MAX, from_dict, from_toml, to_dict, to_toml
 
-nodes = st.integers(-(2**63), 2**63 - 1) | st.text()
+names = st.text(min_size=1, max_size=NAME_LENGTH_MAX).filter(
+    lambda text: text.isprintable() and text[0] != "." and not set(text) & set("/\\")
+)
+nodes = st.integers(-(2**63), 2**63 - 1) | names
 
 
 @st.composite
@@ -53,6 +56,11 @@ def test_defaults_for_all_links() -> None:
         "nodes = [1]\nareas = [1, 2]",
         "colour = 'red'",
         "links = [",
+        "links = [{between = [1, '../../elsewhere']}]",
+        "nodes = ['a/b']",
+        "nodes = ['..']",
+        "nodes = ['']",
+        'nodes = ["a\\n"]',
     ],
 )
 def test_what_is_no_topology(text: str) -> None:

@@ -116,3 +116,17 @@ def test_someone_else_with_our_number_and_other_nonsense() -> None:
     with pytest.raises(UsageError, match="E_UNICAST_COST"):
         router.link_up(30.0, 5, cost=0)
     assert router.receive(30.0, 8, update((9, V2, 0))) == []  # no neighbour
+
+
+def test_a_later_incarnation_of_ourselves_is_overruled() -> None:
+    router = router_1()
+    router.receive(30.0, 2, update((1, Version(9, 1), 4)))
+    assert router.incarnation == 10
+    told = [effect.message for effect in router.tick(50.0) if isinstance(effect, Send)]
+    assert VectorRoute(1, Version(10, 1), 0) in [
+        route for one in told if isinstance(one, VectorUpdate) for route in one.routes
+    ]
+    router.receive(60.0, 2, VectorRequest(1, Version(12, 3), 9))  # so soon after, it waits
+    assert router.incarnation == 10
+    router.tick(30.0 + router.options.overrule_ms)
+    assert router.incarnation == 13

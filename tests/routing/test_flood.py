@@ -166,10 +166,54 @@ def test_a_new_life_overrules_the_former_one() -> None:
     assert not any(isinstance(effect, Report) for effect in a.receive(5.0, 2, echo))
 
 
-def test_someone_else_with_our_number_is_reported() -> None:
-    a, _ = chain()
-    out = a.receive(0.0, 2, FloodItem(TOPIC, 1, Version(7, 1), 1000, True, b"not me"))
-    assert [effect.code for effect in out if isinstance(effect, Report)] == ["E_FLOOD_IDENTITY"]
+def codes(effects: list[Effect]) -> list[str]:
+    return [effect.code for effect in effects if isinstance(effect, Report)]
+
+
+def test_what_someone_else_said_in_our_name_is_reported_and_overruled_at_once() -> None:
+    a, b = chain()
+    a.publish(0.0, TOPIC, b"mine")
+    a.publish(0.0, TOPIC + 1, b"more")
+    b.receive(0.0, 1, FloodItem(TOPIC, 1, Version(7, 3), 90_000, True, b"not me"))
+    out = a.receive(1.0, 2, FloodItem(TOPIC, 1, Version(7, 3), 90_000, True, b"not me"))
+    assert codes(out) == ["E_FLOOD_IDENTITY"]
+    assert a.incarnation == 8
+    said = [message for message in sent(out) if isinstance(message, FloodItem)]
+    assert [(item.topic, item.full, item.payload) for item in said] == [
+        (TOPIC, True, b"mine"),
+        (TOPIC + 1, True, b"more"),
+    ]
+    assert Deliver(TOPIC, 1, True, b"mine") in b.receive(2.0, 1, said[0])
+
+
+def test_after_it_overruled_a_router_goes_on_by_differences() -> None:
+    net = Net(barabasi_albert(3, Random(1)), Random(1), 0.0)
+    net.do(1, net.floods[1].publish(0.0, TOPIC, b"mine"))
+    net.run(10)
+    stranger = FloodItem(TOPIC, 1, Version(7, 3), 90_000, True, b"not me")
+    net.do(2, net.floods[2].receive(net.now, next(iter(net.floods[2]._unacked)), stranger))
+    net.run(net.now + 20)
+    net.do(1, net.floods[1].publish(net.now, TOPIC, b"mine+", b"+"))
+    net.run(net.now + 20)
+    assert net.state[2] == net.state[3] == {1: b"mine+"}
+    assert net.floods[3].state(TOPIC)[1].incarnation == 8
+
+
+def test_two_with_the_same_number_do_not_race_and_the_one_that_stays_has_the_last_word() -> None:
+    """1 and its twin are both linked to 2; the twin is 9 here, and speaks as 1."""
+    net = Net(Graph(), Random(1), 0.0)
+    net.floods = {1: Flood(1, incarnation=1), 9: Flood(1, incarnation=5), 2: Flood(2, incarnation=1)}
+    net.state = {1: {}, 2: {}, 9: {}}
+    net.link(1, 2)
+    net.link(9, 2)
+    for node in (1, 9):
+        net.do(node, net.floods[node].publish(0.0, TOPIC, b"%d" % node))
+    net.run(60_000)
+    assert net.floods[1].incarnation < 30  # once in five seconds each
+    net.do(2, net.floods[2].link_down(net.now, 9))
+    del net.timers[9]
+    net.run(net.now + 6_000)
+    assert net.state[2] == {1: b"1"}
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,15 @@ from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.model.values import Value
+from tidings.node.network import control_frame
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Advertise, Request, Unadvertise
+from tidings.overlay import effects as fx
 from tidings.overlay.graph import Graph
 from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.control import FloodItem, Topic, Version
 from tidings.routing.flood import FloodOptions
-from tidings.routing.interests import InterestEncoding
+from tidings.routing.interests import Change, InterestEncoding, encode_change
 from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Clog, Crash, CutLink, FullDisk, HealLink, Restart, SetClock, Unclog, inflict
 from tidings.testing.simulate.scenario import LINK
@@ -354,3 +358,35 @@ def test_nothing_is_accepted_that_a_full_disk_cannot_keep() -> None:
     brokers.calendar.run(until=8100)
     brokers.collect()
     assert brokers.subscribers[0].order == [accepted.id]
+
+
+def test_what_someone_else_said_in_a_brokers_name_costs_no_message() -> None:
+    """Another broker with the number 3 was linked for a moment, later than 3 was started: it wants nothing."""
+    brokers = line()
+    subscriber = brokers.subscribe(3, "x = 1", durable=True)
+    assert subscriber is not None
+    brokers.calendar.run(until=3000)
+    inner = brokers.broker(2)
+    assert inner is not None
+    link = inner.network.links.link(1)
+    assert link is not None
+    nothing = encode_change(Change(), InterestEncoding().row_bytes)
+    later = inner.network.incarnation + 3_600_000
+    stranger: Any = control_frame(FloodItem(Topic.PREDICATES, 3, Version(later, 1), 90_000, True, nothing))
+    brokers.driver.call("2", lambda machine, now: machine.step(now, fx.Received(link.connection, stranger)))
+    brokers.calendar.run(until=3001)
+    assert inner.network.scheme.predicates[3] == set()
+    brokers.calendar.run(until=5000)
+    brokers.publish(1, {"x": 1}, persistent=True)
+    brokers.calendar.run(until=7000)
+    brokers.check_tables()
+    brokers.read_durables()
+    brokers.calendar.run(until=8000)
+    brokers.collect()
+    assert sum(subscriber.got.values()) == 1
+    inflict(brokers.driver, Crash(3))
+    inflict(brokers.driver, Restart(3))
+    brokers.calendar.run(until=9000)
+    again = brokers.broker(3)
+    assert again is not None
+    assert again.network.incarnation > later + 1  # its next life knows

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidings.errors import UsageError
+from tidings.tracking import limits
 from tidings.tracking.bound import TICK_MS, judge, matching_set_max
 from tidings.tracking.history import Mode
 from tidings.tracking.plan import Plan, Wishes, best_shape, capacity, fpp_allowed, propose
@@ -14,11 +15,11 @@ from tidings.tracking.plan import Plan, Wishes, best_shape, capacity, fpp_allowe
 wishes = st.builds(
     Wishes,
     efpp=st.floats(-9, -0.5).map(lambda exponent: 10**exponent),
-    rate_per_s=st.floats(0, 6).map(lambda exponent: 10**exponent),
+    rate_per_s=st.floats(-2.9, 8.9).map(lambda exponent: 10**exponent),
     memory_bytes=st.integers(1, 300_000),
     jitter_ms=st.integers(0, 500),
     skew_ms=st.integers(0, 500),
-    persist_ms=st.none() | st.integers(1, 5000),
+    persist_ms=st.none() | st.integers(limits.PERSIST_MS_MIN, 5_000_000),
     mode=st.sampled_from(Mode),
 )
 
@@ -46,6 +47,8 @@ def test_a_plan_holds_its_wishes(wish: Wishes) -> None:
     assert plan.settings.bits // 8 <= wish.memory_bytes
     assert wish.persist_ms is None or plan.persist_ms <= wish.persist_ms
     assert plan.as_row()["bits"] == plan.settings.bits
+    assert limits.PERSIST_MS_MIN <= plan.persist_ms <= limits.TIME_MS_MAX
+    assert limits.SKEW_MS_MIN <= plan.settings.skew_ms <= limits.TIME_MS_MAX
 
 
 @pytest.mark.parametrize(("n", "bits", "k", "allowed"), [(2521, 65536, 16, 4e-6), (5461, 65536, 8, 3.15e-3)])
@@ -72,6 +75,29 @@ def test_a_refusal_says_what_would_be_enough() -> None:
     assert rate is not None
     assert propose(Wishes(1e-9, 500_000, int(memory[1].replace(",", "")), skew_ms=100)).efpp <= 1e-9
     assert propose(Wishes(1e-9, 0.99 * float(rate[1].replace(",", "")), 1000, skew_ms=100)).efpp <= 1e-9
+
+
+@pytest.mark.parametrize(("rate", "persist_ms"), [(50_000, 100), (0.5, 3_600_000)])
+def test_what_a_broker_would_not_take_is_not_proposed(rate: float, persist_ms: int) -> None:
+    plan = propose(Wishes(1e-5, rate, 10_000))
+    assert plan.persist_ms == persist_ms
+    assert plan.settings.skew_ms <= limits.BETWEEN_BROKERS_MS
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"efpp": 1e-300}, "efpp is from 1e-15 to 0.5, not 1e-300"),
+        ({"efpp": 0.9}, "efpp is from"),
+        ({"rate_per_s": 1e-4}, "the peak rate is from"),
+        ({"persist_ms": 68}, "every 100 ms at most, not every 68 ms"),
+        ({"skew_ms": 4_000_000}, "jitter and skew are at most"),
+    ],
+)
+def test_wishes_that_no_configuration_allows(change: dict[str, float], reason: str) -> None:
+    with pytest.raises(UsageError, match="E_PLAN_IMPOSSIBLE") as refused:
+        Wishes(**{"efpp": 1e-5, "rate_per_s": 5000, "memory_bytes": 10_000} | change)  # type: ignore[arg-type]
+    assert reason in refused.value.reason
 
 
 def test_fpp_of_one_filter() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from tidings.broker.config_reader import setting
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.segments.retention import Retention
+from tidings.tracking import limits
 from tidings.tracking.bound import Judgement, judge
 from tidings.tracking.history import BloomSettings, Mode
 from tidings.tracking.record import Settings
@@ -15,36 +16,52 @@ STRATEGIES = ("bloom", "async", "none")
 MODES = tuple(mode.value for mode in Mode)
 DAY_MS = 86_400_000
 _BLOOM, _SETTINGS = BloomSettings(), Settings()
-_MS_MAX = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class TrackingTable:
     strategy: str = setting("bloom", "bloom filters, async (exact lists of ids), or none", choices=STRATEGIES)
-    bits: int = setting(_BLOOM.bits, "m: bits of a filter, a multiple of 64", minimum=64, maximum=1 << 32)
-    capacity: int = setting(_BLOOM.capacity, "n: ids that a filter takes", minimum=1, maximum=1 << 31)
+    bits: int = setting(_BLOOM.bits, "m: bits of a filter, a multiple of 64", minimum=64, maximum=limits.BITS_MAX)
+    capacity: int = setting(_BLOOM.capacity, "n: ids that a filter takes", minimum=1, maximum=limits.CAPACITY_MAX)
     hashes: int = setting(_BLOOM.hashes, "k: hashes of an id", minimum=1, maximum=64)
     bits_max: int = setting(
         1 << 20,
         "a history that fills filters too fast for its accuracy goes on with larger ones, up to this",
         minimum=64,
-        maximum=1 << 32,
+        maximum=limits.BITS_MAX,
     )
     buffer_bytes: int = setting(10_000, "of one list of ids, for async", minimum=16, maximum=1 << 30)
     persist_ms: int = setting(
-        _SETTINGS.persist_ms, "T_p: what was recorded is stored at least so often", minimum=100, maximum=_MS_MAX
+        _SETTINGS.persist_ms,
+        "T_p: what was recorded is stored at least so often",
+        minimum=limits.PERSIST_MS_MIN,
+        maximum=limits.TIME_MS_MAX,
     )
     storage: str = setting(
         Mode.RETAIN.value, "what T_p does to a filter that is not full: go on with it, or begin another", choices=MODES
     )
-    skew_ms: int = setting(200, "T_s: a publisher's clock that is off by more is corrected", minimum=1, maximum=_MS_MAX)
-    jitter_ms: int = setting(100, "T_j: jitter of the network and of brokers' clocks", minimum=0, maximum=_MS_MAX)
+    skew_ms: int = setting(
+        200,
+        "T_s: a publisher's clock that is off by more is corrected",
+        minimum=limits.SKEW_MS_MIN,
+        maximum=limits.TIME_MS_MAX,
+    )
+    jitter_ms: int = setting(
+        100, "T_j: jitter of the network and of brokers' clocks", minimum=0, maximum=limits.TIME_MS_MAX
+    )
     skew_between_brokers_ms: int = setting(
-        _SETTINGS.skew_between_brokers_ms, "how far brokers' clocks may differ", minimum=0, maximum=_MS_MAX
+        _SETTINGS.skew_between_brokers_ms, "how far brokers' clocks may differ", minimum=0, maximum=limits.TIME_MS_MAX
     )
     forwards: bool = setting(False, "record to which neighbour a message went: more memory, fewer questions")
-    efpp: float = setting(1e-5, "how probable a wrong 'it was here' may be", minimum=1e-15, maximum=0.5)
-    rate: float = setting(5000.0, "the peak rate that must hold for, messages per second", minimum=0.001, maximum=1e9)
+    efpp: float = setting(
+        1e-5, "how probable a wrong 'it was here' may be", minimum=limits.EFPP_MIN, maximum=limits.EFPP_MAX
+    )
+    rate: float = setting(
+        5000.0,
+        "the peak rate that must hold for, messages per second",
+        minimum=limits.RATE_MIN,
+        maximum=limits.RATE_MAX,
+    )
     accuracy: str = setting("warn", "if it cannot be held: warn, or refuse to start", choices=("warn", "refuse"))
     folder: str = setting("", "where records are kept; empty: tracking in the data directory")
     age_days_max: float = setting(30.0, "older records are deleted; 0: never", minimum=0, maximum=36_500)

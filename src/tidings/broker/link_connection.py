@@ -81,6 +81,12 @@ class LinkConnection(asyncio.BufferedProtocol):
             self._socket = None
         self.links.lost(self, "the connection ended" if exc is None else str(exc))
 
+    def address(self) -> str:
+        """Of the peer's end."""
+        assert self._transport is not None
+        host, port = (self._transport.get_extra_info("peername") or ("?", "?"))[:2]
+        return f"{host}:{port}"
+
     def certificate_name(self) -> str:
         """The common name of the peer's certificate; empty if it showed none."""
         assert self._transport is not None

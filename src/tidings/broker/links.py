@@ -125,12 +125,14 @@ class BrokerLinks:
         return Handshake(secret, dialled, secrets.token_bytes(CHALLENGE_BYTES)) if secret else None
 
     def opened(self, connection: LinkConnection) -> None:
+        dialled = connection.name.startswith("to:")
+        if not dialled:
+            connection.name = f"from:{connection.address()}/{connection.name.removeprefix('from:')}"
         connection.number = number = self._forwarder.open()
         self._connections[connection.name] = self._by_number[number] = connection
         self.network.opened(connection.name, number)
         if connection.handshake is not None:
             self._forwarder.send(number, encode_frame(CHALLENGE_FRAME, connection.handshake.challenge))
-        dialled = connection.name.startswith("to:")
         self._tell(fx.Connected(connection.name) if dialled else fx.Accepted(connection.name))
 
     def delay_ms(self, connection: LinkConnection) -> float:
@@ -222,7 +224,7 @@ class BrokerLinks:
                         self._connections[name].asked = router
                         self._loop.call_soon(self._judge, name)
                 case fx.Report(code=code, reason=reason):
-                    log.info("%s: %s", code, reason)
+                    log.log(logging.WARNING if code.startswith("E_") else logging.INFO, "%s: %s", code, reason)
                 case _:
                     log.debug("%s", effect)
 

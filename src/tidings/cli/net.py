@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tidings.broker.config_network import ENCODINGS
 from tidings.cli import experiment_network
 from tidings.errors import TidingsError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
@@ -50,14 +51,14 @@ def start(
     port: Annotated[int, typer.Option(help="Of the first broker; the others, links and statuses follow.")] = 7400,
     routing: Annotated[str, typer.Option(help=f"The scheme: {', '.join(SCHEMES)}.")] = "bdrp",
     policy: Annotated[str, typer.Option(help="Of covering: none, active, lazy, packing or selective.")] = "selective",
-    encoding: Annotated[str, typer.Option(help="How interests travel: graded, elements or vectors.")] = "graded",
+    encoding: Annotated[str, typer.Option(help=f"How interests travel: {', '.join(ENCODINGS)}.")] = "graded",
     delays: Annotated[bool, typer.Option(help="Hold back what links carry as long as the topology says.")] = False,
     namespaces: Annotated[
         bool, typer.Option(help="Network namespaces, links of the topology's bandwidth (as root).")
     ] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait until all brokers know each other.")] = 20.0,
 ) -> None:
-    """Start a network: one process a broker.
+    """Start a network: one process a broker. Under hermes brokers make links of their own, whatever the topology says.
 
     Example: tidings net generate square+diagonal > square.toml && tidings net start square.toml
     """
@@ -66,9 +67,12 @@ def start(
     network = LocalNetwork.create(folder, from_toml(topology.read_text()), options)
     network.start()
     deadline = time.monotonic() + wait
-    while not network.settled() and time.monotonic() < deadline:
+    while not network.settled() and not network.ended() and time.monotonic() < deadline:
         time.sleep(0.1)
     typer.echo(network.draw())
+    if ended := network.ended():
+        name, said = next(iter(ended.items()))
+        raise TidingsError("E_NET_ENDED", f"broker {name} has ended ({said or 'it logged nothing'}); see {folder}")
     if wait and not network.settled():
         raise TidingsError("E_NET_UNSETTLED", f"not all brokers know each other yet; see the logs in {folder}")
 

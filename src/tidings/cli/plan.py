@@ -76,6 +76,7 @@ def as_table(plan: Plan) -> Table:
         ("T_s", f"{settings.skew_ms:,} ms", "skew between publisher and broker beyond which δ is sent again"),
         ("T_f", f"{plan.fill_ms:,.0f} ms", "time to fill a filter at the peak rate"),
         ("T_j", f"{settings.jitter_ms:,} ms", "jitter allowed for"),
+        ("skew", f"{plan.skew_between_brokers_ms:,} ms", "between brokers: skew_between_brokers_ms, at least"),
         ("|M|", str(plan.matching_set_max), "filters that can match one message, at most"),
         ("fpp", f"{plan.fpp:.2e}", "of a full filter"),
         ("efpp", f"{plan.efpp:.2e}", f"wanted: {plan.wishes.efpp:.2e}"),

@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from tidings.cli import connecting
 from tidings.client import Client
+from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
 from tidings.tracking.draw import heading, hop_line, notes, printable, to_dot, to_text
 from tidings.tracking.draw_svg import to_svg
@@ -44,12 +45,19 @@ def trace(
 
     Example: tidings trace 0000000700000001019a3f62547b0000 --json
     """
-    wanted = MessageId.parse(message)
+    wanted, form = MessageId.parse(message), _form(as_json, dot, svg)
     client = access.client(reconnect=False)
     path = connecting.run(_trace(client, wanted, everywhere))
-    form = Form.JSON if as_json else Form.DOT if dot else Form.SVG if svg else Form.TREE
     show(path, form, output)
     raise typer.Exit(0 if any(not hop.opaque and _claims(path, hop) for hop in path.hops) else 1)
+
+
+def _form(as_json: bool, dot: bool, svg: bool) -> Form:
+    chosen = [form for form, wanted in ((Form.JSON, as_json), (Form.DOT, dot), (Form.SVG, svg)) if wanted]
+    if len(chosen) > 1:
+        asked = " and ".join(f"--{form.value}" for form in chosen)
+        raise UsageError("E_TRACE_FORM", f"{asked} together: a trace is given in one form")
+    return chosen[0] if chosen else Form.TREE
 
 
 async def _trace(client: Client, message: MessageId, everywhere: bool) -> Path:
@@ -74,8 +82,8 @@ def show(path: Path, form: Form, output: FilePath | None = None) -> None:
             text = to_text(path) + "\n"
     if output is not None:
         output.write_text(text)
-    elif form is Form.TREE:
-        Console().print(as_tree(path))
+    elif form is Form.TREE and (console := Console()).is_terminal:  # elsewhere lines are not to be wrapped
+        console.print(as_tree(path))
     else:
         typer.echo(text, nl=False)
 

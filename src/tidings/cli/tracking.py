@@ -10,7 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tidings.errors import UsageError
+from tidings.model.tables import HISTORIES
 from tidings.segments.compaction import Compacted, compact_segments
+from tidings.segments.history_store import LOCK
+from tidings.segments.reader import segments
 from tidings.tracking.history import BloomSettings
 
 
@@ -37,6 +40,8 @@ def compact(
     """
     if not folder.is_dir():
         raise UsageError("E_FOLDER", f"{folder} is not a directory")
+    if not (folder / LOCK).exists() and not any(segments(folder, HISTORIES)):  # no broker was ever here
+        raise UsageError("E_FOLDER", f"{folder} has no records of tracking; a broker keeps them in data/tracking")
     done = compact_segments(folder, capacity)
     if as_json:
         typer.echo(json.dumps(asdict(done)))

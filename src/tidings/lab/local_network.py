@@ -5,7 +5,8 @@
     LocalNetwork.load(folder).stop()
 
 Everything about it is in the folder: the secret and, for each member, its configuration, data and log. Routers are
-numbered in the order of the topology, from 1; of each link the end that comes first dials.
+numbered in the order of the topology, from 1; of each link the end that comes first dials. Under Hermes brokers make
+links of their own, and the topology only says who is there: the first founds the overlay, the others join it there.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.errors import ConfigError, UsageError
-from tidings.lab.member import Member, Peer, Routing, write_secret
+from tidings.lab.member import SECRET, Member, Peer, Routing, write_secret
 from tidings.lab.namespaces import Plan
 from tidings.overlay.draw import to_text
 from tidings.overlay.graph import Graph
@@ -30,6 +31,8 @@ from tidings.overlay.topology import from_toml, to_toml
 
 TOPOLOGY, PROCESSES, NAMESPACES = "topology.toml", "processes.json", "namespaces"
 STOP_SECONDS = 10.0
+PORT_MAX = 65535
+LOG_BYTES = 4096  # at the end of a log, in which its last line is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,11 @@ class LocalNetwork:
     @classmethod
     def create(cls, folder: Path, graph: Graph, options: LocalOptions | None = None) -> "LocalNetwork":
         options = options or LocalOptions()
-        if (folder / PROCESSES).exists() and any(cls.load(folder).alive().values()):
+        running = [name for name, pid in _pids(folder).items() if _is_member(pid, folder.resolve() / f"{name}.toml")]
+        if running:
             raise UsageError("E_NET_RUNNING", f"a network runs in {folder} already: stop it first")
+        members = _members(graph, options)  # what is wrong is said before anything is written
         folder.mkdir(parents=True, exist_ok=True)
-        members = _members(graph, options)
         (folder / TOPOLOGY).write_text(to_toml(graph))
         (folder / NAMESPACES).unlink(missing_ok=True)
         if options.namespaces:
@@ -63,10 +67,18 @@ class LocalNetwork:
         write_secret(folder, secrets.token_hex(32))
         for name, member in members.items():
             silent = options.publishers is not None and name not in options.publishers
-            more: dict[str, list[str]] = {"advertise": []} if silent else {}
-            member.save(folder, network._peers(name, delays=options.delays), options.routing, **more)
+            more: dict[str, Any] = {"advertise": []} if silent else {}
+            peers = [] if options.routing.pan else network._peers(name, delays=options.delays)
+            if options.routing.pan:
+                more |= {"overlay": "pan"} | network._join(name)
+            member.save(folder, peers, options.routing, **more)
         (folder / PROCESSES).write_text("{}")
         return network
+
+    def _join(self, name: str) -> dict[str, str]:
+        """By whom a member joins an overlay that arranges itself; the first has nobody."""
+        first = next(iter(self.members.values()))
+        return {} if name == first.name else {"join": f"{first.link_host}:{first.link_port}"}
 
     def _peers(self, name: str, *, delays: bool) -> list[Peer]:
         """Of each link the end that comes first dials; the other only learns of its delay and bandwidth."""
@@ -125,12 +137,12 @@ class LocalNetwork:
         """Stop all members, or one; `kill` ends them as a power failure would."""
         chosen = [member.name for member in self._chosen(name) if self.alive()[member.name]]
         for one in chosen:
-            os.kill(self._pids()[one], signal.SIGKILL if kill else signal.SIGTERM)
+            os.kill(_pids(self.folder)[one], signal.SIGKILL if kill else signal.SIGTERM)
         deadline = time.monotonic() + STOP_SECONDS
         while any(self.alive()[one] for one in chosen):
             if time.monotonic() > deadline:
                 for one in [one for one in chosen if self.alive()[one]]:
-                    os.kill(self._pids()[one], signal.SIGKILL)
+                    os.kill(_pids(self.folder)[one], signal.SIGKILL)
                 deadline += STOP_SECONDS
             time.sleep(0.02)
         for one in chosen:
@@ -139,10 +151,22 @@ class LocalNetwork:
             self.plan.remove()
 
     def alive(self) -> dict[str, bool]:
-        pids = self._pids()
+        pids = _pids(self.folder)
         return {
             name: _is_member(pids.get(name, 0), member.config(self.folder)) for name, member in self.members.items()
         }
+
+    def ended(self) -> dict[str, str]:
+        """Members that were started and have ended by themselves, and the last that each of them logged."""
+        alive, pids = self.alive(), _pids(self.folder)
+        return {name: self._last_words(name) for name in self.members if pids.get(name) and not alive[name]}
+
+    def _last_words(self, name: str) -> str:
+        with suppress(OSError), (self.folder / f"{name}.log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+            return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return ""
 
     def status(self) -> dict[str, Any]:
         """By member: whether it runs, where, and what it sees; None before it first said so."""
@@ -184,20 +208,23 @@ class LocalNetwork:
             raise UsageError("E_NET_MEMBER", f"there is no broker {name!r} in this network")
         return [self.members[name]]
 
-    def _pids(self) -> dict[str, int]:
-        try:
-            found: dict[str, int] = json.loads((self.folder / PROCESSES).read_text())
-        except FileNotFoundError:
-            return {}
-        return found
-
     def _note(self, name: str, pid: int) -> None:
-        (self.folder / PROCESSES).write_text(json.dumps({**self._pids(), name: pid}))
+        (self.folder / PROCESSES).write_text(json.dumps({**_pids(self.folder), name: pid}))
+
+
+def _pids(folder: Path) -> dict[str, int]:
+    """By member: the number of its process, 0 if it was stopped."""
+    try:
+        found: dict[str, int] = json.loads((folder / PROCESSES).read_text())
+    except FileNotFoundError:
+        return {}
+    return found
 
 
 def _members(graph: Graph, options: LocalOptions) -> dict[str, Member]:
     names = [str(node) for node in graph]
     host, port, size = options.host, options.port, len(names)
+    _check(names, options)
     members = {}
     for number, name in enumerate(names, 1):
         if options.namespaces:  # each has all ports for itself
@@ -206,6 +233,21 @@ def _members(graph: Graph, options: LocalOptions) -> dict[str, Member]:
             ports = port + number - 1, port + size + number - 1, port + 2 * size + number - 1
             members[name] = Member(name, number, host, ports[0], host, *ports[1:])
     return members
+
+
+def _check(names: list[str], options: LocalOptions) -> None:
+    last = options.port + (3 if options.namespaces else 3 * len(names)) - 1
+    if not 1 <= options.port <= last <= PORT_MAX:
+        raise UsageError("E_NET_PORT", f"the network needs ports {options.port} to {last}: 1 to {PORT_MAX} there are")
+    if options.routing.pan and (options.delays or options.namespaces):
+        scheme = options.routing.routing
+        raise UsageError("E_NET_OVERLAY", f"under {scheme} brokers make links of their own: no delays, no namespaces")
+    files = [TOPOLOGY, PROCESSES, NAMESPACES, SECRET]
+    for name in names:
+        own = (name, f"{name}.toml", f"{name}.log")
+        if set(own) & set(files):
+            raise UsageError("E_NET_NAME", f"a broker cannot be called {name!r}: its files would be those of another")
+        files += own
 
 
 @contextmanager
@@ -238,6 +280,8 @@ def _is_member(pid: int, path: Path) -> bool:
         os.waitpid(pid, os.WNOHANG)  # a child of ours that has ended would stay as a zombie
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if not command:  # it has ended, or has begun this very moment: then its program is known already
+            return bool(os.readlink(f"/proc/{pid}/exe"))
     except OSError:
         return False
     return str(path).encode() in command.split(b"\0")

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidings.broker import config
+from tidings.broker.config_network import ENCODINGS
+from tidings.errors import UsageError
 from tidings.lab.namespaces import within
+from tidings.node.network_settings import UNICASTS
+from tidings.routing.covering.policies import POLICIES
+from tidings.routing.registry import SCHEMES
 
 SECRET = "network.secret"
 STATUS_SECONDS = 10.0
@@ -30,6 +35,18 @@ class Routing:
     broadcast_above: int = 0
     heartbeat_ms: float = 1000.0
     redial_ms_max: float = 2000.0
+
+    def __post_init__(self) -> None:
+        wanted = {"routing": SCHEMES, "unicast": UNICASTS, "encoding": ENCODINGS, "policy": POLICIES}
+        for name, choices in wanted.items():
+            value = getattr(self, name)
+            if value not in choices:
+                raise UsageError("E_NET_ROUTING", f"{name} {value!r} is not one of {', '.join(choices)}")
+
+    @property
+    def pan(self) -> bool:
+        """Whether the brokers decide on their links, and not the topology."""
+        return SCHEMES[self.routing].typed
 
 
 class Peer(NamedTuple):

@@ -36,18 +36,7 @@ from tidings.overlay.pan.messages import Answered, Arrived, Changed, Unanswered
 from tidings.routing.codec import decode, encode
 from tidings.routing.control import Control, FloodAck, FloodItem, FloodSummary, Letter, SchemeMessage, Taken, Topic
 from tidings.routing.distance_vector import DistanceVector
-from tidings.routing.effects import (
-    AskKey,
-    Deliver,
-    Effect,
-    HandOver,
-    Install,
-    Passed,
-    Report,
-    Safe,
-    Send,
-    SetTimer,
-)
+from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
 from tidings.routing.flood import Flood
 from tidings.routing.hermes.codec import decode_types, encode_types
 from tidings.routing.interests import Change, encode_change
@@ -159,6 +148,8 @@ class Network:
                     self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, int(router), True, known)))
 
     def incarnation_note(self) -> Note:
+        """The next life is later than this one, and than whoever spoke in its name."""
+        self.incarnation = max(self.incarnation, self.flood.incarnation, self.unicast.incarnation)
         return Note(INCARNATION_NOTE, self.incarnation.to_bytes(8, "little"))
 
     def start(self, now: float) -> None:
@@ -285,6 +276,8 @@ class Network:
         """About once a second: write down what was learned, try again what rested, and give up what waits for routers
         of an earlier life that nobody has heard of since."""
         self.note_types(journal)
+        if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
+            journal.change(self.incarnation_note())
         self.transit.unpark()
         changed, self._unnoted = self._unnoted, set()
         for router in changed:

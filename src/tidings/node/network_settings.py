@@ -21,7 +21,8 @@ UNICASTS = ("link-state", "distance-vector")
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """What must be the same everywhere: network, unicast, scheme, encoding. The rest is each broker's own affair."""
+    """What must be the same everywhere: network, unicast, scheme, encoding, and under Hermes how often everything is
+    said again. The rest is each broker's own affair."""
 
     router: Router
     network: str = "tidings"
@@ -65,12 +66,14 @@ class NetworkSettings:
         return SCHEMES[self.scheme]
 
     def greeting(self, incarnation: int) -> Greeting:
-        same = (
+        same = [
             ("overlay", "static" if self.pan is None else "pan"),
             ("scheme", self.scheme),
             ("unicast", self.unicast),
             *self.encoding.parameters(),
-        )
+        ]
+        if self.kind.typed:  # who says things again less often would be forgotten by the others meanwhile
+            same.append(("refresh_ms", f"{self.hermes.refresh_ms:g}"))
         return Greeting(self.network, self.router, incarnation, parameters=tuple(sorted(same)))
 
     def shape(self) -> NetworkShape:

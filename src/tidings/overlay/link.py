@@ -15,6 +15,7 @@ Latency is half the smoothed round trip (Jacobson 1988: an eighth of each new sa
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
+from math import inf
 from random import Random
 
 from tidings.errors import LimitError, UsageError
@@ -23,6 +24,8 @@ from tidings.overlay.effects import LinkEffect
 from tidings.overlay.flow import SendQueue
 from tidings.overlay.greeting import Credit, Goodbye, Greeting, Ping, Pong, Refuse, Welcome, check
 from tidings.overlay.link_table import LIVE, TRANSITIONS, State, Trigger
+
+NUMBER = "E_LINK_NUMBER"  # a broker was refused since another one has its number
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Link:
         self._due: dict[str, float] = {}  # deadlines by purpose: one timer serves them all
         self._armed: float | None = None
         self._asked_at = self._answered_at = 0.0
+        self._proved_at = -inf  # when that ping went out which was answered last
         self._latency_told_ms = 0.0
 
     @property
@@ -128,6 +132,14 @@ class Link:
             out.append(fx.Close(self.connection, reason))
         return out + self._fall(now, Trigger.STOP, reason)
 
+    def ping(self, now: float) -> list[LinkEffect]:
+        """Ask now whether the peer is there, if the link is live."""
+        return [fx.Transmit(self.connection, Ping(round(now * 1000)))] if self.state in LIVE else []
+
+    def asked_and_answered(self, since: float) -> bool:
+        """Whether the peer has answered what it was asked at this time or later."""
+        return self.state is State.UP and self._proved_at >= since - 0.001  # pings tell whole microseconds
+
     def enqueue(self, size_bytes: int) -> list[LinkEffect]:
         """Enter a message into the books of the send queue; who brings messages is pushed back in time."""
         assert self.peer is not None
@@ -174,6 +186,8 @@ class Link:
                 return self._done(self._maybe_up(now))
             case Refuse():
                 out: list[LinkEffect] = [fx.Close(self.connection, message.code)]
+                if message.code == NUMBER:
+                    out.append(fx.Report(NUMBER, f"refused at {self.address or self.connection}: {message.reason}"))
                 return self._done(out + self._fall(now, Trigger.REFUSED, f"{message.code}: {message.reason}"))
             case Goodbye():
                 out = [fx.Close(self.connection, "goodbye")]
@@ -207,7 +221,7 @@ class Link:
             return []  # not one of our pings: it proves nothing
         assert self.peer is not None
         self._move(Trigger.ANSWERED)
-        self._answered_at = now
+        self._answered_at, self._proved_at = now, max(self._proved_at, pong.sent_us / 1000)
         self._sample(max(0.0, round_trip_ms))
         self._watch()
         latency = self.latency_ms
@@ -245,7 +259,7 @@ class Link:
         assert self.latency_ms is not None
         self._move(Trigger.AGREED)
         self._failures = 0
-        self._answered_at = now
+        self._answered_at, self._proved_at = now, -inf
         self._latency_told_ms = self.latency_ms
         self._due = {"ping": now}
         self._watch()

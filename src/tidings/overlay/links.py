@@ -2,9 +2,12 @@
 
 Two brokers that dial each other, or one that dials again before the other noticed that the old connection died,
 have two connections for a moment. Both ends must drop the same one without asking each other, so both rank a
-connection by what both greetings say: the younger incarnation of the peer wins, then the connection that the broker
-with the smaller number dialled, then the later attempt. The loser is refused with E_LINK_DUPLICATE, and is not
-dialled again while the winner is live.
+connection by what both greetings say: the connection that the broker with the smaller number dialled wins, then the
+later attempt. The loser is refused with E_LINK_DUPLICATE, and is not dialled again while the winner is live.
+
+Another incarnation of a linked peer has been started again, or is another broker that was given the same number by
+mistake: a *rival*. It waits while the linked one is pinged. If that one answers, both live: the rival is refused with
+E_LINK_NUMBER, and the operators of both are told. If it falls, or is silent until it is suspect, the rival is let in.
 
     links = Links(Greeting("net", router=1, incarnation=7), LinkOptions(), rng)
     effects = links.dial(now, "10.0.0.2:7300") + links.step(now, Accepted("in:1"))
@@ -20,7 +23,7 @@ from tidings.errors import UsageError
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import LinkEffect, Router
 from tidings.overlay.greeting import Greeting, Refuse
-from tidings.overlay.link import Link, LinkOptions
+from tidings.overlay.link import NUMBER, Link, LinkOptions
 from tidings.overlay.link_table import LIVE, State
 
 DUPLICATE = "E_LINK_DUPLICATE"
@@ -35,6 +38,7 @@ class Links:
         self._attempts = count(1)
         self._links: dict[str, Link] = {}  # by name
         self._chosen: dict[Router, Link] = {}  # admitted, at most one for each peer
+        self._rivals: dict[Router, tuple[Link, float]] = {}  # of a chosen peer, and since when it waits
         self._last_peer: dict[str, Router] = {}  # who answered at a dialled link, by name
 
     def dial(self, now: float, address: str, expected: Router | None = None) -> list[LinkEffect]:
@@ -97,7 +101,7 @@ class Links:
         if not self._authenticate and any(isinstance(effect, fx.Authenticate) for effect in out):
             out = [effect for effect in out if not isinstance(effect, fx.Authenticate)]
             out += self._authenticated(now, link)
-        return out
+        return out + self._judge_rivals(now) if self._rivals else out
 
     def _accept(self, now: float, connection: str) -> list[LinkEffect]:
         if connection in self._links or "#" in connection or connection.startswith("to:"):
@@ -115,19 +119,68 @@ class Links:
         if link.dialled:
             self._last_peer[link.name] = peer
         old = self._chosen.get(peer)
-        out: list[LinkEffect] = []
-        if old is not None and old is not link:
-            if self._rank(old) > self._rank(link):
-                return self._settle(link, link.refuse(now, Refuse(DUPLICATE, f"{peer} is linked already")))
-            out = self._settle(old, old.refuse(now, Refuse(DUPLICATE, f"{peer} has a better link now")))
-        self._chosen[peer] = link
-        return out + self._settle(link, link.admit(now))
+        if old is None or old is link:
+            return self._choose(now, link)
+        assert old.peer is not None
+        if old.peer.incarnation != link.peer.incarnation and old.state in LIVE:
+            return self._challenge(now, old, link)
+        if self._rank(old) > self._rank(link):
+            return self._settle(link, link.refuse(now, Refuse(DUPLICATE, f"{peer} is linked already")))
+        return self._replace(now, old, link)
+
+    def _choose(self, now: float, link: Link) -> list[LinkEffect]:
+        assert link.peer is not None
+        self._chosen[link.peer.router] = link
+        return self._settle(link, link.admit(now))
+
+    def _replace(self, now: float, old: Link, link: Link) -> list[LinkEffect]:
+        assert link.peer is not None
+        refusal = Refuse(DUPLICATE, f"{link.peer.router} has a better link now")
+        return self._settle(old, old.refuse(now, refusal)) + self._choose(now, link)
 
     def _rank(self, link: Link) -> tuple[int, int, int]:
         """Both ends know these, and they differ for any two connections: the greater stays."""
         assert link.peer is not None
         dialler = self.greeting.router if link.dialled else link.peer.router
         return (link.peer.incarnation, -dialler, link.dial)
+
+    # Two incarnations of a peer.
+
+    def _challenge(self, now: float, old: Link, link: Link) -> list[LinkEffect]:
+        """Is the one that is linked still there? Of two that wait for the answer the greater stays."""
+        assert link.peer is not None
+        peer, out = link.peer.router, old.ping(now)
+        other, _ = self._rivals.get(peer, (None, 0.0))
+        if other is not None and other is not link and other.state is State.GREETING:
+            loser = link if self._rank(other) > self._rank(link) else other
+            out += self._settle(loser, loser.refuse(now, Refuse(DUPLICATE, f"{peer} has a better link now")))
+            if loser is link:
+                return out
+        self._rivals[peer] = (link, now)
+        return out + self._judge_rivals(now)
+
+    def _judge_rivals(self, now: float) -> list[LinkEffect]:
+        out: list[LinkEffect] = []
+        for peer, (rival, since) in list(self._rivals.items()):
+            old = self._chosen.get(peer)
+            if rival.state is not State.GREETING or rival.peer is None:
+                del self._rivals[peer]
+            elif old is None:
+                del self._rivals[peer]
+                out += self._choose(now, rival)
+            elif old.state is not State.UP:
+                del self._rivals[peer]
+                out += self._replace(now, old, rival)
+            elif old.asked_and_answered(since):
+                del self._rivals[peer]
+                out += self._refuse_twin(now, peer, old, rival)
+        return out
+
+    def _refuse_twin(self, now: float, peer: Router, old: Link, rival: Link) -> list[LinkEffect]:
+        here, there = (link.address or link.connection.removeprefix("from:").partition("/")[0] for link in (old, rival))
+        twice = f"the number {peer} is used twice: by the broker at {here}, which is linked and answers, and by {there}"
+        refusal = Refuse(NUMBER, f"{twice}; give one of them another id")
+        return [fx.Report(NUMBER, refusal.reason), *self._settle(rival, rival.refuse(now, refusal))]
 
     def _settle(self, link: Link, out: list[LinkEffect]) -> list[LinkEffect]:
         """Forget a link that fell: as the peer's chosen one, and wholly if it was accepted or stopped."""

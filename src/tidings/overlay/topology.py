@@ -19,6 +19,7 @@ from typing import Any
 from tidings.errors import UsageError
 from tidings.overlay.graph import Graph, Node
 
+NAME_LENGTH_MAX = 100
 _TOP = {"nodes", "links", "areas", "latency_ms", "bandwidth_bytes_s"}
 _LINK = {"between", "latency_ms", "bandwidth_bytes_s"}
 
@@ -108,7 +109,17 @@ def _list(data: dict[str, Any], name: str) -> list[Any]:
 def _node(value: object) -> Node:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise UsageError("E_TOPOLOGY", f"a node is a whole number or a name, not {value!r}")
+    if isinstance(value, str) and not _is_name(value):
+        wanted = f"1 to {NAME_LENGTH_MAX} printable characters without / and \\, of which the first is no full stop"
+        raise UsageError("E_TOPOLOGY", f"{value!r} is no name of a node: {wanted}")
     return value
+
+
+def _is_name(text: str) -> bool:
+    """A node's name is also that of its files: it must not lead elsewhere."""
+    if not 0 < len(text) <= NAME_LENGTH_MAX or text.startswith("."):
+        return False
+    return text.isprintable() and not set(text) & {"/", "\\"}
 
 
 def _number(value: object, name: str) -> float:

@@ -11,12 +11,14 @@ The price: after a failure the only way left may look too long. A router that se
 may not take, asks the destination through it to raise its version (`VectorRequest`), repeatedly until served.
 
 A destination that is lost is told so at once (INFINITY) and held down: its feasible distance is remembered for
-`hold_ms`, in which stale news of it is not believed. Updates name changed routes, a moment after the change; a whole
-table goes to a new neighbour and to all now and then.
+`hold_ms`, in which stale news of it is not believed. A router that hears of an incarnation of itself that is later than
+its own takes a later one still, as the flood does (flood.py). Updates name changed routes, a moment after the change;
+a whole table goes to a new neighbour and to all now and then.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from tidings.errors import UsageError
@@ -24,6 +26,7 @@ from tidings.overlay.effects import ControlMessage
 from tidings.routing.alarm import Alarm
 from tidings.routing.control import VectorRequest, VectorRoute, VectorUpdate, Version
 from tidings.routing.effects import Effect, Install, Report, Route, Router, Send, UnicastTable
+from tidings.routing.flood import INCARNATION_MAX, stolen_number
 from tidings.routing.unicast import INFINITY, ROUTERS_MAX, TIMER, check_link
 
 HOPS_MAX = 255
@@ -35,6 +38,7 @@ class DistanceVectorOptions:
     whole_ms: float = 15_000
     request_ms: float = 500
     hold_ms: float = 60_000
+    overrule_ms: float = 5_000  # between two times that a later incarnation of this router is overruled
 
 
 class _Heard(NamedTuple):
@@ -72,6 +76,13 @@ class DistanceVector:
         self._update_at: float | None = None
         self._whole_at: float | None = None
         self._stale_table = False
+        self._stranger = 0  # an incarnation that others know of this router, and that is not its own
+        self._overrule_at: float | None = None
+        self._overruled_at = -inf
+
+    @property
+    def incarnation(self) -> int:
+        return self._version.incarnation
 
     # The doors.
 
@@ -110,6 +121,8 @@ class DistanceVector:
         if self._whole_at is not None and self._whole_at <= now:
             self._whole_at = now + self.options.whole_ms
             out += [self._tell(neighbour, None) for neighbour in self._costs]
+        if self._overrule_at is not None and self._overrule_at <= now:
+            out += self._overrule(now)
         if self._update_at is not None and self._update_at <= now:
             out += self._update()
         for destination, want in self._wants.items():
@@ -197,9 +210,7 @@ class DistanceVector:
         touched = []
         for destination, version, distance in update.routes:
             if destination == self.router:
-                if version.incarnation > self._version.incarnation:
-                    known = f"incarnation {version.incarnation} is known; this one is {self._version.incarnation}"
-                    yield Report("E_UNICAST_IDENTITY", f"router {self.router}: {known}")
+                yield from self._heard_of_self(now, version)
                 continue
             heard = self._heard.get(destination)
             if heard is None:
@@ -225,6 +236,8 @@ class DistanceVector:
             if version > self._version and version.incarnation == self._version.incarnation:
                 self._version = version
                 self._changed.add(self.router)
+            elif version.incarnation > self._version.incarnation:
+                yield from self._heard_of_self(now, version)
             else:
                 yield self._tell(neighbour, [self.router])
             return
@@ -234,6 +247,20 @@ class DistanceVector:
         elif hops_left > 1 and self._passed.get((destination, version), 0.0) <= now:
             self._passed[destination, version] = now + self.options.request_ms / 2
             yield from self._ask(VectorRequest(destination, version, hops_left - 1), neighbour)
+
+    def _heard_of_self(self, now: float, version: Version) -> Iterator[Effect]:
+        if version.incarnation > self._version.incarnation:
+            self._stranger = max(self._stranger, version.incarnation)
+            self._overrule_at = max(now, self._overruled_at + self.options.overrule_ms)
+            if self._overrule_at <= now:
+                yield from self._overrule(now)
+
+    def _overrule(self, now: float) -> list[Effect]:
+        self._overrule_at, self._overruled_at = None, now
+        incarnation = max(self.incarnation, min(self._stranger + 1, INCARNATION_MAX))
+        self._version = Version(incarnation, 1)
+        self._changed.add(self.router)
+        return [Report("E_UNICAST_IDENTITY", stolen_number(self.router))]
 
     def _ask(self, request: VectorRequest, source: Router | None) -> Iterator[Effect]:
         """Along the route if there is one, otherwise to every neighbour that claims to have one."""
@@ -281,6 +308,6 @@ class DistanceVector:
                 out.append(Install(self.table))
         if self._changed and self._update_at is None:
             self._update_at = now + self.options.update_ms
-        due = [at for at in (self._update_at, self._whole_at) if at is not None]
+        due = [at for at in (self._update_at, self._whole_at, self._overrule_at) if at is not None]
         due += [want.ask_at for want in self._wants.values()] + list(self._hold_until.values())
         return out + self._alarm.arm(min(due, default=None))

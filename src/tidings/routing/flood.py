@@ -9,6 +9,11 @@ An *item* is what its origin says of itself under a topic (its links, its intere
 - an item has a lifetime that only shrinks as copies travel and wait; its origin renews it in time. What belongs to
   a router that vanished dies out everywhere, and no copy can bring it back.
 
+A router that hears something newer of itself than it ever said has lost its memory and its clock was set back, or
+someone else has its number. It takes an incarnation above the one it heard and says everything again, so that the
+others know what is true within a moment, and not when the stranger's lifetime ends; every `overrule_ms` at most, since
+two that live side by side with one number would otherwise only answer each other (RFC 2328, section 13.4).
+
 A state may change by *differences*: an item that is not full continues the one with the sequence number before.
 The log since the last full item is kept, so a neighbour that lags behind gets the missing end of it, or all of it.
 An empty difference renews the lifetime at little cost. Compare OSPF (RFC 2328, section 13) and IS-IS.
@@ -31,6 +36,7 @@ Key: TypeAlias = tuple[int, Router]  # topic, origin
 NOTHING = Version(0, 0)  # older than everything
 LOG_ITEMS_MAX = 64
 ITEMS_MAX = 1 << 17  # origins × topics; beyond it newcomers are not taken up
+INCARNATION_MAX = 2**64 - 1  # that a version can name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class FloodOptions:
     renew_ms: float = 30_000
     retransmit_ms: float = 500
     summary_ms: float = 15_000
+    overrule_ms: float = 5_000  # between two times that what someone else said in our name is overruled
 
 
 @dataclass(slots=True)
@@ -69,6 +76,9 @@ class Flood:
         # What each neighbour has not acknowledged, and when to repeat it.
         self._unacked: dict[Router, dict[Key, dict[Version, tuple[FloodItem, float]]]] = {}
         self._summary_at: dict[Router, float] = {}
+        self._stranger = 0  # an incarnation that others know of this router, and that is not its own
+        self._overrule_at = inf
+        self._overruled_at = -inf
         self._soonest = inf  # of the deadlines set since the alarm was
 
     def state(self, topic: int) -> dict[Router, Version]:
@@ -80,7 +90,8 @@ class Flood:
     def publish(self, now: float, topic: int, whole: bytes, difference: bytes | None = None) -> list[Effect]:
         """This router's state under a topic is now `whole`; `difference` leads there from the state before."""
         log = self._logs.get((topic, self.router))
-        full = difference is None or log is None or len(log.items) >= LOG_ITEMS_MAX
+        continues = log is not None and log.version.incarnation == self.incarnation
+        full = difference is None or log is None or not continues or len(log.items) >= LOG_ITEMS_MAX
         self._whole[topic] = whole
         sequence = log.version.sequence + 1 if log else 1
         payload = whole if full or difference is None else difference
@@ -116,6 +127,8 @@ class Flood:
     def tick(self, now: float) -> list[Effect]:
         self.alarm.rang()
         out: list[Effect] = list(self._expire(now))
+        if self._overrule_at <= now:
+            out += self._overrule(now)
         for topic, at in list(self._renew_at.items()):
             if at <= now:
                 out += self.publish(now, topic, self._whole[topic], b"")
@@ -158,17 +171,28 @@ class Flood:
         return not item.full and len(log.items) >= 2 * LOG_ITEMS_MAX
 
     def _receive_own(self, now: float, neighbour: Router, item: FloodItem) -> Iterator[Effect]:
-        """An echo. One of an earlier life is overruled; one we never said means that someone else has our number."""
+        """An echo. One of an earlier life is overruled; so is what we never said, which means trouble."""
         key = (item.topic, self.router)
         log = self._logs.get(key)
         have = log.version if log else NOTHING
         yield Send(neighbour, FloodAck(*key, item.version))
         if item.version > max(have, Version(self.incarnation, 0)):
-            yield Report(
-                "E_FLOOD_IDENTITY", f"router {self.router}: {item.version} is known, but {have} is what it said"
-            )
+            self._stranger = max(self._stranger, item.version.incarnation)
+            self._overrule_at = max(now, self._overruled_at + self.options.overrule_ms)
+            self._soonest = min(self._soonest, self._overrule_at)
+            if self._overrule_at <= now:
+                yield from self._overrule(now)
         elif item.version < have:
             yield from self._catch_up(now, neighbour, key, item.version)
+
+    def _overrule(self, now: float) -> list[Effect]:
+        """Someone spoke in our name: take a later incarnation, and say everything again."""
+        self._overrule_at, self._overruled_at = inf, now
+        self.incarnation = max(self.incarnation, min(self._stranger + 1, INCARNATION_MAX))
+        out: list[Effect] = [Report("E_FLOOD_IDENTITY", stolen_number(self.router))]
+        for topic, whole in self._whole.items():
+            out += self.publish(now, topic, whole)
+        return out
 
     def _receive_summary(self, now: float, neighbour: Router, summary: FloodSummary) -> Iterator[Effect]:
         known = {(topic, origin): version for topic, origin, version in summary.known}
@@ -242,7 +266,7 @@ class Flood:
 
     def _due(self) -> float:
         """The soonest of all deadlines. Looked for only when the alarm rang: the others note what they set."""
-        due = [*self._renew_at.values(), *self._summary_at.values()]
+        due = [self._overrule_at, *self._renew_at.values(), *self._summary_at.values()]
         for pending in self._unacked.values():
             due += [at for versions in pending.values() for _, at in versions.values()]
         due += [log.expires_at for key, log in self._logs.items() if key[1] != self.router]
@@ -251,3 +275,11 @@ class Flood:
     def _done(self, out: list[Effect]) -> list[Effect]:
         at, self._soonest = self._soonest, inf
         return [*out, *self.alarm.arm(at)] if at < inf else out
+
+
+def stolen_number(router: Router) -> str:
+    """What to tell the operator of a router of which others know what it never said."""
+    return (
+        f"others know something of broker {router} that it never said: another broker has the number {router} too, or "
+        "this one has lost its data and its clock was set back; what it says itself replaces it now"
+    )

@@ -50,6 +50,10 @@ class LinkState:
         self._compute_at: float | None = None
 
     @property
+    def incarnation(self) -> int:
+        return self.flood.incarnation
+
+    @property
     def links(self) -> dict[Router, Mapping[Router, int]]:
         """The map of the network: who says to have which links at what cost."""
         return {**self._map, self.router: dict(self._links)}

@@ -21,7 +21,7 @@ from tidings.segments.writer import SegmentWriter
 from tidings.tracking.attachments import Attachment, relevant, since_of_last
 from tidings.tracking.history import Entry
 
-CATALOG = "catalog.db"
+CATALOG, LOCK = "catalog.db", "lock"
 ATTACHMENT_SEGMENTS_MAX = 64  # beyond so many, they are written as one
 FRESH_SEGMENTS_MAX = 4
 
@@ -96,7 +96,7 @@ class HistoryStore:
 
 def lock(root: Path) -> "LockedFile":
     """One process at a time writes here."""
-    return LockedFile(root / "lock")
+    return LockedFile(root / LOCK)
 
 
 class LockedFile:

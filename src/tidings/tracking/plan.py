@@ -4,7 +4,8 @@ Memory gives m. The accuracy, shared among |M| filters, gives the fpp each may h
 n = ln(1 − fpp^{1/k}) / (k · ln(1 − 1/m)) ids. The best k is the one with the largest n, but n is flat around it and
 each hash costs time, so the smallest k within 2 % of the best is taken. n and the rate give T_f, and T_s is what the
 bound leaves: 2·T_s + T_j < (|M| − 1)·T_n. Too little skew tolerance for the wish: try one more filter in the
-matching set, which costs accuracy and so capacity.
+matching set, which costs accuracy and so capacity. What is proposed a broker takes: times, rates and accuracies are
+within its limits (limits.py).
 
 >>> plan = propose(Wishes(efpp=1e-5, rate_per_s=5000, memory_bytes=8192 + FIXED_BYTES))
 >>> plan.settings.bits, plan.settings.capacity, plan.settings.hashes, plan.matching_set_max
@@ -14,13 +15,25 @@ matching set, which costs accuracy and so capacity.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidings.errors import UsageError
-from tidings.kernel.bloom import BITS_MAX, HASHES_MAX, false_positive_probability
+from tidings.kernel.bloom import HASHES_MAX, false_positive_probability
 from tidings.tracking.bound import TICK_MS, check_efpp, fill_ms, matching_set_max
 from tidings.tracking.history import BloomSettings, Mode, efpp
+from tidings.tracking.limits import (
+    BETWEEN_BROKERS_MS,
+    BITS_MAX,
+    CAPACITY_MAX,
+    EFPP_MAX,
+    EFPP_MIN,
+    PERSIST_MS_MIN,
+    RATE_MAX,
+    RATE_MIN,
+    SKEW_MS_MIN,
+    TIME_MS_MAX,
+)
 
 FIXED_BYTES = 64  # of a filter in memory besides its bits
 MATCHING_SET_LIMIT = 64
@@ -47,6 +60,19 @@ class Wishes:
             raise UsageError("E_PLAN_MEMORY", f"{self.memory_bytes} bytes are not from 1 to {BITS_MAX // 8}")
         if self.jitter_ms < 0 or self.skew_ms < 0 or (self.persist_ms is not None and self.persist_ms < 1):
             raise UsageError("E_TRACKING_TIME", "jitter and skew are not negative, T_p is at least 1 ms")
+        if reasons := list(self._beyond()):
+            raise UsageError("E_PLAN_IMPOSSIBLE", f"no broker can be set so: {'; '.join(reasons)}")
+
+    def _beyond(self) -> Iterator[str]:
+        """What no configuration allows."""
+        if not EFPP_MIN <= self.efpp <= EFPP_MAX:
+            yield f"efpp is from {EFPP_MIN:g} to {EFPP_MAX:g}, not {self.efpp:g}"
+        if not RATE_MIN <= self.rate_per_s <= RATE_MAX:
+            yield f"the peak rate is from {RATE_MIN:g} to {RATE_MAX:g} messages per second, not {self.rate_per_s:g}"
+        if self.jitter_ms + max(self.skew_ms, SKEW_MS_MIN) > TIME_MS_MAX:
+            yield f"jitter and skew are at most {TIME_MS_MAX} ms together"
+        if self.persist_ms is not None and self.persist_ms < PERSIST_MS_MIN:
+            yield f"what was recorded is stored every {PERSIST_MS_MIN} ms at most, not every {self.persist_ms} ms (T_p)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +92,11 @@ class Plan:
         return self.settings.bits / 8 / self.settings.capacity
 
     @property
+    def skew_between_brokers_ms(self) -> int:
+        """What a broker must be told of this, at least."""
+        return max(BETWEEN_BROKERS_MS, self.settings.skew_ms + self.settings.jitter_ms)
+
+    @property
     def stores_per_second(self) -> float:
         """At the peak rate, of one history."""
         return 1000 / min(self.fill_ms, self.persist_ms)
@@ -79,6 +110,7 @@ class Plan:
             "persist_ms": self.persist_ms,
             "skew_ms": settings.skew_ms,
             "jitter_ms": settings.jitter_ms,
+            "skew_between_brokers_ms": self.skew_between_brokers_ms,
             "mode": settings.mode.value,
             "fill_ms": self.fill_ms,
             "lifetime_ms": self.lifetime_ms,
@@ -120,27 +152,33 @@ def propose(wishes: Wishes) -> Plan:
 
 
 def _search(wishes: Wishes) -> Plan | None:
-    bits = (wishes.memory_bytes - FIXED_BYTES) * 8 // 64 * 64
+    bits = min((wishes.memory_bytes - FIXED_BYTES) * 8 // 64 * 64, BITS_MAX)
     if bits < 64:
         return None
-    needed_ms = 2 * wishes.skew_ms + wishes.jitter_ms + TICK_MS
+    needed_ms = 2 * max(wishes.skew_ms, SKEW_MS_MIN) + wishes.jitter_ms + TICK_MS
     for matching in range(2, MATCHING_SET_LIMIT + 1):
         n, hashes = best_shape(bits, fpp_allowed(wishes.efpp, matching))
         if n == 0:
             return None
+        n = min(n, CAPACITY_MAX)
         full_ms = fill_ms(n, wishes.rate_per_s)
-        persist_ms = math.ceil(full_ms * PERSIST_SHARE)
-        if wishes.persist_ms is not None:
-            persist_ms = min(persist_ms, wishes.persist_ms)
+        longest_ms = min(wishes.persist_ms or TIME_MS_MAX, TIME_MS_MAX)
+        persist_ms = min(max(math.ceil(full_ms * PERSIST_SHARE), PERSIST_MS_MIN), longest_ms)
         life_ms = min(full_ms, persist_ms) if wishes.mode is Mode.ROTATE else full_ms
         room_ms = (matching - 1) * life_ms
         if room_ms >= needed_ms:
-            skew_ms = int((room_ms - wishes.jitter_ms - TICK_MS) // 2)
+            skew_ms = min(int((room_ms - wishes.jitter_ms - TICK_MS) // 2), _skew_ms_max(wishes))
             settings = BloomSettings(n, bits, hashes, skew_ms, wishes.jitter_ms, wishes.mode)
             assert matching_set_max(skew_ms, wishes.jitter_ms + TICK_MS, life_ms) <= matching
             total = efpp([settings.fpp] * matching)
             return Plan(wishes, settings, persist_ms, full_ms, life_ms, matching, settings.fpp, total)
     return None
+
+
+def _skew_ms_max(wishes: Wishes) -> int:
+    """T_s and T_j together are what brokers' clocks may differ by: to raise that only because there is room makes every
+    search longer."""
+    return max(BETWEEN_BROKERS_MS - wishes.jitter_ms, wishes.skew_ms, SKEW_MS_MIN)
 
 
 def _refusal(wishes: Wishes) -> str:
@@ -153,10 +191,10 @@ def _refusal(wishes: Wishes) -> str:
     memory = _least(holds(lambda v: {"memory_bytes": math.ceil(v)}), wishes.memory_bytes, BITS_MAX // 8)
     if memory is not None:
         ways.append(f"memory of {math.ceil(memory):,} bytes")
-    rate = _least(holds(lambda v: {"rate_per_s": 1 / v}), 1 / wishes.rate_per_s, 1e9)
+    rate = _least(holds(lambda v: {"rate_per_s": 1 / v}), 1 / wishes.rate_per_s, 1 / RATE_MIN)
     if rate is not None:
         ways.append(f"a peak rate of {1 / rate:,.3g} messages per second")
-    accuracy = _least(holds(lambda v: {"efpp": v}), wishes.efpp, 0.5)
+    accuracy = _least(holds(lambda v: {"efpp": v}), wishes.efpp, EFPP_MAX)
     if accuracy is not None:
         ways.append(f"an efpp of {accuracy:.2g}")
     wish = (

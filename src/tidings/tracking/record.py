@@ -22,6 +22,7 @@ from tidings.tracking.attachments import Attachment, AttachmentKind, AttachmentM
 from tidings.tracking.books import Books, Current, KernelBooks, PlainBooks
 from tidings.tracking.history import Entry, Key, Kind, Span, efpp
 from tidings.tracking.ids import Ids
+from tidings.tracking.limits import BETWEEN_BROKERS_MS
 from tidings.tracking.strategies import AsyncStrategy, BloomStrategy, NoStrategy, Strategy
 
 TIME_MAX_MS = 2**48
@@ -48,7 +49,7 @@ Effect: TypeAlias = Store | StoreAttachment
 class Settings:
     strategy: Strategy = field(default_factory=BloomStrategy)
     persist_ms: int = 1000  # T_p
-    skew_between_brokers_ms: int = 1000  # widens the time that is looked up; T_s + T_j at least
+    skew_between_brokers_ms: int = BETWEEN_BROKERS_MS  # widens the time that is looked up; T_s + T_j at least
     forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
     attachments_max: int | None = 100_000  # of subscribers that have gone, so many are remembered; None: all
 
