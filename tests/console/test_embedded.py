@@ -70,6 +70,30 @@ def test_log_in_with_a_user_of_the_broker(tmp_path: Path, chromium: Chrome) -> N
         _wait_until_gone(child)
 
 
+def test_who_may_not_manage_is_told_so_and_nothing_else(tmp_path: Path, chromium: Chrome) -> None:
+    known = users.add(Users({}), "guest", "a password", frozenset(), Cost(n=2, r=1, p=1))
+    users.save(tmp_path / "users.toml", known)
+    (port,) = free_ports(1)
+    rules = RULES.replace('"boss"', '"guest"').replace('"manage", ', "")
+    more = f'{rules}\n[users]\nfile = "users.toml"\n[console]\nenabled = true\nport = {port}\n'
+    with OnePort(tmp_path, port, more) as broker:
+        browser = Browser(chromium, broker.wait_for("console")["url"].rstrip("/"))
+        browser.open("/queues")
+        browser.one("#user").send_keys("guest")
+        browser.one("#password").send_keys("a password\n")
+        untrue = ("E_DESTINATION_EMPTY", "Nobody has subscribed", "has not carried any message", "No network.", "0 %")
+        for path, cards in {"/queues": 3, "/rates": 2, "/capacity": 1, "/routing": 2}.items():
+            browser.open(path)
+            refused = "guest may not manage >"
+            text = browser.until(lambda: seen if (seen := browser.text()).count(refused) >= cards else None)  # noqa: B023
+            assert [one for one in untrue if one in text] == [], path
+        browser.open("/rates")
+        browser.sees("guest may not manage >")
+        assert {one.text for one in browser.all(".t-figure .value")} == {"–"}
+        chromium.get("about:blank")  # a page that stays open would look for its console when that has ended
+        browser.complaints()
+
+
 def test_what_a_console_needs_is_checked() -> None:
     assert parse("console = true", "a.toml").console.enabled
     text = '[[listeners]]\nport = 1\ntls = true\n[tls]\ncertificate = "c"\n[console]\nenabled = true'

@@ -30,6 +30,11 @@ def test_everything_wrong_is_named_at_once(tmp_path: Path) -> None:
         load(path, ["generate.seed=x", "nothing"])
     assert len(caught.value.problems) == 5
     assert "forwards: takes bool, not 3" in caught.value.problems[2]
+    with pytest.raises(ConfigError, match=r"generate\.messages: -5 is less than 0"):
+        load(settings=["generate.messages=-5"])
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"bytes\.toml"):
+        load(tmp_path / "bytes.toml")
     with pytest.raises(UsageError, match="E_PIPELINE_CONF"):
         parse_conf(["executor.memory=1g"])
 

@@ -3,21 +3,27 @@
 import random
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tidings.model.tables import MESSAGES
+from tidings.model.tables import HISTORIES, MESSAGES
 from tidings.pipeline import jobs
 from tidings.pipeline.config import Config, load
 from tidings.pipeline.ingest import clean_table, ingest
 from tidings.pipeline.places import Place
 from tidings.pipeline.storage import Stored
-from tidings.pipeline.trace import missing_ms
+from tidings.pipeline.trace import attachments_of, missing_ms
 from tidings.segments.names import SegmentName
+from tidings.segments.reader import segments
+from tidings.segments.retention import mark
+from tidings.segments.tracking import attachment_row
 from tidings.segments.writer import SegmentWriter
 from tidings.testing.recorded import record_messages, record_world
+from tidings.tracking.attachments import Attachment, AttachmentKind
+from tidings.tracking.record import TIME_MAX_MS
 
 
 def spoil(root: Path) -> dict[str, str]:
@@ -58,8 +64,72 @@ def test_bad_segments_are_skipped_counted_and_named(spark: SparkSession, tmp_pat
     keys = {(broker, entry.incarnation, entry.sequence) for broker, entry in world.archive.entries()}
     assert manifest.rows == len(keys)  # of copies of a filter, one
     assert ingest(spark, Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables"), "histories") is None
-    missing = dict(missing_ms(list(manifest.inputs["segments"]), list(manifest.skipped)))
+    missing = dict(missing_ms(manifest.inputs["since"], manifest.skipped))
     assert set(missing) == {"empty", "cut", "flipped", "text", "old"}
+
+
+def test_a_segment_that_was_mended_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    record_messages(tmp_path / "segments", count=40, copies=10)
+    source, output = Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables")
+    half = min((tmp_path / "segments" / "messages").iterdir())
+    data = half.read_bytes()
+    half.write_bytes(data[:100])  # still being copied
+    first = ingest(spark, source, output, "messages")
+    assert first is not None
+    assert (first.rows, list(first.skipped)) == (20, [half.name])
+    assert ingest(spark, source, output, "messages") is None
+    half.write_bytes(data)
+    second = ingest(spark, source, output, "messages")
+    assert second is not None
+    assert (second.rows, second.skipped) == (40, {})
+    assert ingest(spark, source, output, "messages") is None
+
+
+def test_what_retention_deleted_is_missed_unless_it_was_taken_in_before(spark: SparkSession, tmp_path: Path) -> None:
+    record_world(tmp_path / "segments", messages=60)
+    source, output = Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables")
+    newest = max(one.name.created_ms for one in segments(tmp_path / "segments", HISTORIES) if one.name.writer == "b1")
+    mark(tmp_path / "segments", HISTORIES, "b2", 5_000)
+    since = []
+    for ms in (newest, newest + 1):  # the second: of one that was never seen here
+        taken = ingest(spark, source, output, "histories")
+        since.append({} if taken is None else taken.inputs["since"])
+        mark(tmp_path / "segments", HISTORIES, "b1", ms)
+    taken = ingest(spark, source, output, "histories")
+    assert taken is not None
+    assert [*since, taken.inputs["since"]] == [{"b2": 5_000}, {}, {"b1": newest + 1, "b2": 5_000}]
+
+
+def test_up_to_when_something_is_missing() -> None:
+    early, late, later = (str(SegmentName(ms, "b1", number, 0)) for number, ms in enumerate((1000, 2000, 3000)))
+    era = SimpleNamespace(segment=later, kind="era", ms=2900)
+    assert dict(missing_ms({}, [])) == {}  # whatever the number of the first segment: those before were superseded
+    assert dict(missing_ms({"b2": 7}, [early, late])) == {"b2": 7, "b1": 2001}
+    assert dict(missing_ms({}, [], [early], [era])) == {"b1": 2900}, "who came then went at the end of the process"
+    assert dict(missing_ms({}, [], [later], [era])) == {"b1": TIME_MAX_MS}
+    other = SimpleNamespace(segment=later.replace("b1", "b2"), kind="era", ms=2900)
+    assert dict(missing_ms({}, [], [early], [other])) == {"b1": TIME_MAX_MS}
+
+
+def test_attachments_that_were_taken_in_twice_count_once() -> None:
+    """A broker writes small segments again as one."""
+    changes = [
+        Attachment(AttachmentKind.ERA, "bloom", 100, True, 1),
+        Attachment(AttachmentKind.NEIGHBOUR, "2", 110, True, 1),
+        Attachment(AttachmentKind.ERA, "bloom", 200, False, 1),
+        Attachment(AttachmentKind.ERA, "bloom", 300, True, 2),
+        Attachment(AttachmentKind.SUBSCRIBER, "s", 310, True, 2),
+    ]
+
+    def rows(segment: str, some: list[Attachment]) -> list[SimpleNamespace]:
+        made = [attachment_row(1, change) for change in some]
+        return [SimpleNamespace(segment=segment, position=i, **row) for i, row in enumerate(made)]
+
+    ((_, once),) = attachments_of(rows("a", changes))
+    assert list(once) == changes
+    ((_, twice),) = attachments_of(rows("a", changes[:4]) + rows("b", changes))
+    assert [one for one in twice if one.kind is AttachmentKind.ERA] == [changes[0], changes[2], changes[3]]
+    assert list(dict.fromkeys(twice)) == changes
 
 
 def test_days_that_new_rows_do_not_touch_stay_as_they_are(spark: SparkSession, tmp_path: Path) -> None:

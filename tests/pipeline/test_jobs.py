@@ -2,9 +2,11 @@
 
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +15,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from scipy.optimize import nnls
 
+from tidings.errors import UsageError
 from tidings.kernel.codec import MessageBatch
 from tidings.matching.indexed import IndexedMatcher
 from tidings.matching.matcher import per_message
 from tidings.matching.workload import Workload
 from tidings.model.covering import covers
 from tidings.model.message_id import MessageId
-from tidings.model.tables import MESSAGES
+from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES
 from tidings.pipeline import jobs, sweep
 from tidings.pipeline.config import Config, load
 from tidings.pipeline.generate import generated_messages
@@ -28,6 +31,9 @@ from tidings.pipeline.jobs import Run
 from tidings.pipeline.measure import interval
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.trace import document
+from tidings.segments.reader import read_segment, segments
+from tidings.segments.retention import mark
+from tidings.segments.writer import SegmentWriter
 from tidings.testing.recorded import SERVER, TRACKING, record_messages, record_runs, record_simulations, record_world
 from tidings.testing.spark_driver import LITTLE, submitted, tables, wait_for
 from tidings.testing.tracking import START_MS, World
@@ -111,6 +117,64 @@ def test_a_bulk_trace_says_what_a_live_trace_says(run: Run, world: World) -> Non
     unknown = traced[bytes(asked(world)[-3])]
     assert (unknown["confirmed"], unknown["unasked"][0]["broker"]) == (False, 77)
     assert sum(report["confirmed"] for report in reports.values()) > 100
+
+
+def reports(run: Run) -> dict[bytes, dict[str, Any]]:
+    told = {row.path: json.loads(row.report) for row in run.result("paths").read(run.spark).collect()}
+    return {bytes(row.id): told[row.path] for row in run.result("traces").read(run.spark).collect()}
+
+
+def traced_again(run: Run, root: Path, name: str) -> tuple[dict[bytes, dict[str, Any]], list[jobs.Outcome]]:
+    with jobs.opened(replace(run.config, input=f"{root}/{name}", output=f"{root}/{name}-tables")) as other:
+        told = [*jobs.work(other, "ingest"), *jobs.work(other, "trace")]
+        return reports(other), told
+
+
+def test_segments_that_were_superseded_are_not_missed_and_those_that_retention_deleted_are(
+    run: Run, world: World, root: Path
+) -> None:
+    copy = root / "superseded"
+    for name in ("histories", "attachments"):
+        shutil.copytree(root / "segments" / name, copy / name)
+    for segment in segments(copy, HISTORIES):  # as if brokers had deleted the first ones when they had later copies
+        segment.path.rename(segment.path.with_name(str(replace(segment.name, sequence=segment.name.sequence + 3))))
+    since_ms = world.sent[len(world.sent) // 2][0].ms
+    mark(copy, HISTORIES, "b2", since_ms)  # folders of all brokers were copied together
+    found, _ = traced_again(run, root, "superseded")
+    live = reports(run)
+    skew = TRACKING.skew_between_brokers_ms
+    later = [bytes(one) for one, _ in world.sent if one.ms - skew >= since_ms]
+    assert later
+    assert all(found[one] == live[one] for one in later)
+    unknown = {broker for one, _ in world.sent if one.ms - skew < since_ms for broker in found[bytes(one)]["unknown"]}
+    assert 2 in unknown
+
+
+def test_a_damaged_segment_of_attachments_makes_traces_unsure(run: Run, world: World, root: Path) -> None:
+    copy = root / "damaged"
+    for name in ("histories", "attachments"):
+        shutil.copytree(root / "segments" / name, copy / name)
+    live, wrong = reports(run), 0
+    (whole,) = [one for one in segments(copy, ATTACHMENTS) if one.name.writer == "b1"]
+    changes = read_segment(whole, ATTACHMENTS).to_pylist()
+    whole.path.unlink()
+    middle = next(i for i, row in enumerate(changes) if row["kind"] == "subscriber")
+    writer = SegmentWriter(copy, ATTACHMENTS, "b1")
+    parts = [changes[:middle], changes[middle : middle + 1], changes[middle + 1 :]]
+    paths = [writer.append(part, part[-1]["ms"]) for part in parts if part]
+    paths[-2].write_bytes(paths[-2].read_bytes()[:50])
+    found, told = traced_again(run, root, "damaged")
+    for message, _ in world.sent:
+        one, other = found[bytes(message)], live[bytes(message)]
+        wrong += subscribers(one) != subscribers(other)
+        assert subscribers(one) == subscribers(other) or 1 in one["unknown"], str(message)
+        assert one == other or not one["complete"]
+    assert wrong, "the one who came there was somebody"
+    assert paths[-2].name in {one.table: one for one in told}["traces"].skipped
+
+
+def subscribers(report: dict[str, Any]) -> set[tuple[int, str]]:
+    return {(hop["broker"], one["name"]) for hop in report["hops"] for one in hop["subscribers"]}
 
 
 def test_compacted_filters_find_all_that_was_found(run: Run, spark: SparkSession, root: Path) -> None:
@@ -277,6 +341,42 @@ def test_the_report_reads_results_and_shows_them(run: Run, root: Path) -> None:
         "sweeps.svg",
         "simulated.svg",
     }
+
+
+def test_ids_that_are_none_are_counted(run: Run, root: Path) -> None:
+    traced = {outcome.table: outcome for outcome in jobs.work(run, "trace")}["traces"]
+    assert (traced.state, traced.skipped) == ("up to date", {"ids": "1 are left out: null, or not of 16 bytes"})
+
+
+def test_inputs_that_cannot_be_are_refused(run: Run, root: Path) -> None:
+    pq.write_table(pa.table({"id": ["00" * 16]}), root / "text.parquet")
+    pq.write_table(pa.table({"message": [b"x"]}), root / "other.parquet")
+    (root / "no.toml").write_bytes(b"\xff\xfe")
+    (root / "no.parquet").write_text("no Parquet")
+    wrong = {
+        ("trace", "trace.ids", "text.parquet"): "id is string, not binary",
+        ("trace", "trace.ids", "other.parquet"): "has no column id",
+        ("trace", "trace.ids", "no.parquet"): "is not Parquet",
+        ("trace", "trace.ids", "nothing"): "there is nothing at",
+        ("replay", "replay.messages", "nothing"): "there is nothing at",
+        ("replay", "replay.subscriptions", "nothing"): "there is nothing at",
+        ("replay", "replay.subscriptions", "other.parquet"): "has no column number",
+        ("sweep", "sweep.scenario", "no.toml"): "is no text",
+        ("ingest", "input", "nothing"): "there is no such folder",
+        ("run", "input", "tables"): "it has none of samples",
+    }
+    for (job, key, name), reason in wrong.items():
+        table, _, option = key.rpartition(".")
+        given = {option: f"{root}/{name}"}
+        config = replace(run.config, **{table: replace(getattr(run.config, table), **given)} if table else given)
+        with jobs.opened(config) as other, pytest.raises(UsageError, match=f"E_PIPELINE_INPUT.*{reason}"):
+            jobs.work(other, job)
+
+
+def test_a_run_with_nothing_to_read_says_so_and_writes_nothing(root: Path) -> None:
+    with jobs.opened(Config(output=f"{root}/nothing")) as other, pytest.raises(UsageError, match="E_PIPELINE_INPUT"):
+        jobs.work(other, "run")
+    assert not (root / "nothing").exists()
 
 
 def test_a_job_says_what_it_lacks(run: Run, root: Path) -> None:

@@ -77,6 +77,53 @@ def test_a_selective_filter_moves_only_what_matches(
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
+def test_filters_lose_nothing(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:
+    client.retain(name, f"{name}.>")
+    client.publish(f"{name}.a", {"price": 0.1, "a-b": 5, "true": 5, "raw": b"\x00\xff"}, persistent=True)
+    rows = read(spark, broker, name).schema("price float, `a-b` bigint, `true` bigint").load()
+    for condition in ("price >= cast(0.1 AS float)", "price = cast(0.1 AS float)", "`a-b` = 5", "`true` IN (5, 6)"):
+        assert rows.where(condition).count() == 1, condition
+    assert read(spark, broker, name).load().collect()[0].attributes["raw"] == "00ff"
+
+
+def test_nothing_to_read_is_no_rows(spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str) -> None:
+    kept = client.retain(name, f"{name}.>")
+    assert read(spark, broker, name).load().collect() == []
+    publish(client, f"{name}.a", 5)
+    last = kept.range()[1]
+    assert read(spark, broker, name, startOffset=last + 7).load().collect() == []
+    assert read(spark, broker, name, startOffset=last, endOffset=last - 2).load().collect() == []
+
+
+def test_what_is_written_is_what_the_columns_say(
+    spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
+) -> None:
+    kept = client.retain(name, f"{name}.>")
+
+    def write(expressions: list[str]) -> None:
+        rows = spark.range(1).selectExpr(*expressions)
+        rows.write.format("tidings").options(url=broker.url, destination=f"{name}.x").mode("append").save()
+
+    refused = {
+        "7 AS id": "id is binary, not int",
+        "'noon' AS ts": "ts is timestamp, not string",
+        "5 AS body": "body is binary, not int",
+        "5 AS destination": "destination is string, not int",
+        "'x' AS attributes": "attributes is a map from text, not string",
+        "map('a', array(1)) AS attributes": "an attribute cannot be array<int>",
+        "current_date() AS day": "day: an attribute cannot be date",
+        "1 AS JMSPriority": "is reserved",
+    }
+    for expression, reason in refused.items():
+        with pytest.raises(PySparkException, match=reason):
+            write([expression])
+    mixed = "map('a', '1', 'b', null) AS attributes"
+    write(["'grüße' AS body", "cast('x' AS binary) AS raw", "null AS nothing", mixed, "cast('i' AS binary) AS id"])
+    ((_, message),) = kept.read().messages
+    assert message.body == "grüße".encode()
+    assert dict(message.properties) == {"a": "1", "raw": b"x"}
+
+
 def test_what_cannot_be_is_refused_before_anything_runs(spark: SparkSession, broker: BrokerThread, name: str) -> None:
     with pytest.raises(PySparkException, match="E_SOURCE_OPTION"):
         spark.read.format("tidings").options(url=broker.url).load().collect()
@@ -190,3 +237,35 @@ def test_a_stream_says_when_messages_are_gone(
     kept.release(kept.range()[1])
     with pytest.raises(PySparkException, match="E_SOURCE_LOSS"):
         running.run()
+
+
+def test_a_broker_that_began_anew_is_noticed(
+    spark: SparkSession, name: str, tmp_path: Path, patiently: Callable[..., Any]
+) -> None:
+    """Its offsets are behind the checkpoint: what it gives out now has numbers that were read before."""
+
+    def run(broker: BrokerThread, **options: Any) -> list[int]:
+        seen: list[int] = []
+
+        def once() -> None:
+            source = spark.readStream.format("tidings").options(url=broker.url, subscription=name, **options)
+            rows = source.schema("n bigint").load()
+            begun = rows.writeStream.foreachBatch(lambda batch, _: seen.extend(row.n for row in batch.collect()))
+            query = begun.options(checkpointLocation=str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+            assert query.awaitTermination(600)
+
+        patiently(once)
+        return seen
+
+    with BrokerThread() as broker, sync.connect(broker.url) as client:
+        client.retain(name, f"{name}.>")
+        publish(client, f"{name}.a", 20)
+        assert len(run(broker)) == 21
+    with BrokerThread() as broker, sync.connect(broker.url) as client:
+        client.retain(name, f"{name}.>")
+        publish(client, f"{name}.a", 5, start=100)
+        with pytest.raises(PySparkException, match="E_SOURCE_LOSS"):
+            run(broker)
+        assert sorted(run(broker, failOnDataLoss=False)) == [-1, 100, 101, 102, 103, 104]
+        publish(client, f"{name}.a", 1, start=105)
+        assert sorted(run(broker, failOnDataLoss=False)) == [-1, 105]

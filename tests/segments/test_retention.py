@@ -10,7 +10,7 @@ from tidings.errors import UsageError
 from tidings.model.tables import ATTACHMENTS
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import Segment, segments
-from tidings.segments.retention import Retention, expired, sweep
+from tidings.segments.retention import Retention, expired, mark, since_ms, sweep
 from tidings.segments.writer import SegmentWriter
 
 ROW = {"broker": 3, "incarnation": 1, "kind": "era", "peer": "", "ms": 1000, "attached": True}
@@ -44,5 +44,10 @@ def test_sweep(tmp_path: Path) -> None:
     sweep(tmp_path, ATTACHMENTS, Retention(bytes_max=each * 3 // 2), 4000)
     assert [left.name.created_ms for left in segments(tmp_path, ATTACHMENTS)] == [4000]
     assert writer.append([ROW], now_ms=5000).exists()
+    assert (tmp_path / "attachments" / "since-b3").read_text() == "3001"
+    mark(tmp_path, ATTACHMENTS, "b3", 9)
+    assert since_ms(tmp_path, ATTACHMENTS) == 3001, "what was deleted stays deleted"
+    (tmp_path / "attachments" / "since").write_text("7000")  # of all writers
+    assert since_ms(tmp_path, ATTACHMENTS) == 7000
     with pytest.raises(UsageError, match="E_SEGMENT_RETENTION"):
         Retention(bytes_max=-1)

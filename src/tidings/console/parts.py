@@ -9,6 +9,7 @@ from nicegui.element import Element
 
 from tidings.console.sessions import Session
 from tidings.console.source import Source
+from tidings.console.view import State
 from tidings.console.watch import Watch
 from tidings.errors import TidingsError
 
@@ -172,10 +173,13 @@ def body_text(body: bytes) -> str:
     return text + (f" … ({len(body)} bytes)" if len(body) > SHOWN_BYTES else "")
 
 
+def reason_of(error: Exception) -> str:
+    return error.reason if isinstance(error, TidingsError) else str(error) or "the broker does not answer"
+
+
 def tell(error: Exception) -> None:
     """Something asked for could not be done."""
-    text = error.reason if isinstance(error, TidingsError) else str(error) or "the broker does not answer"
-    ui.notify(text, type="negative", position="top", close_button="OK", timeout=8000)
+    ui.notify(reason_of(error), type="negative", position="top", close_button="OK", timeout=8000)
 
 
 def broker_select(session: Session, on_change: Callable[[], Any]) -> ui.select:
@@ -200,6 +204,13 @@ def chosen_url(session: Session) -> str:
 
 def chosen_source(session: Session) -> Source:
     return session.watch.source(chosen_url(session))
+
+
+def unseen(watch: Watch, url: str) -> str:
+    """Why a broker tells nothing, or nothing new; empty: it tells what it knows."""
+    told = [(one.url, one.state, one.error) for one in watch.view.brokers.values()]
+    told += [(one.url, one.state, one.error) for one in watch.view.unreached]
+    return next((why or state.value for of, state, why in told if of == url and state is not State.UP), "")
 
 
 def label_of(watch: Watch, url: str) -> str:

@@ -89,6 +89,9 @@ class Config:
         return self
 
 
+_LEAST = {("generate", "routers"): 1, ("sweep", "runs"): 1, ("trace", "persist_ms"): 1, ("trace", "filters_mb_max"): 1}
+
+
 def load(path: Path | None = None, settings: Iterable[str] = ()) -> Config:
     """From a file, if there is one, and single settings on top of it.
 
@@ -99,7 +102,7 @@ def load(path: Path | None = None, settings: Iterable[str] = ()) -> Config:
     if path is not None:
         try:
             data = tomllib.loads(path.read_text())
-        except tomllib.TOMLDecodeError as error:
+        except (OSError, ValueError) as error:  # not there, no text, no TOML
             raise ConfigError([f"{path}: {error}"]) from None
         config = _merged(config, data, f"{path}: ", problems)
     for setting in settings:
@@ -110,9 +113,21 @@ def load(path: Path | None = None, settings: Iterable[str] = ()) -> Config:
             problems.append(f"--set {setting}: write table.key=value")
             continue
         config = _merged(config, data, "--set ", problems)
+    problems += _out_of_range(config)
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def _out_of_range(config: Config) -> list[str]:
+    """Numbers are not negative, but for a seed; some are at least 1."""
+    tables = [one.name for one in fields(config) if is_dataclass(getattr(config, one.name))]
+    given = {(t, one.name): getattr(getattr(config, t), one.name) for t in tables for one in fields(getattr(config, t))}
+    return [
+        f"{table}.{key}: {value} is less than {least}"
+        for (table, key), value in given.items()
+        if isinstance(value, int | float) and key != "seed" and value < (least := _LEAST.get((table, key), 0))
+    ]
 
 
 def _merged(options: Any, data: Mapping[str, Any], where: str, problems: list[str]) -> Any:

@@ -1,14 +1,18 @@
 """From segments to clean tables: checked, without copies, by day.
 
 Workers read each new segment as a whole and check it as a broker would (checksum, table, version); Spark reads the rows
-of those that pass. One that does not is left out and named in the manifest with the reason; should it be put right
-(the name is its checksum, so that is another segment), it counts as new. Days that new rows belong to are computed
-anew from what they held and what came; other days are not touched.
+of those that pass. One that does not is left out and named in the manifest with the reason; as soon as its size or its
+time of change is another one, it is checked again. Days that new rows belong to are computed anew from what they held
+and what came; other days are not touched.
+
+What retention has deleted is in the manifest too: up to when, by writer. What was taken in before it was deleted is not
+missed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -21,6 +25,7 @@ from tidings.pipeline.schemas import CLEAN, DAY, DAY_OF, KEYS, spark_schema
 from tidings.pipeline.storage import WHOLE, Manifest, Stored
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import open_bytes
+from tidings.segments.retention import marked_ms, marked_writer
 
 SEGMENTS_PER_TASK = 64
 CHECKED = "uri string, error string"
@@ -30,8 +35,15 @@ CHECKED = "uri string, error string"
 class Listing:
     """Segments of one table: which are new since the manifest."""
 
-    new: list[Place]
-    known: list[str]  # names consumed before, by number
+    new: list[Place]  # or damaged before, and changed since
+    known: list[str]  # names consumed before
+    since: Mapping[str, int]  # by writer: what is older and was never taken in is gone; "": by any
+    stamps: Mapping[str, list[int]]  # size and time of change of the new ones
+    marked: bool  # `since` has changed
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to take in."""
+        return bool(self.new) or self.marked
 
 
 def clean_table(output: Place, name: str) -> Stored:
@@ -40,24 +52,74 @@ def clean_table(output: Place, name: str) -> Stored:
 
 def listing(source: Place, stored: Stored) -> Listing:
     manifest = stored.manifest()
-    known = [] if manifest is None else list(manifest.inputs["segments"])
-    seen = set(known) | set({} if manifest is None else manifest.skipped)
-    places = [place for place, _, _ in source.under(stored.table.name).list()]
-    new = [place for place in places if SegmentName.parse(place.name) is not None and place.name not in seen]
-    return Listing(new, known)
+    inputs: Mapping[str, Any] = {} if manifest is None else manifest.inputs
+    known, damaged = inputs.get("segments", []), inputs.get("damaged", {})
+    entries = source.under(stored.table.name).list()
+    stamps = {
+        place: [size, ns]
+        for place, size, ns in entries
+        if SegmentName.parse(place.name) is not None and damaged.get(place.name) != [size, ns]
+    }
+    seen = set(known)
+    new = [place for place in stamps if place.name not in seen]
+    before = inputs.get("since", {})
+    since = _since(_marks([place for place, _, _ in entries]), before, known if "since" in inputs else [])
+    changed = manifest is not None and since != before
+    return Listing(new, list(known), since, {place.name: stamps[place] for place in new}, changed)
+
+
+def _marks(places: list[Place]) -> dict[str, int]:
+    """What retention says in a folder. A mark without a writer speaks of all who wrote there."""
+    found: dict[str, int] = {}
+    writers = {name.writer for place in places if (name := SegmentName.parse(place.name)) is not None}
+    for place in places:
+        writer = marked_writer(place.name)
+        if writer is not None:
+            ms = marked_ms(place.read(), place.uri)
+            for one in [writer] if writer else writers or [""]:
+                found[one] = max(found.get(one, 0), ms)
+    return found
+
+
+def _since(marks: Mapping[str, int], before: Mapping[str, int], known: list[str]) -> dict[str, int]:
+    """Marks about segments that were taken in before they went are none to us.
+
+    >>> known = ["0000000001000-b1-00000000-00000000.parquet", "0000000002000-b1-00000001-00000000.parquet"]
+    >>> _since({"b1": 1001}, {}, known), _since({"b1": 2001}, {}, known), _since({"b1": 1001}, {}, [])
+    ({}, {'b1': 2001}, {'b1': 1001})
+    """
+    newest: dict[str, int] = {}
+    for text in known:
+        if (name := SegmentName.parse(text)) is not None:
+            newest[name.writer] = max(newest.get(name.writer, 0), name.created_ms)
+    since = dict(before)
+    for writer, ms in marks.items():
+        if ms > newest.get(writer, 0):  # else all that are older than the newest were there when that was taken in
+            since[writer] = max(since.get(writer, 0), ms)
+    return since
 
 
 def ingest(spark: SparkSession, source: Place, output: Place, name: str) -> Manifest | None:
     """Take in what is new of one table; None: there is nothing new."""
     stored, table = clean_table(output, name), TABLES[name]
     found = listing(source, stored)
-    if not found.new:
+    if not found:
         return None
-    bad = check(spark, found.new, table)
+    bad = check(spark, found.new, table) if found.new else {}
+    if any(place.name in bad and not place.exists() for place in found.new):
+        return ingest(spark, source, output, name)  # deleted meanwhile: look again at what retention says
     good = [place for place in found.new if place.name not in bad]
+    names = [place.name for place in good]
     before = stored.manifest()
-    skipped = (dict(before.skipped) if before is not None else {}) | bad
-    consumed = {"segments": sorted([*found.known, *(place.name for place in good)])}
+    earlier = before.skipped if before is not None else {}
+    skipped = {name: why for name, why in earlier.items() if name not in names} | bad
+    damaged = before.inputs.get("damaged", {}) if before is not None else {}
+    stamps = {**damaged, **found.stamps}
+    consumed = {
+        "segments": sorted([*found.known, *names]),
+        "damaged": {name: stamps[name] for name in sorted(skipped) if name in stamps},
+        "since": dict(found.since),
+    }
     if not good:
         nothing = spark.createDataFrame([], spark_schema(stored.table).add(DAY, "string", False))
         return stored.replace(nothing, consumed, skipped, keep=True)

@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, DataType, IntegralType, LongType
 
 from tidings.errors import UsageError
+from tidings.model.message_id import SIZE
 from tidings.model.tables import MESSAGES, TABLES, Table
 from tidings.pipeline import generate, measure, replay, sweep, trace
 from tidings.pipeline.compact import compacted
@@ -26,6 +30,7 @@ from tidings.pipeline.report import READS, ROWS_MAX, write_report
 from tidings.pipeline.schemas import COMPACTED, RESULTS, SUBSCRIPTIONS, spark_schema
 from tidings.pipeline.session import open_session
 from tidings.pipeline.storage import Manifest, Stored
+from tidings.sim.scenario import Scenario
 from tidings.tracking.record import Settings
 
 
@@ -75,7 +80,11 @@ class Run:
         return Stored(self.output.under("clean"), COMPACTED, by_day=True)
 
     def write(
-        self, stored: Stored, inputs: Mapping[str, Any], rows: Callable[[], DataFrame], skipped: Mapping[str, str] = {}
+        self,
+        stored: Stored,
+        inputs: Mapping[str, Any],
+        rows: Callable[[], DataFrame],
+        skipped: Callable[[], Mapping[str, str]] = dict,
     ) -> Outcome:
         """Compute a table unless it was made of the same inputs."""
         before = stored.manifest()
@@ -83,19 +92,37 @@ class Run:
         if before is not None and before.inputs == inputs:
             return Outcome(name, "up to date", before.rows, before.skipped)
         self.told(f"writing {name}")
-        made = stored.replace(rows(), inputs, skipped)
+        made = stored.replace(rows(), inputs, skipped())
         return Outcome(name, "written", made.rows, made.skipped)
 
     # --- where inputs come from ---
 
+    def given(self, key: str, uri: str, columns: Mapping[str, DataType]) -> tuple[DataFrame, Any]:
+        """Rows of a file or folder that an option names; refused if they are not what the job reads."""
+        place = Place.of(uri)
+        files = fingerprint(place)
+        if not files:
+            raise UsageError("E_PIPELINE_INPUT", f"{key}: there is nothing at {place.uri}")
+        try:
+            rows = self.spark.read.parquet(place.uri)
+        except (PySparkException, Py4JJavaError):
+            raise UsageError("E_PIPELINE_INPUT", f"{key}: what is at {place.uri} is not Parquet") from None
+        found = {one.name: one.dataType for one in rows.schema.fields}
+        for name, kind in columns.items():
+            if name not in found:
+                raise UsageError(
+                    "E_PIPELINE_INPUT", f"{key}: {place.uri} has no column {name}, only {', '.join(found)}"
+                )
+            alike = found[name] == kind or (isinstance(kind, LongType) and isinstance(found[name], IntegralType))
+            if not alike:
+                told = f"{name} is {found[name].simpleString()}, not {kind.simpleString()}"
+                raise UsageError("E_PIPELINE_INPUT", f"{key}: in {place.uri} {told}")
+        return rows, files
+
     def id_rows(self) -> tuple[DataFrame, Any]:
         """Ids to be traced, and what they are, for a manifest."""
         if self.config.trace.ids:
-            place = Place.of(self.config.trace.ids)
-            files = fingerprint(place)
-            if not files:
-                raise UsageError("E_PIPELINE_INPUT", f"trace.ids: there is nothing at {place.uri}")
-            return self.spark.read.parquet(place.uri), files
+            return self.given("trace.ids", self.config.trace.ids, {"id": BinaryType()})
         stored = clean_table(self.output, "messages")
         return stored.read(self.spark), parts_of(stored.need())
 
@@ -105,7 +132,7 @@ class Run:
             stored = self.generated(MESSAGES)
             return stored.read(self.spark), parts_of(stored.need())
         if wanted:
-            return self.spark.read.parquet(Place.of(wanted).uri), fingerprint(Place.of(wanted))
+            return self.given("replay.messages", wanted, {"id": BinaryType(), "message": BinaryType()})
         stored = clean_table(self.output, "messages")
         return stored.read(self.spark), parts_of(stored.need())
 
@@ -114,8 +141,9 @@ class Run:
         if wanted == "generated":
             stored = self.generated(SUBSCRIPTIONS)
             return stored.folders(), parts_of(stored.need())
-        place = Place.of(wanted)
-        return [place], fingerprint(place)
+        columns = {one.name: one.dataType for one in spark_schema(SUBSCRIPTIONS).fields}
+        _, files = self.given("replay.subscriptions", wanted, columns)
+        return [Place.of(wanted)], files
 
 
 def parts_of(manifest: Manifest) -> dict[str, str]:
@@ -127,9 +155,13 @@ def parts_of(manifest: Manifest) -> dict[str, str]:
 
 def ingest_job(run: Run) -> list[Outcome]:
     made = []
-    for name in TABLES:
+    if not any(run.source.under(name).exists() for name in TABLES):
+        there = "there is no such folder" if not run.source.exists() else f"it has none of {', '.join(TABLES)}"
+        raise UsageError("E_PIPELINE_INPUT", f"input: no segments in {run.source.uri}: {there}")
+    # Histories last: who is not in the attachments any more has a mark there, which is read after them.
+    for name in sorted(TABLES, key=lambda name: name == "histories"):
         stored = clean_table(run.output, name)
-        if not listing(run.source, stored).new:
+        if not listing(run.source, stored):
             known = stored.manifest()
             if known is not None:
                 made.append(Outcome(name, "up to date", known.rows, known.skipped))
@@ -168,13 +200,17 @@ def trace_job(run: Run) -> list[Outcome]:
         "attachments": parts_of(attachments.need()),
         "options": asdict(options) | {"ids": ""},
     }
-    recorded = clean_table(run.output, "histories").need()
+    recorded, attached = clean_table(run.output, "histories").need(), attachments.need()
+    since = recorded.inputs.get("since", {})
+    inputs["missing"] = {"since": since, "segments": sorted({*recorded.skipped, *attached.skipped})}
 
     def rows() -> DataFrame:
+        changes = attachments.read(run.spark).collect()
         records = trace.Records(
             tuple(place.uri for place in histories.folders()),
-            trace.attachments_of(attachments.read(run.spark).collect()),
-            trace.missing_ms(list(recorded.inputs["segments"]), list(recorded.skipped)),
+            trace.attachments_of(changes),
+            trace.writers_of(changes),
+            trace.missing_ms(since, recorded.skipped, attached.skipped, changes),
             Settings(
                 persist_ms=options.persist_ms,
                 skew_between_brokers_ms=options.skew_between_brokers_ms,
@@ -184,7 +220,12 @@ def trace_job(run: Run) -> list[Outcome]:
         )
         return trace.traces(ids, records)
 
-    traced = run.write(run.result("traces"), inputs, rows, recorded.skipped)
+    def skipped() -> dict[str, str]:
+        left = trace.improper(ids)
+        told = {"ids": f"{left} are left out: null, or not of {SIZE} bytes"} if left else {}
+        return {**recorded.skipped, **attached.skipped, **told}
+
+    traced = run.write(run.result("traces"), inputs, rows, skipped)
     stored = run.result("traces")
     return [
         traced,
@@ -289,7 +330,11 @@ def sweep_job(run: Run) -> list[Outcome]:
     options = run.config.sweep
     if not options.scenario:
         raise UsageError("E_PIPELINE_INPUT", "sweep.scenario: name a scenario file")
-    scenario = Place.of(options.scenario).read().decode()
+    try:
+        scenario = Place.of(options.scenario).read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError("E_PIPELINE_INPUT", f"sweep.scenario: {options.scenario} is no text: {error}") from None
+    Scenario.from_toml(scenario)  # refused here, not on a worker
     inputs = asdict(options) | {"scenario": scenario}
     return [run.write(run.result("sweeps"), inputs, lambda: sweep.sweeps(sweep.asked(run.spark, options, scenario)))]
 
@@ -365,7 +410,13 @@ JOBS: dict[str, Job] = {
     "sweep": Job(
         sweep_job, "run the simulator", "a scenario", "results/sweeps", lambda run: bool(run.config.sweep.scenario)
     ),
-    "report": Job(report_job, "draw figures, write a page", "results/*", "report"),
+    "report": Job(
+        report_job,
+        "draw figures, write a page",
+        "results/*",
+        "report",
+        lambda run: any(run.result(name).manifest() is not None for name in READS),
+    ),
 }
 
 
@@ -385,7 +436,10 @@ def work(run: Run, name: str) -> list[Outcome]:
     """One job, or with `run` all that have something to read, in the order in which they need each other."""
     if name != "run":
         return JOBS[name].work(run)
-    return [outcome for job in JOBS.values() if job.ready(run) for outcome in job.work(run)]
+    made = [outcome for job in JOBS.values() if job.ready(run) for outcome in job.work(run)]
+    if not made:
+        raise UsageError("E_PIPELINE_INPUT", f"no job has anything to read: no input, and no table in {run.output.uri}")
+    return made
 
 
 def explain(run: Run, name: str) -> list[dict[str, Any]]:

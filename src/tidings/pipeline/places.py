@@ -68,6 +68,10 @@ class Place:
         system, path = self.open()
         return bool(system.get_file_info(path).type != fs.FileType.NotFound)
 
+    def is_file(self) -> bool:
+        system, path = self.open()
+        return bool(system.get_file_info(path).type == fs.FileType.File)
+
     def remove_folder(self) -> None:
         system, path = self.open()
         if self.exists():
@@ -105,13 +109,8 @@ class Place:
 
 def fingerprint(place: Place) -> list[list[Any]]:
     """Name, size and time of change of everything in a folder, or of a file: what has been read."""
-    found = place.list(recursive=True) if not _is_file(place) else [_file(place)]
+    found = place.list(recursive=True) if not place.is_file() else [_file(place)]
     return [[one.uri, size, ns] for one, size, ns in found]
-
-
-def _is_file(place: Place) -> bool:
-    system, path = place.open()
-    return bool(system.get_file_info(path).type == fs.FileType.File)
 
 
 def _file(place: Place) -> tuple[Place, int, int]:

@@ -51,10 +51,10 @@ class Subscriptions:
     def read(cls, folders: Sequence[Place]) -> "Subscriptions":
         tables = []
         for folder in folders:
-            for place, _, _ in folder.list(recursive=True):
-                if place.name.endswith(".parquet"):
-                    system, path = place.open()
-                    tables.append(pq.read_table(path, filesystem=system, columns=["number", "router", "predicate"]))
+            inside = [place for place, _, _ in folder.list(recursive=True)] if not folder.is_file() else []
+            for place in [one for one in inside if one.name.endswith(".parquet")] or [folder]:
+                system, path = place.open()
+                tables.append(pq.read_table(path, filesystem=system, columns=["number", "router", "predicate"]))
         table = pa.concat_tables(tables).sort_by("number")
         blobs, ends = column_of(table["predicate"].combine_chunks())
         return cls(table["number"].to_numpy(), table["router"].to_numpy(), bytes(blobs), ends)

@@ -5,7 +5,7 @@ path's report beside the first id of a task that took it, from where the table `
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -27,7 +27,7 @@ from tidings.tracking.attachments import Attachment, AttachmentKind
 from tidings.tracking.ids import IdArray
 from tidings.tracking.path import Path
 from tidings.tracking.path_json import to_dict
-from tidings.tracking.record import Settings
+from tidings.tracking.record import TIME_MAX_MS, Settings
 
 CHUNK = 1 << 20  # ids that are sorted and asked together
 REPORTS_MAX = 1 << 18  # that a worker remembers
@@ -39,15 +39,21 @@ class Records:
 
     folders: tuple[str, ...]  # of histories
     attachments: tuple[tuple[int, tuple[Attachment, ...]], ...]  # by broker, in the order of their making
+    writers: tuple[tuple[int, str], ...]  # brokers, and who wrote about their attachments
     missing_ms: tuple[tuple[str, int], ...]  # writer, and up to when segments of it are gone or damaged
     settings: Settings
     filters_bytes_max: int
 
 
 def traces(ids: DataFrame, records: Records) -> DataFrame:
-    """Columns of the table `traces`; what is no id of 16 bytes is left out."""
+    """Columns of the table `traces`; what is no id of 16 bytes is left out: see `improper`."""
     proper = ids.select("id").where(f.length("id") == SIZE)
     return proper.mapInArrow(partial(_trace, records=records), spark_schema(RESULTS["traces"]))
+
+
+def improper(ids: DataFrame) -> int:
+    """How many of them are null or have not 16 bytes."""
+    return ids.where(f.col("id").isNull() | (f.length("id") != SIZE)).count()
 
 
 def paths(traced: DataFrame) -> DataFrame:
@@ -62,18 +68,58 @@ def attachments_of(rows: list[Any]) -> tuple[tuple[int, tuple[Attachment, ...]],
     for row in sorted(rows, key=lambda row: (row.segment, row.position)):
         change = Attachment(AttachmentKind(row.kind), row.peer, row.ms, row.attached, row.incarnation)
         found.setdefault(row.broker, []).append(change)
-    return tuple((broker, tuple(found[broker])) for broker in sorted(found))
+    return tuple((broker, tuple(_once(found[broker]))) for broker in sorted(found))
 
 
-def missing_ms(consumed: list[str], skipped: list[str]) -> tuple[tuple[str, int], ...]:
-    """Up to when segments of each writer are missing: before the first that is there, or where one was damaged."""
-    names = [name for text in consumed if (name := SegmentName.parse(text)) is not None]
-    first = {name.writer: name for name in sorted(names, key=lambda name: -name.sequence)}
-    since = {writer: name.created_ms for writer, name in first.items() if name.sequence > 0}
-    for text in skipped:
-        if (name := SegmentName.parse(text)) is not None:
-            since[name.writer] = max(since.get(name.writer, 0), name.created_ms)
-    return tuple(sorted(since.items()))
+def _once(changes: list[Attachment]) -> list[Attachment]:
+    """Brokers write small segments of attachments again as one, and an ingest before and one after has both.
+
+    Then the changes of each process are put together, its beginning and its end once: a second beginning would look
+    like the end of one that was killed. That somebody comes or goes twice in one life does no harm.
+    """
+    eras = [change for change in changes if change.kind is AttachmentKind.ERA]
+    if len(set(eras)) == len(eras):
+        return changes
+    lives: dict[int, list[Attachment]] = {}
+    for change in changes:
+        lives.setdefault(change.incarnation, []).append(change)
+    made: list[Attachment] = []
+    for life in lives.values():
+        ends = dict.fromkeys(change for change in life if change.kind is AttachmentKind.ERA)
+        made += [change for change in ends if change.attached]
+        made += [change for change in life if change.kind is not AttachmentKind.ERA]
+        made += [change for change in ends if not change.attached]
+    return made
+
+
+def writers_of(rows: list[Any]) -> tuple[tuple[int, str], ...]:
+    """Who wrote about the attachments of each broker."""
+    names = {(row.broker, row.segment) for row in rows}
+    return tuple(sorted({(broker, name.writer) for broker, text in names if (name := SegmentName.parse(text))}))
+
+
+def missing_ms(
+    since: Mapping[str, int], histories: Iterable[str], attachments: Iterable[str] = (), rows: Iterable[Any] = ()
+) -> tuple[tuple[str, int], ...]:
+    """Up to when something of each writer is missing: what retention has deleted, and segments that were left out.
+
+    Whoever came in a segment of attachments that was left out stayed until the broker's process ended: the next
+    beginning or end of one, in `rows` of the segments that were read, is where everything is known again.
+    """
+    missing = dict(since)
+    eras = sorted((row.segment, row.ms) for row in rows if row.kind == AttachmentKind.ERA.value)
+    written = [(name, ms) for text, ms in eras if (name := SegmentName.parse(text)) is not None]
+    ends = [(name, name.created_ms + 1) for name in _names(histories)]
+    for lost in _names(attachments):
+        own = (ms for name, ms in written if name.writer == lost.writer and name > lost)
+        ends.append((lost, max(lost.created_ms + 1, next(own, TIME_MAX_MS))))
+    for name, ms in ends:
+        missing[name.writer] = max(missing.get(name.writer, 0), ms)
+    return tuple(sorted(missing.items()))
+
+
+def _names(texts: Iterable[str]) -> list[SegmentName]:
+    return [name for text in texts if (name := SegmentName.parse(text)) is not None]
 
 
 class Reporter:
@@ -106,13 +152,14 @@ def _reporter(records: Records) -> Reporter:
     """Once for each process of a worker."""
     shelf = Shelf([Place(uri) for uri in records.folders], records.filters_bytes_max)
     missing = dict(records.missing_ms)
-    known = {writer for writers in shelf.writers.values() for writer in writers}
+    written = {*records.writers, *((broker, writer) for broker, own in shelf.writers.items() for writer in own)}
+    known = {writer for _, writer in written}
     strangers = max((ms for writer, ms in missing.items() if writer not in known), default=0)  # anybody's
     changes = {broker: list(own) for broker, own in records.attachments}
-    since = {
-        broker: max([strangers, *(missing.get(writer, 0) for writer in shelf.writers.get(broker, ()))])
-        for broker in changes
-    }
+    since = dict.fromkeys(changes, strangers)
+    for broker, writer in written:
+        if broker in since:
+            since[broker] = max(since[broker], missing.get(writer, 0))
     return Reporter(Tracer(shelf, changes, records.settings, since))
 
 

@@ -34,8 +34,9 @@ class HistoryStore:
         self._root, self._broker, self._retention = root, broker, retention or Retention()
         self._attachments_max = attachments_max
         self._lock = lock(root)
-        self._histories = SegmentWriter(root, HISTORIES, f"b{broker}")
-        self._attachments = SegmentWriter(root, ATTACHMENTS, f"b{broker}")
+        self._writer = f"b{broker}"
+        self._histories = SegmentWriter(root, HISTORIES, self._writer)
+        self._attachments = SegmentWriter(root, ATTACHMENTS, self._writer)
         self._fresh: list[tuple[Path, Sequence[Attachment], int]] = []  # written since `maintain`, and when
         self.archive = SegmentArchive(root, root / CATALOG)
 
@@ -86,7 +87,7 @@ class HistoryStore:
         if self._attachments_max is not None:
             since_ms = since_of_last(changes, self._attachments_max)
             if since_ms > self.archive.since_ms:
-                mark(self._root, HISTORIES, since_ms)
+                mark(self._root, HISTORIES, self._writer, since_ms)
                 self.archive.refresh()
         self._write(relevant(changes, self.archive.since_ms), now_ms)
         self._fresh = []

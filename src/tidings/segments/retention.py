@@ -1,7 +1,8 @@
 """How long segments stay: whole segments go, oldest first, when they are too old or all of them are too large.
 
-Before the first one goes a file `since` says up to when: whoever asks about an older time must not take "it is not
-here" for "it was not".
+Before the first one goes a file says up to when: whoever asks about an older time must not take "it is not here" for
+"it was not". There is one for each writer, `since-b3` for broker 3, so that folders of several brokers can be copied
+together; one that is called `since` alone speaks of all.
 """
 
 import os
@@ -45,29 +46,55 @@ def sweep(root: Path, table: Table, retention: Retention, now_ms: int) -> list[S
     """Delete what has to go; returns it."""
     found = [(segment, segment.path.stat().st_size) for segment in segments(root, table)]
     gone = expired(found, retention, now_ms)
-    if gone:
-        mark(root, table, max(segment.name.created_ms for segment in gone) + 1)
+    latest = {segment.name.writer: segment.name.created_ms + 1 for segment in gone}  # the last of each: they are sorted
+    for writer, ms in latest.items():
+        mark(root, table, writer, ms)
     for segment in gone:
         segment.path.unlink(missing_ok=True)
     return gone
 
 
-def since_ms(root: Path, table: Table) -> int:
-    """What is older than this may have been deleted; 0: nothing was."""
+def marked_writer(name: str) -> str | None:
+    """Of whom a file of this name says up to when segments went; empty: of all; None: it is no such file.
+
+    >>> marked_writer("since-b3"), marked_writer("since"), marked_writer("README")
+    ('b3', '', None)
+    """
+    word, dash, writer = name.partition("-")
+    return writer if word == SINCE and bool(dash) == bool(writer) else None
+
+
+def marked_ms(data: bytes, where: str) -> int:
+    """What such a file says."""
     try:
-        return int((root / table.name / SINCE).read_text())
-    except FileNotFoundError:
-        return 0
-    except (OSError, ValueError) as error:
-        raise StoreError("E_STORE_DAMAGED", f"{root / table.name / SINCE}: {error}") from None
+        return int(data)
+    except ValueError as error:
+        raise StoreError("E_STORE_DAMAGED", f"{where}: {error}") from None
 
 
-def mark(root: Path, table: Table, ms: int) -> None:
-    """Say so, before it is deleted."""
+def since_ms(root: Path, table: Table) -> int:
+    """What is older than this may have been deleted, by any writer; 0: nothing was."""
     directory = root / table.name
-    temporary = directory / f"{TEMPORARY_PREFIX}{SINCE}"
+    if not directory.is_dir():
+        return 0
+    return max((_read(path) for path in directory.iterdir() if marked_writer(path.name) is not None), default=0)
+
+
+def mark(root: Path, table: Table, writer: str, ms: int) -> None:
+    """Say so, before it is deleted. What was said before about a later time stays."""
+    path = root / table.name / f"{SINCE}-{writer}"
+    temporary = path.with_name(TEMPORARY_PREFIX + path.name)
     with temporary.open("w") as file:
-        file.write(str(ms))
+        file.write(str(max(ms, _read(path))))
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(directory / SINCE)
+    temporary.replace(path)
+
+
+def _read(path: Path) -> int:
+    try:
+        return marked_ms(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise StoreError("E_STORE_DAMAGED", f"{path}: {error}") from None

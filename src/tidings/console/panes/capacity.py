@@ -22,6 +22,7 @@ from tidings.console.parts import (
     problem,
     seconds_text,
     table,
+    unseen,
 )
 from tidings.console.sessions import Session
 from tidings.console.view import BrokerView
@@ -68,6 +69,8 @@ class CapacityPane:
                 self._few = faint(
                     f"Below {FEW_S} messages a second this says little: what the broker does besides counts as theirs."
                 )
+                self._untold = problem("")
+                self._untold.set_visibility(False)
                 self._none = empty(
                     "The broker has not carried any message yet, or estimates nothing (capacity in [metrics]; "
                     "it needs tidings[lab]). Publish some and look again."
@@ -98,7 +101,10 @@ class CapacityPane:
         self._table.set_visibility(bool(said))
         self._chart.element.set_visibility(bool(said))
         self._sliders.set_visibility(bool(said))
-        self._none.set_visibility(not said)
+        untold = unseen(self._session.watch, chosen_url(self._session)) if not said else ""
+        self._untold.text = untold
+        self._untold.set_visibility(bool(untold))
+        self._none.set_visibility(not said and not untold)
         self._few.set_visibility(bool(said) and broker is not None and broker.rates.received < FEW_S)
         if broker is None or not said:
             self._answer.clear()

@@ -18,8 +18,11 @@ from tidings.console.parts import (
     facts,
     faint,
     heading,
+    problem,
+    reason_of,
     table,
     tell,
+    unseen,
 )
 from tidings.console.sessions import Session
 from tidings.errors import TidingsError
@@ -71,6 +74,8 @@ class QueuesPane:
                         label="Destinations",
                     )
                     self._nobody = empty("Nobody has subscribed to anything.")
+                    self._untold = problem("")
+                    self._untold.set_visibility(False)
             with card("Messages"):
                 self._inside = ui.column().classes("w-full gap-3")
         ui.timer(2.0, self._show_topics)
@@ -92,6 +97,12 @@ class QueuesPane:
     async def _look(self) -> None:
         found: list[Browsed] = []
         missing = ""
+        if not self._queue:  # the broker has not said where dead letters go: nothing is chosen yet
+            self._inside.clear()
+            with self._inside:
+                why = unseen(self._session.watch, chosen_url(self._session))
+                problem(why) if why else empty("Choose a queue to look into it.")
+            return
         try:
             client = await chosen_source(self._session).client()
             waiting = client.queue(self._queue).browse(page=SHOWN)
@@ -101,12 +112,14 @@ class QueuesPane:
                     break
             await waiting.aclose()  # type: ignore[attr-defined]  # it is a generator
         except (TidingsError, OSError) as error:
-            missing = "" if isinstance(error, TidingsError) and error.code == "E_QUEUE_UNKNOWN" else str(error)
+            unknown = isinstance(error, TidingsError) and error.code == "E_QUEUE_UNKNOWN"
+            missing = "" if unknown else reason_of(error)
         self._inside.clear()
         with self._inside:
-            heading(self._queue)
+            if self._queue:
+                heading(self._queue)
             if missing:
-                empty(missing)
+                problem(missing)
             elif not found:
                 empty("Nothing waits here.")
             else:
@@ -172,13 +185,16 @@ class QueuesPane:
         await self._look()
 
     async def _show_topics(self) -> None:
+        error = ""
         try:
             found = (await chosen_source(self._session).inspect("destinations", count=SHOWN))["items"]
-        except (TidingsError, OSError, TimeoutError):
-            found = []  # the list beside it says why
+        except (TidingsError, OSError, TimeoutError) as caught:
+            found, error = [], reason_of(caught)
         self._topics.rows = found
         self._topics.set_visibility(bool(found))
-        self._nobody.set_visibility(not found)
+        self._nobody.set_visibility(not found and not error)
+        self._untold.text = error
+        self._untold.set_visibility(bool(error))
 
 
 def message_facts(message: Message) -> dict[str, object]:

@@ -8,7 +8,18 @@ from tidings.console.charts import LineChart
 from tidings.console.frame import Pane
 from tidings.console.growth import Growth
 from tidings.console.listing import Listing
-from tidings.console.parts import Figures, card, chosen_url, count_text, every, rate_number, table
+from tidings.console.parts import (
+    Figures,
+    card,
+    chosen_url,
+    count_text,
+    every,
+    label_of,
+    problem,
+    rate_number,
+    table,
+    unseen,
+)
 from tidings.console.sessions import Session
 from tidings.console.view import Rates
 
@@ -29,6 +40,8 @@ class RatesPane:
                 "Busiest broker",
             ]
         )
+        self._untold = problem("")
+        self._untold.set_visibility(False)
         with card("The last five minutes"):
             self._chart = LineChart(_LINES, "Rates over time")
         with card("By broker"):
@@ -68,15 +81,21 @@ class RatesPane:
             return
         self._round, view = self._watch.rounds, self._watch.view
         total = view.rates
-        self._figures.set(
-            {
-                "Messages in a second": rate_number(total.received),
-                "Deliveries a second": rate_number(total.delivered),
-                "Nobody wants, a second": rate_number(total.unmatched),
-                "Dropped a second": rate_number(total.dropped),
-                "Busiest broker": f"{total.utilisation:.0%} of a core",
-            }
-        )
+        silent = [(one.url, why) for one in self._watch.sources if (why := unseen(self._watch, one.url))]
+        reasons = [
+            why if len(self._watch.sources) == 1 else f"{label_of(self._watch, url)}: {why}" for url, why in silent
+        ]
+        self._untold.text = "; ".join(reasons)  # else the sums would seem to be those of all
+        self._untold.set_visibility(bool(reasons))
+        figures = {
+            "Messages in a second": rate_number(total.received),
+            "Deliveries a second": rate_number(total.delivered),
+            "Nobody wants, a second": rate_number(total.unmatched),
+            "Dropped a second": rate_number(total.dropped),
+            "Busiest broker": f"{total.utilisation:.0%} of a core",
+        }
+        known = any(one.overview for one in view.brokers.values())
+        self._figures.set(figures if known else dict.fromkeys(figures, "–"))
         self._table.rows = [{"id": one.id, "name": one.name, **_row(one.rates)} for one in view.brokers.values()]
         moments = list(self._watch.history)
         times = [datetime.fromtimestamp(one.at, UTC).astimezone().strftime("%H:%M:%S") for one in moments]

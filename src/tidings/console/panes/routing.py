@@ -6,7 +6,7 @@ from nicegui import ui
 
 from tidings.console.frame import Pane
 from tidings.console.listing import Listing
-from tidings.console.parts import card, chosen_url, count_text, empty, every, facts
+from tidings.console.parts import card, chosen_url, count_text, empty, every, facts, problem, unseen
 from tidings.console.sessions import Session
 
 _FATES = {
@@ -55,7 +55,8 @@ class RoutingPane:
         self._scheme.clear()
         with self._scheme:
             if not network:
-                empty("No network.")
+                untold = unseen(self._session.watch, chosen)
+                problem(untold) if untold else empty("No network.")
                 return
             named: dict[str, object] = {"Network": network["network"], "Scheme": network["routing"]}
             named |= {

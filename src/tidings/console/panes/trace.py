@@ -35,7 +35,9 @@ class TracePane:
             ui.timer(0.1, self._trace, once=True)
         else:
             with self._told:
-                empty("Paste the id of a message. `tidings pub` prints it, the try-out shows it, a delivery has it.")
+                empty(
+                    "Paste the id of a message. `tidings pub --ids` prints it, the try-out shows it, a delivery has it."
+                )
 
     async def _trace(self) -> None:
         self._path, error = None, ""

@@ -2,7 +2,8 @@
 
 A filter that is pushed down is returned too, and Spark checks it again. So a selector must let through whatever Spark
 would; it may let through more. That holds for comparisons with a literal of the column's own kind, and not for negation
-or IS NULL: what does not fit its column is null to Spark, but not to the broker.
+or IS NULL: what does not fit its column is null to Spark, but not to the broker. Nor does it hold for a column of
+32-bit numbers: Spark compares what is left of a value there, the broker the value.
 
 >>> price = {"price": t.DoubleType(), "stock": t.StringType()}
 >>> selector_of([GreaterThan(("price",), 20.0), EqualTo(("stock",), "O'Neil"), LessThan(("stock",), "X")], price)
@@ -45,8 +46,8 @@ _LIKES: dict[type[Filter], str] = {StringStartsWith: "{}%", StringEndsWith: "%{}
 
 def selector_of(filters: Sequence[Filter], columns: Mapping[str, t.DataType]) -> str:
     """All of them that a broker can check, joined by AND; empty: none."""
-    texts = [_text(one, columns) for one in filters]
-    return " AND ".join(text for text in texts if text and _is_selector(text))
+    texts = [(_text(one, columns), one) for one in filters]
+    return " AND ".join(text for text, one in texts if text and _speaks_of(text, one.attribute[0]))  # type: ignore[attr-defined]
 
 
 def joined(*selectors: str) -> str:
@@ -86,7 +87,7 @@ def _literal(value: Any, kind: t.DataType) -> str:
         return str(value).upper() if isinstance(kind, t.BooleanType) else ""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'" if isinstance(kind, t.StringType) else ""
-    if isinstance(value, int | float) and isinstance(kind, t.NumericType):
+    if isinstance(value, int | float) and isinstance(kind, t.NumericType) and not isinstance(kind, t.FloatType):
         return repr(value) if math.isfinite(value) and abs(value) < EXACT_MAX else ""
     return ""
 
@@ -98,10 +99,13 @@ def _like(name: str, form: str, text: Any) -> str:
     return f"{name} LIKE '{form.format(escaped)}' ESCAPE '\\'"
 
 
-def _is_selector(text: str) -> bool:
-    """Column names may be words or signs that a selector understands otherwise."""
+def _speaks_of(text: str, name: str) -> bool:
+    """Column names may be words or signs that a selector understands otherwise: `a-b` as a difference.
+
+    >>> _speaks_of("a = 5", "a"), _speaks_of("a-b = 5", "a-b"), _speaks_of("true = 5", "true")
+    (True, False, False)
+    """
     try:
-        Selector(text)
+        return Selector(text).identifiers == {name}
     except SelectorError:
         return False
-    return True

@@ -65,6 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         RowMaker(schema)
         self._client: sync.Client | None = None
         self._until: int | None = None  # a run of what is available now ends here
+        self._stale: int | None = None  # an offset from before the broker began anew
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._until = self._kept().range()[1]
@@ -74,14 +75,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offset": max(self.options.start, first)}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        kept, at = self._kept(), int(start["offset"])
+        kept, begun = self._kept(), int(start["offset"])
         first, last = kept.range()
+        at = begun
         if at < first and self.options.fail_on_loss:
-            reason = (
-                f"offsets {at + 1} to {first} of {self.options.subscription!r} are gone; failOnDataLoss=false goes on"
-            )
-            raise UsageError("E_SOURCE_LOSS", reason)
-        last = last if self._until is None else self._until
+            raise self._loss(f"offsets {at + 1} to {first} of {self.options.subscription!r} are gone")
+        if last < at and at > self.options.start:  # it has begun anew, and gives out offsets that it gave out before
+            if self.options.fail_on_loss:
+                raise self._loss(f"{self.options.subscription!r} ends at offset {last}, but was read up to {at}")
+            at, self._stale = 0, begun
+        last = last if self._until is None else min(self._until, last)
         if not isinstance(limit, ReadMaxRows):
             return {"offset": max(at, last)}
         wanted = int(limit.max_rows)
@@ -90,22 +93,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if page.next <= at:
                 break
             wanted, at = wanted - PAGE, page.next
-        return {"offset": max(at, int(start["offset"]))}
+        return {"offset": at}
+
+    def _loss(self, reason: str) -> UsageError:
+        return UsageError("E_SOURCE_LOSS", f"{reason}; failOnDataLoss=false goes on with what there is")
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         count = self.options.batch_messages
         return ReadMaxRows(count) if count else ReadAllAvailable()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return ranges(int(start["offset"]), int(end["offset"]), self.options.partitions)
+        begun, until = int(start["offset"]), int(end["offset"])
+        return ranges(begun if begun <= until else 0, until, self.options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
         return read_range(self.options, self.schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        if self.options.release:
-            self._kept().release(int(end["offset"]))
+        done = int(end["offset"])
+        # Before the first batch of a broker that began anew Spark commits the last one of the old: not its messages.
+        if self.options.release and done != self._stale and done <= self._kept().range()[1]:
+            self._kept().release(done)
 
     def stop(self) -> None:
         client, self._client = self._client, None
@@ -133,14 +142,14 @@ def prepared(client: sync.Client, options: ReadOptions) -> sync.Retained:
 
 
 def ranges(start: int, end: int, count: int) -> list[InputPartition]:
+    """At least one: without any Spark asks for a partition that is none.
+
+    >>> ranges(10, 15, 2), ranges(5, 5, 2), ranges(9, 5, 2)
+    ([Range(start=10, end=12), Range(start=12, end=15)], [Range(start=5, end=5)], [Range(start=9, end=9)])
     """
-    >>> ranges(10, 15, 2), ranges(5, 5, 2)
-    ([Range(start=10, end=12), Range(start=12, end=15)], [])
-    """
-    size = end - start
-    count = min(count, size)
-    cuts = [start + size * i // count for i in range(count + 1)] if size > 0 else []
-    return [Range(a, b) for a, b in pairwise(cuts)]
+    size = max(0, end - start)
+    count = max(1, min(count, size))
+    return [Range(a, b) for a, b in pairwise(start + size * i // count for i in range(count + 1))]
 
 
 def read_range(options: ReadOptions, schema: StructType, asked: Range) -> Iterator[pa.RecordBatch]:

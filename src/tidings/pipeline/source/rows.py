@@ -50,6 +50,13 @@ def _where(destination: Destination) -> str:
 
 
 def as_text(value: Value) -> str:
+    """As `attributes` shows it; bytes as hexadecimal digits.
+
+    >>> as_text(True), as_text(1.5), as_text(bytes([0, 255]))
+    ('true', '1.5', '00ff')
+    """
+    if isinstance(value, bytes):
+        return value.hex()
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -68,14 +75,17 @@ class RowMaker:
         return pa.RecordBatch.from_arrays(columns, schema=types)
 
 
+def check_fixed(field: t.StructField) -> None:
+    """A column that every message has is of its type."""
+    kind, given = FIXED[field.name][0].simpleString(), field.dataType
+    if type(given) is not type(FIXED[field.name][0]):
+        raise UsageError("E_SOURCE_COLUMN", f"{field.name} is {kind}, not {given.simpleString()}: a name that is taken")
+
+
 def _cell(field: t.StructField) -> Cell:
     if field.name in FIXED:
-        kind, cell = FIXED[field.name]
-        if type(field.dataType) is not type(kind):
-            raise UsageError(
-                "E_SOURCE_COLUMN", f"{field.name} is {kind.simpleString()}, not {field.dataType.simpleString()}"
-            )
-        return cell
+        check_fixed(field)
+        return FIXED[field.name][1]
     fits = _fitting(field)
     name = field.name
     return lambda offset, message: fits(message.properties.get(name))

@@ -3,6 +3,9 @@
 The key is (query, partition) with the number of the micro-batch, or for a batch write (write id, partition). A task
 that is tried again, a batch that is run again after a crash: the broker knows that it has it. That asks for the same
 rows in the same partitions, which Spark gives when it repeats a batch from the same offsets.
+
+Columns are attributes, apart from `destination`, `body` and `attributes`. `id`, `ts` and `offset` are left out where
+they are what a read gives: a message that is published gets its own.
 """
 
 import json
@@ -14,14 +17,16 @@ from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql import Row
+from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
 
 from tidings.client import sync
 from tidings.errors import RemoteError, UsageError
+from tidings.model.message import check_property_name
 from tidings.pipeline.source.options import WriteOptions
-from tidings.pipeline.source.rows import FIXED
+from tidings.pipeline.source.rows import FIXED, check_fixed
 
+_ATTRIBUTES = (t.StringType, t.BinaryType, t.BooleanType, t.IntegralType, t.FloatType, t.DoubleType, t.NullType)
 BUSY_SECONDS = 30.0  # another try of the same task may still be committing
 
 
@@ -34,9 +39,11 @@ class Published(WriterCommitMessage):
 class Publisher:
     """Publishes rows in one transaction."""
 
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
         self._options = options
         self._names = schema.fieldNames()
+        for field in schema.fields:
+            _check_column(field)
         if not options.destination and "destination" not in self._names:
             raise UsageError("E_SOURCE_OPTION", "destination: needed as an option or as a column")
 
@@ -67,13 +74,34 @@ class Publisher:
         if not destination:
             raise UsageError("E_SOURCE_ROW", "a row's destination is null")
         attributes = dict(values.get("attributes") or {})
-        attributes |= {name: value for name, value in values.items() if name not in FIXED and value is not None}
-        body = values.get("body")
-        return destination, attributes, b"" if body is None else bytes(body)
+        attributes |= {name: value for name, value in values.items() if name not in FIXED}
+        attributes = {name: _attribute(value) for name, value in attributes.items() if value is not None}
+        body = values.get("body") or b""
+        return destination, attributes, body.encode() if isinstance(body, str) else bytes(body)
+
+
+def _check_column(field: t.StructField) -> None:
+    """Refused here, not on a worker: what could not be published, or only as something else."""
+    kind = field.dataType
+    if field.name == "attributes":
+        if not isinstance(kind, t.MapType) or not isinstance(kind.keyType, t.StringType):
+            raise UsageError("E_SOURCE_COLUMN", f"attributes is a map from text, not {kind.simpleString()}")
+        kind = kind.valueType
+    elif field.name in FIXED:
+        if not (field.name == "body" and isinstance(kind, t.StringType)):  # text is published as UTF-8
+            check_fixed(field)
+        return
+    check_property_name(field.name)
+    if not isinstance(kind, _ATTRIBUTES):
+        raise UsageError("E_SOURCE_COLUMN", f"{field.name}: an attribute cannot be {kind.simpleString()}")
+
+
+def _attribute(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 class BatchWriter(DataSourceWriter):
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
         self._publisher = Publisher(options, schema)
         self._id = options.write_id or uuid4().hex
 
@@ -84,7 +112,7 @@ class BatchWriter(DataSourceWriter):
 
 
 class StreamWriter(DataSourceStreamWriter):
-    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+    def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
         self._publisher = Publisher(options, schema)
 
     def write(self, iterator: Iterator[Row]) -> Published:
