@@ -9,6 +9,7 @@ compared with the exact answer; one that was missed would be a lost message, and
 import argparse
 import sys
 from dataclasses import asdict
+from math import nan
 from typing import Any
 
 from bench.harness import RESULTS, save, table
@@ -31,11 +32,13 @@ def plot(found: Study) -> None:
     figure, axes = plt.subplots(figsize=(8, 4))
     for name in ("vectors", "graded-vectors"):
         points = [one for one in found.outcomes if one.candidate.encoding == name]
-        axes.plot([one.candidate.bits for one in points], [one.ratio for one in points], marker="o", label=name)
+        ratios = [nan if one.ratio is None else one.ratio for one in points]
+        axes.plot([one.candidate.bits for one in points], ratios, marker="o", label=name)
     others = [one for one in found.outcomes if not one.candidate.vectors]
     for number, one in enumerate(others, start=2):  # some lie close together: they are named in the legend, with values
-        label = f"{one.candidate}: {one.ratio:.3f}"
-        axes.axhline(one.ratio, linestyle=":", linewidth=1.2, color=f"C{number}", label=label)
+        if one.ratio is not None:
+            label = f"{one.candidate}: {one.ratio:.3f}"
+            axes.axhline(one.ratio, linestyle=":", linewidth=1.2, color=f"C{number}", label=label)
     axes.axhline(GOAL, color="grey", linewidth=0.5, label=f"goal: {GOAL}")
     axes.set_xscale("log", base=2)
     axes.set(xlabel="M, bits of a vector", ylabel="destination routers × exact", title="100 routers × 100 conjunctions")
