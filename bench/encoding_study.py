@@ -28,18 +28,18 @@ def measure(routers: int, conjunctions: int, constraints: int, messages: int) ->
 def plot(found: Study) -> None:
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6.5, 4))
+    figure, axes = plt.subplots(figsize=(8, 4))
     for name in ("vectors", "graded-vectors"):
         points = [one for one in found.outcomes if one.candidate.encoding == name]
         axes.plot([one.candidate.bits for one in points], [one.ratio for one in points], marker="o", label=name)
-    for one in found.outcomes:
-        if not one.candidate.vectors:
-            axes.axhline(one.ratio, linestyle=":", linewidth=1, color="C2" if one.candidate.graded else "C3")
-            axes.annotate(str(one.candidate), (4096, one.ratio), ha="right", va="bottom", fontsize=7)
-    axes.axhline(GOAL, color="grey", linewidth=0.5)
+    others = [one for one in found.outcomes if not one.candidate.vectors]
+    for number, one in enumerate(others, start=2):  # some lie close together: they are named in the legend, with values
+        label = f"{one.candidate}: {one.ratio:.3f}"
+        axes.axhline(one.ratio, linestyle=":", linewidth=1.2, color=f"C{number}", label=label)
+    axes.axhline(GOAL, color="grey", linewidth=0.5, label=f"goal: {GOAL}")
     axes.set_xscale("log", base=2)
     axes.set(xlabel="M, bits of a vector", ylabel="destination routers × exact", title="100 routers × 100 conjunctions")
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
     figure.savefig(RESULTS / "encoding_study.png", dpi=150, bbox_inches="tight")
 
 

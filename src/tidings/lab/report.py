@@ -48,7 +48,7 @@ def _choices(found: Sequence[Result]) -> dict[str, Choice]:
 
 
 def _figure(found: Sequence[Result], choices: dict[str, Choice]) -> Figure:
-    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    figure = Figure(figsize=(7.5, 5), layout="constrained")
     axes = figure.subplots()
     x_name, line_names = _axes_of(found)
     lines = _lines(found, line_names)
@@ -71,7 +71,7 @@ def _figure(found: Sequence[Result], choices: dict[str, Choice]) -> Figure:
     axes.set_xlabel(x_name or "point")
     axes.set_ylabel("received messages a second" if found[0].received else "seconds")
     axes.grid(visible=True, which="both", alpha=0.2)
-    axes.legend(fontsize=6, ncols=2)
+    figure.legend(loc="outside lower center", fontsize=6, ncols=4)  # beside the points, which fill the axes
     return figure
 
 

@@ -178,4 +178,5 @@ def _by_tier(axes: Any, cases: Mapping[str, Mapping[str, MobileResult]], what: s
     axes.set_xticks(list(bars[0][2].publications))
     axes.set_xlabel("tier (1: the core)")
     axes.set_title(title)
-    axes.legend(fontsize="small")
+    axes.set_ylim(top=1.35 * axes.get_ylim()[1])  # room for the legend above the bars
+    axes.legend(fontsize="small", ncols=2, loc="upper center")
