@@ -88,7 +88,9 @@ def test_who_may_not_manage_is_told_so_and_nothing_else(tmp_path: Path, chromium
             text = browser.until(lambda: seen if (seen := browser.text()).count(refused) >= cards else None)  # noqa: B023
             assert [one for one in untrue if one in text] == [], path
         browser.open("/rates")
+        browser.sees("guest may not manage >")
         assert {one.text for one in browser.all(".t-figure .value")} == {"–"}
+        chromium.get("about:blank")  # a page that stays open would look for its console when that has ended
         browser.complaints()
 
 
