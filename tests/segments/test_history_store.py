@@ -1,6 +1,7 @@
 """What a broker keeps on disk: order, retention, restarts, compaction, a disk that fails."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,25 @@ def test_a_new_process_goes_on_with_the_catalogue_or_without_it(tmp_path: Path) 
         assert len(store.archive) == 5
         assert [e.sequence for e in store.archive.matching(1, KEY, START_MS + 3005)] == [3]
         assert store.recover(START_MS)[1] == {1: START_MS + 4050}
+        store.close()
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:50] + b"x" + data[51:], lambda _: b""])
+def test_damaged_attachments_are_set_aside_and_keep_nobody_from_running(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    store = HistoryStore(tmp_path, 1)
+    changes = [Attachment(AttachmentKind.SUBSCRIBER, name, START_MS, attached=True, incarnation=1) for name in "ab"]
+    for change in changes:
+        store.append([change], [], START_MS)
+    store.close()
+    first, _ = segments(tmp_path, ATTACHMENTS)
+    first.path.write_bytes(damage(first.path.read_bytes()))
+    for now_ms, damaged in ((START_MS + 1000, 1), (START_MS + 2000, 0)):
+        store = HistoryStore(tmp_path, 1)
+        assert store.recover(now_ms)[0] == changes[1:]
+        assert len(store.archive.damaged) == damaged
+        assert store.archive.since_ms == START_MS + 1000, "who was there before is not known for certain"
         store.close()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from tidings.errors import StoreError
 from tidings.model.tables import ATTACHMENTS, HISTORIES
 from tidings.segments.archive import SegmentArchive
-from tidings.segments.reader import segments
+from tidings.segments.reader import read_segment, segments
 from tidings.segments.retention import Retention, mark, sweep
 from tidings.segments.tracking import attachment_row, entry_columns, read_attachments
 from tidings.segments.writer import SegmentWriter
@@ -46,6 +46,7 @@ class HistoryStore:
 
     def recover(self, now_ms: int) -> tuple[list[Attachment], Mapping[int, int]]:
         """Attachments in the order of their making, and when each earlier process last stored something."""
+        self._set_damaged_aside(now_ms)
         self.maintain()
         self.retire(now_ms)
         return read_attachments(self._root, self._broker), self.archive.stored_ms(self._broker)
@@ -83,6 +84,7 @@ class HistoryStore:
 
     def _rewrite_attachments(self, now_ms: int) -> None:
         """As one segment, without those that nobody can ask about, or that are too many."""
+        self._set_damaged_aside(now_ms)
         changes, old = read_attachments(self._root, self._broker), segments(self._root, ATTACHMENTS)
         if self._attachments_max is not None:
             since_ms = since_of_last(changes, self._attachments_max)
@@ -93,6 +95,20 @@ class HistoryStore:
         self._fresh = []
         for segment in old:
             segment.path.unlink(missing_ok=True)
+
+    def _set_damaged_aside(self, now_ms: int) -> None:
+        """Attachments that cannot be read keep no broker from running; of the time before it is said that something may be
+        missing."""
+        for segment in segments(self._root, ATTACHMENTS):
+            try:
+                read_segment(segment, ATTACHMENTS)
+            except StoreError as error:
+                if error.code != "E_STORE_DAMAGED":
+                    raise
+                mark(self._root, HISTORIES, self._writer, now_ms)
+                segment.path.rename(segment.path.with_name(segment.path.name + ".damaged"))
+                self.archive.damaged.append(error)
+                self.archive.refresh()
 
 
 def lock(root: Path) -> "LockedFile":
