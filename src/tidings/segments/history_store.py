@@ -97,8 +97,7 @@ class HistoryStore:
             segment.path.unlink(missing_ok=True)
 
     def _set_damaged_aside(self, now_ms: int) -> None:
-        """Attachments that cannot be read keep no broker from running; of the time before it is said that something may be
-        missing."""
+        """Attachments that cannot be read keep no broker from running: of the time before, something may be missing."""
         for segment in segments(self._root, ATTACHMENTS):
             try:
                 read_segment(segment, ATTACHMENTS)
