@@ -33,7 +33,7 @@ class Transaction:
     async def publish(
         self, destination: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **fields: Any
     ) -> "Receipt":
-        """As `Client.publish`; nobody sees the message before `commit`."""
+        """As `Client.publish`; nobody sees the message before `commit`, which fails if the broker refuses it."""
         return await self._client.publish(destination, properties, body, session=self.session, **fields)
 
     async def subscribe(self, destination: str, **options: Any) -> Subscription:
