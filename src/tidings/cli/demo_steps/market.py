@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tidings.cli.demo_steps import quotes
-from tidings.cli.demo_steps.sites import interests_known, wait_for
+from tidings.cli.demo_steps.sites import wait_for_interests
 from tidings.cli.demo_steps.stage import Desk, Stage
 from tidings.client import connect
 from tidings.client.client import Client
@@ -86,11 +86,7 @@ def trade(stage: Stage) -> None:
 async def _trade(stage: Stage, meter: Meter) -> None:
     async with AsyncExitStack() as stack:
         listeners = await subscribe(stage, stack)
-        await asyncio.to_thread(
-            wait_for,
-            lambda: interests_known(stage.network, set(stage.network.members)),
-            "the brokers do not learn what their neighbours want",
-        )
+        await asyncio.to_thread(wait_for_interests, stage.network, set(stage.network.members))
         feeds = [
             asyncio.create_task(publish(stage, await stack.enter_async_context(connect(stage.url(site))), exchange))
             for site, exchange in quotes.EXCHANGES.items()

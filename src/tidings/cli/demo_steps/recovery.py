@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
 
-from tidings.cli.demo_steps.sites import interests_known, wait_for
+from tidings.cli.demo_steps.sites import wait_for_interests
 from tidings.cli.demo_steps.stage import Stage
 from tidings.client import connect
 from tidings.errors import TidingsError
@@ -64,8 +64,7 @@ def kill_and_recover(stage: Stage) -> None:
 async def _recover(stage: Stage) -> Record:
     async with connect(stage.url(VICTIM), client_id="auditor", give_up_seconds=WAIT_S) as auditor:
         audit = await auditor.subscribe("trades.>", durable="audit", ack="client")
-        known = lambda: interests_known(stage.network, {VICTIM})  # noqa: E731
-        await asyncio.to_thread(wait_for, known, "the others do not learn what the auditor wants")
+        await asyncio.to_thread(wait_for_interests, stage.network, {VICTIM})
         record = Record()
         numbers = iter(range(stage.scale.trades))
         async with asyncio.TaskGroup() as group:

@@ -24,6 +24,7 @@ links = [
 """
 PLACES = {"newyork": (0, 0), "london": (1, 1), "frankfurt": (2.2, 1), "tokyo": (3.2, 0)}  # not to scale
 WAIT_SECONDS = 60.0
+QUIET_SECONDS = 1.0  # several times what it takes from one end of the network to the other
 
 
 def start_network(stage: Stage) -> None:
@@ -52,14 +53,26 @@ def wait_for(condition: Callable[[], object], complaint: str, seconds: float = W
         time.sleep(0.1)
 
 
-def interests_known(network: LocalNetwork, sites: set[str]) -> bool:
-    """Whether every broker has heard what clients of these sites want."""
+def wait_for_interests(network: LocalNetwork, sites: set[str]) -> None:
+    """Until every broker has heard what clients of these sites want, and for a while nothing new of it: they tell
+    subscriptions that come soon after each other together, and links are slow."""
     routers = {network.members[site].router for site in sites}
-    return all(
-        one["sees"] is not None
-        and all(router == one["router"] or one["sees"]["interests"].get(str(router)) for router in routers)
-        for one in network.status().values()
-    )
+    seen: list[object] = []
+    since = time.monotonic()
+
+    def known() -> bool:
+        nonlocal seen, since
+        status = list(network.status().values())
+        now = [one["sees"] and one["sees"]["interests"] for one in status]
+        if now != seen:
+            seen, since = now, time.monotonic()
+        return time.monotonic() - since >= QUIET_SECONDS and all(
+            one["sees"] is not None
+            and all(router == one["router"] or one["sees"]["interests"].get(str(router)) for router in routers)
+            for one in status
+        )
+
+    wait_for(known, "the brokers do not learn what others want")
 
 
 def draw() -> Figure:
