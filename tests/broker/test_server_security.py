@@ -38,11 +38,11 @@ RULES = Rules(
 )
 
 
-def guard(limits: Limits | None = None) -> UserGuard:
+def guard(limits: Limits | None = None, rules: Rules = RULES) -> UserGuard:
     known = Users({})
     for name in ("reader", "writer", "other"):
         known = users.add(known, name, f"{name}'s password", frozenset(), CHEAP)
-    return UserGuard(known, RULES, limits or Limits())
+    return UserGuard(known, rules, limits or Limits())
 
 
 def client(here: Local, user: str, **options: Any) -> Client:
@@ -219,6 +219,38 @@ def test_a_shared_subscription_is_replaced_only_by_who_may_manage_it() -> None:
                     await reader.subscribe("news.>", shared="team", durable=True)
             async with client(here, "other") as other:
                 await other.subscribe("news.>", shared="team", durable=True)
+
+    run(check())
+
+
+@pytest.mark.parametrize("selector", ["", "n > 1 OR region = 'EU'", "FALSE"])
+@pytest.mark.parametrize("topic", ["a", "a.b", "a.>", "a.*", ">"])
+def test_a_shared_subscription_is_ended_only_by_who_may_manage_its_topic(topic: str, selector: str) -> None:
+    """To manage another topic, which one could ask for in its stead, is not enough."""
+    rules = Rules(
+        (
+            rule("writer", "subscribe manage", "b.>"),
+            rule("reader", "subscribe", ">"),
+            rule("other", "subscribe manage", ">"),
+        )
+    )
+
+    async def check() -> None:
+        async with local_broker(guard=guard(rules=rules)) as here:
+            async with client(here, "other") as other:
+                await other.subscribe(topic, shared="team", durable=True, selector=selector)
+            async with client(here, "writer") as writer, client(here, "reader") as reader:
+                for refused in (
+                    writer.subscribe("b.c", shared="team", durable=True),
+                    writer.forget("team", shared=True),
+                    reader.forget("team", shared=True),
+                ):
+                    with pytest.raises(SecurityError, match="E_FORBIDDEN"):
+                        await refused
+            async with client(here, "other") as other:
+                await other.forget("team", shared=True)
+                with pytest.raises(RemoteError, match="E_DURABLE_UNKNOWN"):
+                    await other.forget("team", shared=True)
 
     run(check())
 

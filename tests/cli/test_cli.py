@@ -312,3 +312,13 @@ def test_event_types_are_added_shown_used_and_removed(tidings: Command) -> None:
         for wrong in (("type", "add", "Gift", "price"), ("type", "add", "Gift", "price:number")):
             assert "E_TYPE_ATTRIBUTE" in tidings(*wrong, *at)[2]
         assert tidings("pub", "ticks.a", "--type", "Trade", *at)[0] == 2
+
+
+def test_a_topology_that_is_no_text_is_refused(tidings: Command, tmp_path: Path) -> None:
+    topology = tmp_path / "net.toml"
+    topology.write_bytes(b"\xff\xfe")
+    status, out, error = tidings("net", "start", topology, "--folder", tmp_path / "net")
+    assert (status, out) == (2, "")
+    assert "E_TOPOLOGY" in error
+    assert "not text in UTF-8" in error
+    assert not (tmp_path / "net").exists()

@@ -14,6 +14,7 @@ from tidings.cli import experiment_network
 from tidings.errors import TidingsError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
 from tidings.lab.member import Routing
+from tidings.lab.texts import read_text
 from tidings.overlay import generate as shapes
 from tidings.overlay.draw import to_dot, to_text
 from tidings.overlay.graph import Graph
@@ -64,7 +65,7 @@ def start(
     """
     way = Routing(routing, encoding=encoding, policy=policy)
     options = LocalOptions(port=port, routing=way, delays=delays, namespaces=namespaces)
-    network = LocalNetwork.create(folder, from_toml(topology.read_text()), options)
+    network = LocalNetwork.create(folder, from_toml(read_text(topology, "E_TOPOLOGY")), options)
     network.start()
     deadline = time.monotonic() + wait
     while not network.settled() and not network.ended() and time.monotonic() < deadline:

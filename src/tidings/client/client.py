@@ -327,9 +327,9 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             with suppress(ConnectionLostError):  # with which it ended
                 await self._dismissing.dismiss(number)
 
-    async def forget(self, durable: str) -> None:
-        """Delete a durable subscription of this client id, and what waits for it."""
-        fields: dict[str, Value] = {"durable": durable}
+    async def forget(self, durable: str, *, shared: bool = False) -> None:
+        """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it."""
+        fields: dict[str, Value] = {"durable": durable, **({"shared": durable} if shared else {})}
         await self.request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
 
     def queue(self, name: str) -> Queue:

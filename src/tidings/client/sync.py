@@ -229,9 +229,9 @@ class Client:
         """The latest errors that no call could raise; `on_error` is called with them on the clients' own thread."""
         return list(self._client.errors)
 
-    def forget(self, durable: str) -> None:
-        """Delete a durable subscription of this client id."""
-        _wait(self._client.forget(durable))
+    def forget(self, durable: str, *, shared: bool = False) -> None:
+        """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it."""
+        _wait(self._client.forget(durable, shared=shared))
 
     def queue(self, name: str) -> Queue:
         return Queue(self._client.queue(name))

@@ -133,6 +133,17 @@ class DestinationPattern(_Named):
             return Constraint(self.attribute, Op.EXISTS)
         return Constraint(self.attribute, Op.PREFIX, self.name[:-1])
 
+    @staticmethod
+    def of(constraint: Constraint) -> "DestinationPattern":
+        """Which pattern has this constraint.
+
+        >>> str(DestinationPattern.of(DestinationPattern("a.>").constraint))
+        'topic:a.>'
+        """
+        name = constraint.value if isinstance(constraint.value, str) else ""
+        whole = constraint.op in (Op.EQ, Op.TOPIC)
+        return DestinationPattern(name if whole else name + MORE_LEVELS, constraint.name == QUEUE_ATTRIBUTE)
+
 
 def _moved(error: UsageError, offset: int) -> UsageError:
     position = None if error.position is None else error.position + offset

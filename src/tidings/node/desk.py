@@ -45,7 +45,15 @@ from tidings.node.session import (
     Transaction,
 )
 from tidings.node.settings import Settings
-from tidings.node.subscribing import Plan, durable_name, is_temporary, plan, queue_predicate, shared_durable_name
+from tidings.node.subscribing import (
+    Plan,
+    destination_of,
+    durable_name,
+    is_temporary,
+    plan,
+    queue_predicate,
+    shared_durable_name,
+)
 
 
 class Desk:
@@ -212,8 +220,7 @@ class Desk:
             return mailbox
         if mailbox.consumers:
             raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
-        if kind is MailboxKind.SHARED_DURABLE and not client.principal.may("manage", wanted.destination):
-            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not replace {wanted.name!r}")
+        self._check_own(client, mailbox)
         # As in JMS, a changed topic or selector means: forget the old subscription, start a new one.
         self._office.remove(mailbox)
         return self._office.make(wanted.name, kind, wanted.predicate)
@@ -228,8 +235,20 @@ class Desk:
             return
         if mailbox.consumers:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber")
+        self._check_own(client, mailbox)
         self._office.remove(mailbox)
         self._done_when_written(client, request.receipt)
+
+    def _check_own(self, client: Connection, mailbox: Mailbox) -> None:
+        """What several share ends by a hand that may manage its topic, whatever else that hand may."""
+        if mailbox.kind is not MailboxKind.SHARED_DURABLE:
+            return
+        topic = destination_of(self._office.predicate(mailbox))
+        if not client.principal.may("manage", topic):
+            raise SecurityError(
+                "E_FORBIDDEN",
+                f"{client.principal.name} may not replace or delete {mailbox.name!r}: it may not manage {topic}",
+            )
 
     def _credit(self, now_ms: int, client: Connection, request: Credit) -> None:
         match client.subscription(request.subscription):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import SecurityError, UsageError
 from tidings.kernel.codec import decode_message
-from tidings.model.codec import encode_predicate
-from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.codec import decode_predicate, encode_predicate
+from tidings.model.destination import MORE_LEVELS, TOPIC_ATTRIBUTE, Destination, DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.node.requests import AckMode, Subscribe
@@ -60,6 +60,15 @@ def restricted(selector: Selector, restriction: str) -> Selector:
 def predicate_of(pattern: DestinationPattern, selector: Selector) -> Predicate:
     residual = None if selector.exact else selector.program
     return Predicate(selector.conjunctions, residual).within(pattern.constraint)
+
+
+def destination_of(predicate: bytes) -> str:
+    """The topics that a subscription of this predicate is about; all, if its selector is never fulfilled."""
+    for conjunction in decode_predicate(predicate).conjunctions:
+        for constraint in conjunction:
+            if constraint.name == TOPIC_ATTRIBUTE:
+                return str(DestinationPattern.of(constraint))
+    return str(DestinationPattern(MORE_LEVELS))
 
 
 def queue_predicate(destination: Destination) -> bytes:
