@@ -1,19 +1,26 @@
 """A session of AMQP without a broker: what it holds of Proton's, and what it keeps from it."""
 
 import gc
+from struct import pack
 from typing import Any
 
 import pytest
 from proton import Delivery, Described, Receiver, Sender, symbol, uint
 
 from tidings.broker.session import Caller
+from tidings.kernel.codec import encode_message
+from tidings.model.codec import encode_frame
+from tidings.model.destination import Destination
+from tidings.model.message import Message
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.amqp_sasl import amqp_frame
 from tidings.protocols.amqp_source import NO_LOCAL
-from tidings.protocols.frames import FrameType, control
+from tidings.protocols.frames import FrameSplitter, FrameType, control
 from tidings.testing.amqp_streams import (
+    ACCEPT,
     ATTACH,
     DETACH,
+    DISPOSITION,
     END,
     FLOW,
     LOG_IN,
@@ -23,10 +30,12 @@ from tidings.testing.amqp_streams import (
     attach,
     flow,
     opened,
+    settled,
     transfer,
 )
 
 ATTACHED = bytes((0, 0x53, ATTACH))
+DISPOSED = bytes((0, 0x53, DISPOSITION))
 WELCOME = control(FrameType.WELCOME, {"publisher": 1, "broker": 1, "frame_max": 1 << 20, "heartbeat_ms": 0})
 
 
@@ -77,6 +86,32 @@ def test_a_lost_connection_holds_nothing() -> None:
     before = held()
     session = waiting()
     session.lost()
+    assert held() == before
+
+
+def test_a_receiver_that_settles_second_is_told_when_the_outcome_is_on_disk() -> None:
+    before = held()
+    session = begun(attach("in", 0, receives=True, source=["queue://q"], target=None), flow(0, 5))
+    message = encode_message(Message(Destination("q", True)))
+    deliveries = b"".join(encode_frame(FrameType.DELIVER, pack("<IIQ", 1, 1, tag) + message) for tag in (1, 2))
+    session.frames(b"".join(control(FrameType.OK, {"receipt": one}) for one in (1, 2)) + deliveries, 0)
+    session.take_output()
+    session.take_frames()
+
+    def asks() -> list[int]:
+        return [frame.type for frame in FrameSplitter(1 << 20).feed(session.take_frames())]
+
+    session.receive(settled(0, None, ACCEPT, done=False), 0)
+    assert asks() == [FrameType.ACK, FrameType.SYNC]
+    session.receive(settled(1, None, ACCEPT, done=False), 0)
+    assert asks() == [FrameType.ACK]
+    assert DISPOSED not in session.take_output(), "nothing is known to be on disk"
+    session.frames(control(FrameType.OK, {"receipt": 3}), 0)
+    assert session.take_output().count(DISPOSED) == 1
+    assert asks() == [FrameType.SYNC], "for the other one"
+    session.frames(control(FrameType.ERROR, {"receipt": 4, "code": "E_STORE_FULL"}), 0)
+    assert DISPOSED not in session.take_output()
+    session.receive(amqp_frame(END, []), 0)
     assert held() == before
 
 

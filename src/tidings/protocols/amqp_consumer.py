@@ -45,6 +45,8 @@ class ConsumerLink:
         self.waits_to_end = False  # the client has detached it, and waits for the broker's word
         self._adrift = False
         self._unsettled: dict[int, Delivery] = {}
+        self._confirming: list[tuple[Delivery, int]] = []  # with the outcome that we agree to once it is on disk
+        self._agreeing = 0  # so many of these the broker was asked about
         self._sent = 0
 
     # --- beginning and end ----------------------------------------------------------------------------------------
@@ -107,11 +109,13 @@ class ConsumerLink:
     def drift(self) -> None:
         """The session around it is gone, before the broker's word has come."""
         self._adrift = True
+        self._confirming.clear()
         del self._link  # Proton has freed it, or will
 
     def _let_go(self) -> None:
         """See `tidings.protocols.amqp`."""
         self._unsettled.clear()
+        self._confirming.clear()
         self._link.free()
         del self._link
 
@@ -219,9 +223,29 @@ class ConsumerLink:
             outcome = ACK_RELEASE  # settled without a word
         del self._unsettled[tag]
         self._transactions.acknowledge(self.number, tag, outcome, session)
-        if not delivery.settled and state != TRANSACTIONAL:
+        if delivery.settled or state == TRANSACTIONAL:
+            delivery.settle()
+        else:
+            self._confirming.append((delivery, state))
+            self._confirm()
+
+    # --- a receiver that settles second ---------------------------------------------------------------------------
+
+    def _confirm(self) -> None:
+        """It forgets a delivery when we have: not before the broker will not remember it either, whatever happens."""
+        if self._confirming and not self._agreeing:
+            self._agreeing = len(self._confirming)
+            self._context.peer.ask(FrameType.SYNC, {}, self._confirmed)
+
+    def _confirmed(self, answer: Fields | RemoteError) -> None:
+        count, self._agreeing = self._agreeing, 0
+        if isinstance(answer, RemoteError):
+            return  # the disk takes nothing: asked again with the next one
+        for delivery, state in self._confirming[:count]:
             delivery.update(state)
-        delivery.settle()
+            delivery.settle()
+        del self._confirming[:count]
+        self._confirm()
 
 
 def content_of(delivered: Delivered, link: Sender, context: Context, *, say_destination: bool) -> bytes:

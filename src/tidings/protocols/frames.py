@@ -58,6 +58,7 @@ class FrameType(IntEnum):
     ADVERTISE = 0x30
     INSPECT = 0x31
     TYPE = 0x32
+    SYNC = 0x33
 
 
 class RawFrame(NamedTuple):

@@ -47,6 +47,7 @@ from tidings.node.requests import (
     Rollback,
     ShowTypes,
     Subscribe,
+    Sync,
     Trace,
     Unadvertise,
     UnadvertiseType,
@@ -93,6 +94,7 @@ TRANSITIONS: dict[State, dict[FrameType, State]] = {
         FrameType.COMMIT: State.READY,
         FrameType.ROLLBACK: State.READY,
         FrameType.DRAIN: State.READY,
+        FrameType.SYNC: State.READY,
         FrameType.IDENTIFY: State.READY,
         FrameType.TEMPORARY: State.READY,
         FrameType.BROWSE: State.READY,
@@ -224,6 +226,8 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return Release(receipt, field(fields, "name", str), up_to, forget)
         case FrameType.DRAIN:
             return Drain(receipt, unsigned(fields, "subscription"))
+        case FrameType.SYNC:
+            return Sync(receipt)
         case FrameType.IDENTIFY:
             return Identify(receipt, _client_id(fields))
         case FrameType.TEMPORARY:
