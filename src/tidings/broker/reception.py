@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-import secrets
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tidings.broker.connection import ClientConnection
 from tidings.broker.logs import note
+from tidings.broker.numbering import publisher_numbers
 from tidings.broker.session import ClockSession, Hello
 from tidings.errors import RemoteProtocolError, SecurityError
 from tidings.kernel.forwarder import Flag
@@ -21,15 +21,14 @@ log = logging.getLogger("tidings.broker")
 
 LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a time
 BLOCKED = int(Flag.BLOCKED)
-PUBLISHER_MAX = (1 << 29) - 1  # the first three bits tell what came by AMQP, and how (docs/wire.md)
 
 
 class Reception:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._pool = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="log-in")
-        # Not from 1 at every start: what is named by it, as a temporary queue is, must not be a stranger's afterwards.
-        self._next_publisher = secrets.randbelow(PUBLISHER_MAX) + 1
+        # Others at every start: what is named by one, as a temporary queue is, must not be a stranger's afterwards.
+        self._publishers = publisher_numbers()
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -80,13 +79,11 @@ class Reception:
         admission = self._broker.admission
         asks = not self._broker.guard.open or (admission is not None and admission.refuses)
         self._broker.forwarder.log_in(number, self._broker.limits.frame_bytes_max, asks)
-        publisher = self._next_publisher
-        self._next_publisher = publisher % PUBLISHER_MAX + 1
         welcome = connection.session.welcome(
             {
                 "server": self._broker.name,
                 "broker": self._broker.settings.broker_id,
-                "publisher": publisher,
+                "publisher": next(self._publishers),
                 "time_ms": self._broker.now_ms(),
                 "delta_ms": self._delta_ms(connection, hello),
                 "frame_max": self._broker.limits.frame_bytes_max,
