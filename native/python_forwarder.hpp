@@ -165,6 +165,7 @@ public:
         d["dropped_oldest"] = s.dropped_oldest;
         d["dropped_newest"] = s.dropped_newest;
         d["dropped_stalled"] = s.dropped_stalled;
+        d["dropped_far"] = s.dropped_far;
         d["dropped_link"] = s.dropped_link;
         d["pushed_back"] = s.pushed_back;
         d["feeds"] = s.feeds;

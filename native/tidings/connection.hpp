@@ -43,6 +43,7 @@ struct alignas(64) Connection {
     uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
     int64_t skew_ms_max = -1;     // its messages' times must not be off by more; negative: nobody wants to know
     Output tail;                // input not parsed yet
+    size_t begun_bytes = 0;     // of it: a large frame that is not all there
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed
     std::vector<uint16_t> transacted;     // sessions in a transaction: few
     std::unordered_map<uint32_t, uint32_t> direct;   // subscription number -> sink

@@ -89,9 +89,7 @@ public:
 
     void release(uint32_t number) {
         Connection& connection = out_.at(number);
-        if (!connection.held) return;
-        connection.held = false;
-        out_.maybe_resumable(connection);
+        if (std::exchange(connection.held, false)) out_.maybe_resumable(connection);
     }
 
     // ---- input
@@ -108,6 +106,7 @@ public:
             keep(number, connection, data);
             if (connection.reading()) parse_tail(number, connection, now_ms);
         }
+        if (!out_.begun.hold(connection)) refuse_input(number, connection, {"E_FRAME_MEMORY", "too many large frames at a time", 0});
         return flags(connection);
     }
 
@@ -203,8 +202,7 @@ public:
     // Who else in the network wants it, as far as that is known here.
     std::vector<uint32_t> destinations(std::string_view message) {
         decode_one(message);
-        if (!network().partitions()) return {};
-        return network().destinations(single_[0].message);
+        return network().partitions() ? network().destinations(single_[0].message) : std::vector<uint32_t>{};
     }
 
     // The same, and send it there. Not for persistent messages: these are relayed one by one.
@@ -229,16 +227,19 @@ private:
     void keep(uint32_t number, Connection& connection, std::string_view rest) {
         connection.tail.append(rest);
         out_.hold_bytes(rest.size());
-        if (!out_.strangers.hold(connection, rest.size())) {
-            fail(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
-            cut_tail(connection, connection.tail.size());
-        }
+        if (!out_.strangers.hold(connection, rest.size())) refuse_input(number, connection, {"E_LOGIN_MEMORY", "too many log-ins at a time", 0});
+    }
+
+    void refuse_input(uint32_t number, Connection& connection, const CodecError& error) {
+        fail(number, connection, error);
+        cut_tail(connection, connection.tail.size());
     }
 
     void cut_tail(Connection& connection, size_t bytes) {
         connection.tail.drop(bytes);
         out_.free_bytes(bytes);
         out_.strangers.free(connection, bytes);
+        out_.begun.shrink(connection);
         if (connection.tail.empty()) connection.tail.release();
     }
 
@@ -466,8 +467,7 @@ private:
 
     // A topic and a queue may have the same name and not the same guests.
     bool allowed(const Connection& connection, const MessageView& message) {
-        scratch_.assign(message.flags & MessageView::Queue ? "queue:" : "topic:");
-        scratch_.append(message.destination);
+        scratch_.assign(message.flags & MessageView::Queue ? "queue:" : "topic:").append(message.destination);
         return scratch_ == connection.last_allowed || connection.allowed.contains(scratch_);
     }
 

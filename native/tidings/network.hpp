@@ -32,7 +32,7 @@ struct NetworkOptions {
     uint8_t hops_max = 32;               // links that a message may cross
     size_t backlog_bytes_max = 8 << 20;  // of what waits for one link
     size_t output_bytes_max = 256 << 10; // of what is ahead of a heartbeat
-    size_t frame_bytes_max = 32 << 20;
+    size_t frame_bytes_max = size_t{2} << 30;  // whatever another broker takes from its clients must pass
 };
 
 // Messages that did not arrive, by reason, and what it took to bring the others.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tidings/begun_frames.hpp"
 #include "tidings/batch.hpp"
 #include "tidings/connection.hpp"
 #include "tidings/error.hpp"
@@ -61,6 +62,7 @@ public:
         if (connection.pushed_back)
             for (Sink& sink : sinks_) std::erase(sink.waiters, number);
         strangers.free(connection, connection.tail.size());
+        begun.end(connection);
         connections_[number & place_mask].reset();
         free_connections_.push_back(number + place_mask + 1);
         relieve_memory();
@@ -334,6 +336,7 @@ public:
 
     const ForwarderOptions options;
     Strangers strangers{options.memory_bytes_max};
+    BegunFrames begun{options.memory_bytes_max};
     ForwarderStats stats;
     Events events;
 
@@ -368,7 +371,7 @@ private:
             case Policy::PushBack:
                 if (!sink.stalled && publisher != nobody) return true;  // its publisher is being pushed back
                 ++sink.dropped;
-                ++(sink.kind == Sink::Kind::Link ? stats.dropped_link : stats.dropped_stalled);
+                ++(sink.kind == Sink::Kind::Link ? stats.dropped_link : sink.stalled ? stats.dropped_stalled : stats.dropped_far);
                 return false;
             case Policy::DropOldest:
                 while (sink.full() && !sink.backlog.empty()) {

@@ -121,6 +121,30 @@ def test_who_does_not_log_in_is_shown_out() -> None:
     run(scenario())
 
 
+def test_memory_of_frames_that_are_not_all_there_is_bounded() -> None:
+    """Whose frames are small is not disturbed, and one large frame alone may be larger than the bound."""
+
+    async def scenario() -> None:
+        limits = Limits(memory_bytes_max=1 << 20, frame_bytes_max=1 << 20)
+        async with local_broker(limits=limits) as (broker, url), tidings.connect(url) as other:
+            half = (900_000).to_bytes(4, "little") + b"\x10\0\0\0" + bytes(100_000)
+            slow = [await RawConnection.open(url) for _ in range(20)]
+            for one in slow:
+                await one.greet()
+                one.writer.write(half)
+            for one in slow[5:]:
+                assert (await one.error())["code"] == "E_FRAME_MEMORY"
+            assert broker.forwarder.held_bytes() <= (1 << 20) // 2 + (64 << 10)
+            await other.publish("t", wait=True)
+            for one in slow:
+                one.writer.close()
+            while len(broker.connections) > 1:
+                await asyncio.sleep(0.01)
+            await other.publish("t", body=bytes(900_000), wait=True)
+
+    run(scenario())
+
+
 def test_memory_of_strangers_is_bounded() -> None:
     async def scenario() -> None:
         limits = Limits(memory_bytes_max=1 << 20)

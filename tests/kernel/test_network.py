@@ -222,6 +222,29 @@ def test_a_full_link_holds_up_publishers_and_loses_what_passes_through() -> None
     assert plane.forwarder.take_resumable() == [plane.client]
 
 
+def test_what_is_too_much_for_a_subscriber_of_another_brokers_message_is_counted_apart() -> None:
+    """Its publisher is out of reach: push-back means that it is dropped, though the subscriber is not stalled."""
+    plane = Plane(1, encoding_of("vectors"), {2}, backlog=100_000)
+    reader = plane.forwarder.open()
+    plane.forwarder.log_in(reader, 1 << 20, False)
+    predicate = encode_predicate(Predicate.of(DestinationPattern("t").constraint))
+    plane.forwarder.subscribe(
+        reader, 1, predicate, credit=1, policy="push-back", backlog_bytes_max=100_000, no_local=False
+    )
+    body = encode_message(Message(Destination("t"), {}, body=bytes(50_000)))
+    for tag in range(6):
+        plane.forwarder.feed_bytes(plane.links[2], frame(FORWARD, encode_forward(Forward(3, body, routers=(1,)))), tag)
+    assert (plane.forwarder.stats()["dropped_far"], plane.forwarder.stats()["dropped_stalled"]) == (3, 0)
+
+
+def test_whatever_another_broker_takes_from_its_clients_passes_a_link() -> None:
+    plane = Plane(1, encoding_of("vectors"), {2})
+    body = encode_message(Message(Destination("t"), {}, body=bytes(40 << 20)))
+    plane.forwarder.feed_bytes(plane.links[2], frame(FORWARD, encode_forward(Forward(3, body, routers=(1,)))), 0)
+    assert plane.forwarder.stats()["delivered"] == 1
+    assert plane.forwarder.events() == []
+
+
 def test_strangers_take_no_memory_from_links() -> None:
     """Half frames of whoever has not logged in have little room together; links once shared it, and broke."""
     forwarder = Forwarder(memory_bytes_max=80_000, login_frame_bytes_max=8000)

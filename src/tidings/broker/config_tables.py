@@ -140,10 +140,18 @@ class LimitsTable:
         reload=True,
     )
     frame_bytes_max: int = setting(
-        _LIMITS.frame_bytes_max, "the longest frame, so the largest message", reload=True, **_BYTES
+        _LIMITS.frame_bytes_max,
+        "the longest frame, so the largest message",
+        minimum=1 << 16,
+        maximum=1 << 30,
+        reload=True,
     )
     output_bytes_max: int = setting(_LIMITS.output_bytes_max, "output that waits for one connection", **_BYTES)
-    memory_bytes_max: int = setting(_LIMITS.memory_bytes_max, "what the forwarding plane may hold in all", **_BYTES)
+    memory_bytes_max: int = setting(
+        _LIMITS.memory_bytes_max,
+        "what the forwarding plane may hold in all; large frames of which only a part has come may take half of it",
+        **_BYTES,
+    )
     stall_ms: int = setting(
         _LIMITS.stall_ms,
         "a subscriber that takes nothing for so long no longer holds up publishers",

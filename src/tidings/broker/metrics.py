@@ -20,7 +20,7 @@ from tidings.delivery.mailbox import Mailbox, MailboxKind
 MAILBOXES_MAX = 500
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_DROPS = ("oldest", "newest", "stalled")
+_DROPS = ("oldest", "newest", "stalled", "far")
 
 # What the forwarding plane counts under which name, and what it means.
 _FORWARDER = {

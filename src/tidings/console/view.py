@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 Overview = Mapping[str, Any]
-_DROPPED = ("dropped_oldest", "dropped_newest", "dropped_stalled")
+_DROPPED = ("dropped_oldest", "dropped_newest", "dropped_stalled", "dropped_far")
 
 
 class State(Enum):
