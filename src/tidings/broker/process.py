@@ -330,7 +330,7 @@ class Process:
         self._broker.limits = configuration.limits_of()
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         if new.tls is not None:
-            await self._broker.renew_tls(new.tls)
+            self._broker.renew_tls(new.tls)
         guard, ended = self._broker.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:
             guard.limit(self._broker.limits)
