@@ -3,7 +3,10 @@
 import asyncio
 import json
 import os
+import re
 import signal
+import socket
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -165,6 +168,46 @@ def check_file(tmp_path: Path, text: str) -> process.Prepared:
     path = tmp_path / "broker.toml"
     path.write_text(text)
     return prepare(Options(path), tuple(SESSIONS))
+
+
+def test_certificates_of_metrics_and_links_are_renewed(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.sign("broker-1", "server.pem")
+    pages = tmp_path / "broker.toml"
+    network = '[network]\nname = "n"\nport = 0\ncertificate = "{}"\nca = "authority.pem"\n'
+    tls = '[tls]\ncertificate = "{}"\n'
+
+    def serial(port: int) -> int:
+        mine = authority.client_context(tmp_path / "server.pem")
+        with (
+            socket.create_connection(("127.0.0.1", port), 20) as plain,
+            mine.wrap_socket(plain, server_hostname="127.0.0.1") as shown,
+        ):
+            return int((shown.getpeercert() or {})["serialNumber"], 16)  # type: ignore[arg-type]
+
+    class Encrypted(BrokerProcess):
+        def configure(self, more: str, *, listener: str = "") -> None:
+            super().configure(more, listener=listener)
+            pages.write_text(pages.read_text().replace("[metrics]", "[metrics]\ntls = true"))
+
+    with Encrypted(tmp_path, tls.format("server.pem") + network.format("server.pem")) as broker:
+        ports = [broker.events(name)[-1]["port"] for name in ("metrics", "links")]
+        url = f"https://127.0.0.1:{ports[0]}/health"
+        with urllib.request.urlopen(url, timeout=20, context=authority.client_context()) as answer:
+            assert json.loads(answer.read())["ready"] is True
+        before = [serial(port) for port in ports]
+        broker.configure(tls.format("server.pem") + network.format("none.pem"))
+        broker.signal(signal.SIGHUP)
+        problem = broker.wait_for("not reloaded")["problem"]
+        assert re.match(rf"{pages}:\d+: network.certificate, network.key: .*none.pem cannot be read", problem)
+        assert [serial(port) for port in ports] == before
+        authority.sign("broker-1", "another.pem")
+        broker.configure(tls.format("another.pem") + network.format("another.pem"))
+        broker.signal(signal.SIGHUP)
+        broker.wait_for("reloaded")
+        assert [serial(port) for port in ports] == [before[0] + 1, before[1] + 1]
+        assert {one["key"] for one in broker.events("changed")} == {"tls.certificate", "network.certificate"}
+        assert broker.stop() == 0
 
 
 def test_other_machines_are_let_in_only_with_users_or_on_purpose(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_handshakes_count_as_connections(authority: Authority, limits: Limits, r
             assert here.broker.crowd.refused == 2
             for writer in halves:
                 writer.close()
-            while not here.broker.handshakes.failed.by_reason["GONE"] == 2:
+            while here.broker.handshakes.failed.by_reason["GONE"] != 2:
                 await asyncio.sleep(0.01)
             clients = [await connect(url, tls=authority.client_context()) for _ in range(2)]
             with pytest.raises(ConnectionLostError):
