@@ -210,7 +210,7 @@ class MetricsTable:
     enabled: bool = setting(True, "whether to answer /metrics and /health")
     host: str = setting("127.0.0.1", "the address to listen on")
     port: int = setting(8700, "the port; 0: the system chooses", minimum=0, maximum=65535)
-    tls: bool = setting(False, "whether it is https, with the certificate of [tls] and what is said there of clients'")
+    tls: bool = setting(False, "whether it is https, with the certificate of [tls]; `require_client` holds here too")
     capacity: bool = setting(True, "whether to estimate what the broker can carry, and tell")
 
 

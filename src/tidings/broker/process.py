@@ -29,7 +29,7 @@ from tidings.broker.config_changes import changes
 from tidings.broker.config_network import peers_of
 from tidings.broker.config_places import placed
 from tidings.broker.config_rules import exposed, is_loopback
-from tidings.broker.config_tables import Configuration, type_rules
+from tidings.broker.config_tables import Configuration, ConsoleTable, ListenerTable, type_rules
 from tidings.broker.console_child import ConsoleChild, command
 from tidings.broker.garbage import search_seldom
 from tidings.broker.guard import Guard, OpenGuard
@@ -275,9 +275,12 @@ class Process:
         file = prepared.configuration.users_file
         if file.stat().st_mode & 0o077:
             note(log, logging.WARNING, "others can read the users file: chmod 600 it", file=file)
-        for listener in exposed(prepared.configuration):
-            if not listener.tls:
-                where = f"{listener.host}:{listener.port}"
+        console = prepared.configuration.console
+        pages = [console] if console.enabled and not is_loopback(console.host) else []
+        reached: list[ListenerTable | ConsoleTable] = [*exposed(prepared.configuration), *pages]
+        for one in reached:
+            if not one.tls:
+                where = f"{one.host}:{one.port}"
                 note(log, logging.WARNING, "passwords and messages can be read on their way: no TLS", listener=where)
         return UserGuard(prepared.users, prepared.rules, prepared.configuration.limits_of())
 
