@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import re
 import signal
@@ -261,3 +262,31 @@ def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:
         server.close()
 
     run(occupied())
+
+
+def test_a_data_directory_that_cannot_be_made_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("[broker]\nname = 'a'\ndata = 'broker.toml/data'\n")
+
+    async def start() -> None:
+        await process.Process(Options(path), SESSIONS, None, LAYERS, GATEWAYS).run()
+
+    with pytest.raises(ConfigError, match=r"broker\.toml:3: broker\.data: .* cannot be made"):
+        run(start())
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_who_is_reached_without_tls_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tls: bool
+) -> None:
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+    Authority(tmp_path).sign("broker", "server.pem")
+    save_users(tmp_path / "users.toml", alice="one")
+    path, switch = tmp_path / "broker.toml", f"host = '0.0.0.0'\ntls = {str(tls).lower()}\n"
+    text = "[users]\nfile = 'users.toml'\n[tls]\ncertificate = 'server.pem'\n[metrics]\nenabled = false\n"
+    path.write_text(
+        f"{text}[[listeners]]\n[[listeners]]\nport = 1\n{switch}[console]\nenabled = true\nport = 2\n{switch}"
+    )
+    process.Process(Options(path), SESSIONS, None, LAYERS, GATEWAYS)._guard()
+    told = [one.fields["listener"] for one in caplog.records if "no TLS" in one.message]  # type: ignore[attr-defined]
+    assert told == ([] if tls else ["0.0.0.0:1", "0.0.0.0:2"])
