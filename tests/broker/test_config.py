@@ -36,6 +36,10 @@ WRONG = {
     "[[listeners]]\ntls = true": "f:2: listeners[0].tls: there is no certificate; set certificate and key in [tls]",
     "[[listeners]]\n[[listeners]]\nhost='127.0.0.1'": "f:2: listeners[1].port: 7300 is taken by an earlier listener",
     "listeners = []": "f:1: listeners: nobody could connect; leave it out, or add a [[listeners]] table",
+    "[metrics]\ntls = true": "f:2: metrics.tls: there is no certificate; set certificate and key in [tls]",
+    "[console]\nenabled = true\nport = 1\ntls = true": "f:4: console.tls: there is no certificate; set certificate",
+    "[tls]\ncertificate = 'c'\n[metrics]\ntls = true\n[console]\nenabled = true": "f:4: metrics.tls: metrics and "
+    "console share port 8700, one with TLS and one without; set tls in both, or choose another port",
     "[tls]\nkey = 'k'": "f:2: tls.key: a key without a certificate; set certificate too",
     "[tls]\nrequire_client = true": "f:2: tls.require_client: nothing to check certificates with; set client_ca too",
     "[delivery]\ndead_letters = 'a'": "f:2: delivery.dead_letters: not a queue; name a queue: queue:dead-letters",

@@ -1,17 +1,23 @@
 import asyncio
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
 from tidings.broker import http_endpoint
+from tidings.broker.config_tables import TlsTable
 from tidings.broker.http_endpoint import HttpEndpoint, Page
+from tidings.broker.tls import server_context
 from tidings.errors import UsageError
-from tidings.testing.local_broker import run
+from tidings.testing.certificates import Authority
+from tidings.testing.local_broker import run, run_plain
 
 PAGES = {"/a": lambda: Page("hello\n"), "/b": lambda: Page("no\n", status=503)}
 
 
-async def exchange(port: int, request: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def exchange(port: int, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     writer.write(request)
     try:
         return await asyncio.wait_for(reader.read(), 10)
@@ -62,3 +68,41 @@ def test_who_is_slow_or_one_too_many_is_cut_off(monkeypatch: pytest.MonkeyPatch)
         await endpoint.stop()
 
     run(check())
+
+
+@pytest.mark.parametrize("run_on", [run, run_plain])
+def test_with_tls_certificates_are_renewed_and_handshakes_bounded(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, run_on: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    monkeypatch.setattr(http_endpoint, "CLIENTS_MAX", 2)
+    first, second = (
+        server_context(TlsTable(certificate=str(authority.sign("broker", file)))) for file in ("one.pem", "two.pem")
+    )
+    mine = authority.client_context()
+
+    async def serial(port: int) -> int:
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=mine)
+        shown = int(writer.get_extra_info("peercert")["serialNumber"], 16)
+        writer.close()
+        return shown
+
+    async def check() -> None:
+        endpoint = HttpEndpoint(PAGES)
+        port = await endpoint.start("127.0.0.1", 0, first)
+        assert (await exchange(port, b"GET /a HTTP/1.1\r\n\r\n", mine)).endswith(b"hello\n")
+        assert await exchange(port, b"GET /a HTTP/1.1\r\n\r\n") == b""
+        before = await serial(port)
+        endpoint.renew(second)
+        assert await serial(port) == before + 1
+        halves = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert await exchange(port, b"\x16") == b""  # at once
+        for _, writer in halves:
+            writer.close()
+        await endpoint.stop()
+        plain = HttpEndpoint(PAGES)
+        port = await plain.start("127.0.0.1", 0)
+        plain.renew(second)
+        assert (await exchange(port, b"GET /a HTTP/1.1\r\n\r\n")).endswith(b"hello\n")
+        await plain.stop()
+
+    run_on(check())

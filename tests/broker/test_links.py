@@ -11,12 +11,15 @@ import pytest
 
 from tidings.broker.link_secret import Handshake
 from tidings.broker.links import BrokerLinks, LinkSettings
+from tidings.broker.server import Broker
+from tidings.broker.tls import link_contexts
 from tidings.client import connect
 from tidings.client.client import Client
 from tidings.client.subscription import Subscription
 from tidings.errors import UsageError
 from tidings.model.codec import encode_frame
 from tidings.testing import flaps
+from tidings.testing.certificates import Authority
 from tidings.testing.links import BrokerNetwork, eventually
 
 SQUARE = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
@@ -196,6 +199,40 @@ def test_certificates_say_which_broker_it_is(tmp_path: Path) -> None:
                 await eventually(lambda: bool(one.scheme.predicates.get(2)))
                 await writer.publish("ticks.a", {"n": 1})
                 assert await drain(ticks, 1) == [1]
+
+    asyncio.run(check())
+
+
+def test_certificates_of_links_are_renewed_without_ending_links(tmp_path: Path) -> None:
+    """Even if another authority signs them from now on."""
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+
+    def links(router: int, port: int, authority: Authority = old) -> LinkSettings:
+        file = str(authority.sign(f"broker-{router}", f"{router}.pem"))
+        accept, dial = link_contexts(file, "", str(authority.path))
+        return LinkSettings(port=port, certificates=True, tls_accept=accept, tls_dial=dial)
+
+    def issuer(broker: Broker) -> str:
+        assert isinstance(broker.links, BrokerLinks)
+        (connection,) = broker.links._connections.values()
+        assert connection._transport is not None
+        return str(connection._transport.get_extra_info("peercert")["issuer"][0][0][1])
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)], links=links) as network:
+            await eventually(lambda: network.linked(1, 2))
+            brokers = [network.brokers[1], network.brokers[2]]
+            before = [list(broker.links._connections) for broker in brokers]  # type: ignore[union-attr]
+            for router, broker in network.brokers.items():
+                assert isinstance(broker.links, BrokerLinks)
+                broker.links.renew(links(router, 0, new))
+            assert network.linked(1, 2)
+            assert [list(broker.links._connections) for broker in brokers] == before  # type: ignore[union-attr]
+            assert [issuer(broker) for broker in brokers] == ["old", "old"]
+            brokers[0].links.cut()  # type: ignore[union-attr]
+            await eventually(lambda: not network.linked(1, 2))
+            await eventually(lambda: network.linked(1, 2))
+            assert [issuer(broker) for broker in brokers] == ["new", "new"]
 
     asyncio.run(check())
 

@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import logging
 import os
+import re
 import signal
+import socket
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -167,6 +171,46 @@ def check_file(tmp_path: Path, text: str) -> process.Prepared:
     return prepare(Options(path), tuple(SESSIONS))
 
 
+def test_certificates_of_metrics_and_links_are_renewed(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.sign("broker-1", "server.pem")
+    pages = tmp_path / "broker.toml"
+    network = '[network]\nname = "n"\nport = 0\ncertificate = "{}"\nca = "authority.pem"\n'
+    tls = '[tls]\ncertificate = "{}"\n'
+
+    def serial(port: int) -> int:
+        mine = authority.client_context(tmp_path / "server.pem")
+        with (
+            socket.create_connection(("127.0.0.1", port), 20) as plain,
+            mine.wrap_socket(plain, server_hostname="127.0.0.1") as shown,
+        ):
+            return int((shown.getpeercert() or {})["serialNumber"], 16)  # type: ignore[arg-type]
+
+    class Encrypted(BrokerProcess):
+        def configure(self, more: str, *, listener: str = "") -> None:
+            super().configure(more, listener=listener)
+            pages.write_text(pages.read_text().replace("[metrics]", "[metrics]\ntls = true"))
+
+    with Encrypted(tmp_path, tls.format("server.pem") + network.format("server.pem")) as broker:
+        ports = [broker.events(name)[-1]["port"] for name in ("metrics", "links")]
+        url = f"https://127.0.0.1:{ports[0]}/health"
+        with urllib.request.urlopen(url, timeout=20, context=authority.client_context()) as answer:
+            assert json.loads(answer.read())["ready"] is True
+        before = [serial(port) for port in ports]
+        broker.configure(tls.format("server.pem") + network.format("none.pem"))
+        broker.signal(signal.SIGHUP)
+        problem = broker.wait_for("not reloaded")["problem"]
+        assert re.match(rf"{pages}:\d+: network.certificate, network.key: .*none.pem cannot be read", problem)
+        assert [serial(port) for port in ports] == before
+        authority.sign("broker-1", "another.pem")
+        broker.configure(tls.format("another.pem") + network.format("another.pem"))
+        broker.signal(signal.SIGHUP)
+        broker.wait_for("reloaded")
+        assert [serial(port) for port in ports] == [before[0] + 1, before[1] + 1]
+        assert {one["key"] for one in broker.events("changed")} == {"tls.certificate", "network.certificate"}
+        assert broker.stop() == 0
+
+
 def test_other_machines_are_let_in_only_with_users_or_on_purpose(tmp_path: Path) -> None:
     exposed = "[[listeners]]\nhost = '0.0.0.0'\n"
     with pytest.raises(ConfigError) as caught:
@@ -218,3 +262,31 @@ def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:
         server.close()
 
     run(occupied())
+
+
+def test_a_data_directory_that_cannot_be_made_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("[broker]\nname = 'a'\ndata = 'broker.toml/data'\n")
+
+    async def start() -> None:
+        await process.Process(Options(path), SESSIONS, None, LAYERS, GATEWAYS).run()
+
+    with pytest.raises(ConfigError, match=r"broker\.toml:3: broker\.data: .* cannot be made"):
+        run(start())
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_who_is_reached_without_tls_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tls: bool
+) -> None:
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+    Authority(tmp_path).sign("broker", "server.pem")
+    save_users(tmp_path / "users.toml", alice="one")
+    path, switch = tmp_path / "broker.toml", f"host = '0.0.0.0'\ntls = {str(tls).lower()}\n"
+    text = "[users]\nfile = 'users.toml'\n[tls]\ncertificate = 'server.pem'\n[metrics]\nenabled = false\n"
+    path.write_text(
+        f"{text}[[listeners]]\n[[listeners]]\nport = 1\n{switch}[console]\nenabled = true\nport = 2\n{switch}"
+    )
+    process.Process(Options(path), SESSIONS, None, LAYERS, GATEWAYS)._guard()
+    told = [one.fields["listener"] for one in caplog.records if "no TLS" in one.message]  # type: ignore[attr-defined]
+    assert told == ([] if tls else ["0.0.0.0:1", "0.0.0.0:2"])

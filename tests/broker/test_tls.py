@@ -1,6 +1,9 @@
 import asyncio
+import logging
 import ssl
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from tidings.client import connect
 from tidings.errors import ConfigError, ConnectionLostError, SecurityError
 from tidings.model.destination import DestinationPattern
 from tidings.testing.certificates import Authority
-from tidings.testing.local_broker import local_broker, run
+from tidings.testing.local_broker import local_broker, run, run_plain
 
 
 def context(certificate: Path, **options: object) -> ssl.SSLContext:
@@ -89,7 +92,7 @@ def test_a_new_certificate_is_shown_while_old_connections_stay(authority: Author
         ):
             seen = await client.subscribe("a")
             before = await serial(here.port)
-            await here.broker.renew_tls(context(second))
+            here.broker.renew_tls(context(second))
             assert await serial(here.port) == before + 1
             await client.publish("a", wait=True)
             assert await seen.receive(10) is not None
@@ -111,6 +114,97 @@ def test_who_never_finishes_the_handshake_is_cut_off(authority: Authority) -> No
             writer.close()
 
     run(check())
+
+
+HALF_A_HANDSHAKE = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc" + bytes(100)
+BOTH_LOOPS = pytest.mark.parametrize("run_on", [run, run_plain])
+RunOn = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize("limits", [Limits(connections_per_address_max=2), Limits(connections_max=2)])
+def test_handshakes_count_as_connections(authority: Authority, limits: Limits, run_on: RunOn) -> None:
+    async def check() -> None:
+        tls = context(authority.sign("broker", "server.pem"))
+        async with local_broker(tls=tls, limits=limits) as here:
+            url = here.url.replace("tidings:", "tidings+tls:")
+            halves = []
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+                writer.write(HALF_A_HANDSHAKE)
+                halves.append(writer)
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            assert await reader.read() == b""  # at once, not after login_seconds
+            writer.close()
+            with pytest.raises(ConnectionLostError):
+                await connect(url, tls=authority.client_context(), reconnect=False)
+            assert here.broker.crowd.refused == 2
+            for writer in halves:
+                writer.close()
+            while here.broker.handshakes.failed.by_reason["GONE"] != 2:
+                await asyncio.sleep(0.01)
+            clients = [await connect(url, tls=authority.client_context()) for _ in range(2)]
+            with pytest.raises(ConnectionLostError):
+                await connect(url, tls=authority.client_context(), reconnect=False)
+            for client in clients:
+                await client.close()
+            while here.broker.connections:
+                await asyncio.sleep(0.01)
+            async with connect(url, tls=authority.client_context()) as client:
+                await client.publish("a", wait=True)
+
+    run_on(check())
+
+
+@BOTH_LOOPS
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_refused_certificate_is_told_counted_and_answered(
+    authority: Authority,
+    tmp_path: Path,
+    version: ssl.TLSVersion,
+    run_on: RunOn,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+
+    async def check() -> None:
+        tls = context(authority.sign("broker", "server.pem"), client_ca=str(authority.path), require_client=True)
+        async with local_broker(tls=tls) as here:
+            url = here.url.replace("tidings:", "tidings+tls:")
+            forged = Authority(tmp_path, "forger").sign("robot", "forged.pem")
+            for certificate, alert in ((forged, "UNKNOWN_CA"), (None, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE")):
+                mine = authority.client_context(certificate)
+                mine.maximum_version = version
+                with pytest.raises(ConnectionLostError, match=alert):
+                    await connect(url, tls=mine, reconnect=False)
+            assert here.broker.handshakes.failed.by_reason == {
+                "CERTIFICATE_VERIFY_FAILED": 1,
+                "PEER_DID_NOT_RETURN_A_CERTIFICATE": 1,
+            }
+            told = [record.fields for record in caplog.records if record.message == "TLS handshake failed"]  # type: ignore[attr-defined]
+            assert [(one["address"], one["listener"]) for one in told] == 2 * [("127.0.0.1", f"127.0.0.1:{here.port}")]
+            assert "unable to get local issuer certificate" in told[0]["reason"]
+
+    run_on(check())
+
+
+def test_a_certificate_of_nobody_we_know_is_named_in_the_log(
+    authority: Authority, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+
+    async def check() -> None:
+        tls = context(authority.sign("broker", "server.pem"), client_ca=str(authority.path))
+        known = users.add(Users({}), "robot", None, frozenset())
+        async with local_broker(tls=tls, guard=UserGuard(known, Rules(()), Limits())) as here:
+            stranger = authority.client_context(authority.sign("stranger", "stranger.pem"))
+            with pytest.raises(SecurityError, match="E_LOGIN:"):
+                await connect(here.url.replace("tidings:", "tidings+tls:"), tls=stranger, reconnect=False)
+
+    run(check())
+    (refused,) = (record for record in caplog.records if record.message == "log-in refused")
+    assert refused.fields["user"] == "stranger"  # type: ignore[attr-defined]
 
 
 def test_unusable_files_are_named(authority: Authority, tmp_path: Path) -> None:

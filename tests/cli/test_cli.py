@@ -194,16 +194,25 @@ def test_check_tells_every_problem_or_what_will_run(tidings: Command, tmp_path: 
         ),
         ("\n[console]\nenabled = true\nhost = '0.0.0.0'\n", ["4: console.host: 0.0.0.0 can be reached"]),
         ("[network]\nname = 'n'\nsecret_file = 's'\n", ["3: network.secret_file: {0}/s cannot be read"]),
+        (
+            "[metrics]\ntls = true\n[tls]\ncertificate = 'no.pem'\n",
+            ["4: tls.certificate, tls.key: {0}/no.pem cannot"],
+        ),
+        (
+            "[network]\nname = 'n'\ncertificate = 'no.pem'\nca = 'ca.pem'\n",
+            ["3: network.certificate, network.key: {0}/no.pem cannot"],
+        ),
         ("a = [", ["1: not valid TOML: "]),
         ("[[listeners]]\nhost = 1", ["2: listeners[0].host: 1 is not text"]),
     ],
 )
-def test_check_tells_the_line_of_what_other_files_show_to_be_wrong(
-    tidings: Command, tmp_path: Path, text: str, expected: list[str]
+@pytest.mark.parametrize("options", [("--check",), ()])
+def test_a_check_and_a_start_tell_the_line_of_what_other_files_show_to_be_wrong(
+    tidings: Command, tmp_path: Path, text: str, expected: list[str], options: tuple[str, ...]
 ) -> None:
     config = tmp_path / "broker.toml"
     config.write_text(text)
-    status, _, errors = tidings("broker", "--check", "--config", config)
+    status, _, errors = tidings("broker", *options, "--config", config)
     assert status == 2
     assert len(errors.splitlines()) == len(expected)
     for line, beginning in zip(errors.splitlines(), expected, strict=True):

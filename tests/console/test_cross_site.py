@@ -56,6 +56,18 @@ def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites() -> None:
     asyncio.run(check())
 
 
+def test_over_tls_the_cookie_travels_by_tls_only() -> None:
+    async def check() -> None:
+        _, client = console()
+        async with client:
+            plain = (await log_in(client)).headers["set-cookie"].lower()
+            client.base_url = HOME.replace("http:", "https:")
+            encrypted = (await log_in(client)).headers["set-cookie"].lower()
+            assert ("; secure" in plain, "; secure" in encrypted) == (False, True)
+
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:9999", "http://[", ""])
 def test_a_form_of_another_site_does_nothing(origin: str) -> None:
     async def check() -> None:

@@ -15,6 +15,9 @@ def changes(old: Any, new: Any, path: Path = ()) -> Iterator[tuple[str, bool]]:
     >>> old, new = (parse(text, "") for text in ("", "[logging]\nlevel = 'debug'\n[metrics]\nport = 1"))
     >>> list(changes(old, new))
     [('logging.level', True), ('metrics.port', False)]
+    >>> links = [f"[network]\nname = 'n'\nsecret_file = 's'\n{more}" for more in ("", "certificate = 'c'\nca = 'a'")]
+    >>> list(changes(*(parse(text, "") for text in links)))
+    [('network.certificate', False), ('network.ca', False)]
     """
     for one in fields(new):
         before, after, at = getattr(old, one.name), getattr(new, one.name), (*path, one.name)
@@ -22,6 +25,8 @@ def changes(old: Any, new: Any, path: Path = ()) -> Iterator[tuple[str, bool]]:
             continue
         if is_dataclass(after):
             yield from changes(before, after, at)
+        elif one.metadata["switch"] and not (before and after):
+            yield path_text(at), False
         else:
             yield path_text(at), bool(one.metadata["reload"]) or _elements_reload(types_of(type(new))[one.name])
 

@@ -55,9 +55,15 @@ class NetworkTable:
     secret_file: str = setting(
         "", f"a file with the network's secret, {SECRET_BYTES_MIN} bytes or more: peers prove it"
     )
-    certificate: str = setting("", "this broker's certificate for links (PEM): links use TLS, peers must show theirs")
-    key: str = setting("", "its private key, a PEM file; empty: it is in the certificate's file")
-    ca: str = setting("", "who signs the certificates of brokers, a PEM file")
+    certificate: str = setting(
+        "",
+        "this broker's certificate for links (PEM): links use TLS, peers must show theirs; to begin or end that takes "
+        "a restart",
+        reload=True,
+        switch=True,
+    )
+    key: str = setting("", "its private key, a PEM file; empty: it is in the certificate's file", reload=True)
+    ca: str = setting("", "who signs the certificates of brokers, a PEM file", reload=True, switch=True)
     insecure: bool = setting(False, "without secret and certificates, let in everybody who can reach the port")
     overlay: str = setting(
         "static",

@@ -53,9 +53,12 @@ def setting(
     maximum: float | None = None,
     choices: Sequence[str] = (),
     reload: bool = False,
+    switch: bool = False,
 ) -> Any:
-    """A field of a configuration table. `reload`: a change takes effect without a restart."""
-    metadata = {"meaning": meaning, "minimum": minimum, "maximum": maximum, "choices": choices, "reload": reload}
+    """A field of a configuration table. `reload`: a change takes effect without a restart; `switch`: but not one from
+    nothing to something, or back."""
+    metadata: dict[str, Any] = {"meaning": meaning, "minimum": minimum, "maximum": maximum, "choices": choices}
+    metadata |= {"reload": reload, "switch": switch}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
     return field(default=default, metadata=metadata)

@@ -85,8 +85,14 @@ class Checker:
             taken.setdefault((network.host, network.port), "[network]")
         for name in ("metrics", "console"):
             table = getattr(configuration, name)
+            if table.enabled and table.tls and not configuration.tls.certificate:
+                yield Problem((name, "tls"), "there is no certificate", "set certificate and key in [tls]")
             if table.enabled and table.port and (owner := taken.get((table.host, table.port))):
                 yield Problem((name, "port"), f"{table.port} is taken by {owner}", "choose another one")
+        metrics = configuration.metrics
+        if metrics.enabled and configuration.pages_share_port and metrics.tls != configuration.console.tls:
+            reason = f"metrics and console share port {metrics.port}, one with TLS and one without"
+            yield Problem(("metrics", "tls"), reason, "set tls in both, or choose another port")
 
     def _limits(self) -> Iterator[Problem]:
         limits, default = self._configuration.limits, LimitsTable()

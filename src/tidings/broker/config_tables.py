@@ -113,7 +113,11 @@ class LimitsTable:
     )
     connections_per_user_max: int = setting(_LIMITS.connections_per_user_max, "of one user", reload=True, **_COUNT)
     login_seconds: float = setting(
-        _LIMITS.login_seconds, "how long a client may take to log in", minimum=0.1, maximum=3600, reload=True
+        _LIMITS.login_seconds,
+        "how long a client may take to log in, and before that for the handshake of TLS",
+        minimum=0.1,
+        maximum=3600,
+        reload=True,
     )
     login_failures_max: int = setting(
         _LIMITS.login_failures_max,
@@ -214,6 +218,7 @@ class MetricsTable:
     enabled: bool = setting(True, "whether to answer /metrics and /health")
     host: str = setting("127.0.0.1", "the address to listen on")
     port: int = setting(8700, "the port; 0: the system chooses", minimum=0, maximum=65535)
+    tls: bool = setting(False, "whether it is https, with the certificate of [tls]; `require_client` holds here too")
     capacity: bool = setting(True, "whether to estimate what the broker can carry, and tell")
 
 
@@ -243,6 +248,7 @@ class ConsoleTable:
         minimum=0,
         maximum=65535,
     )
+    tls: bool = setting(False, "whether it is https, with the certificate of [tls]; browsers need to show none")
     names: tuple[str, ...] = setting(tuple, "host names under which it is called, such as that of a proxy before it")
 
 
@@ -257,7 +263,7 @@ class Configuration:
         tuple, "types of properties that STOMP clients send as text, by destination; the first that fits counts"
     )
     amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
-    tls: TlsTable = setting(TlsTable, "certificates, for the listeners with tls = true")
+    tls: TlsTable = setting(TlsTable, "certificates, for listeners, metrics and console with tls = true")
     users: UsersTable = setting(UsersTable, "who may log in")
     access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")
     network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
@@ -283,6 +289,18 @@ class Configuration:
             bury_expired=self.delivery.bury_expired,
             slow_policies=frozenset(self.delivery.slow_policies),
         )
+
+    @property
+    def pages_share_port(self) -> bool:
+        """Whether metrics and console were given the same address: then the console shows the metrics' pages."""
+        console, metrics = self.console, self.metrics
+        return console.enabled and console.port != 0 and (console.host, console.port) == (metrics.host, metrics.port)
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the certificate of [tls] is needed."""
+        pages = (self.metrics, self.console)
+        return any(one.tls for one in self.listeners) or any(one.enabled and one.tls for one in pages)
 
     @property
     def users_file(self) -> Path:

@@ -1,10 +1,12 @@
 """The console of a broker (`[console]`): a process of its own, so that no page ever keeps the broker's loop waiting.
 
 It talks to the broker as any client does, and ends with it: its input is a pipe that closes when the broker is gone,
-however that happens. If it fails it is started again, after a pause that grows.
+however that happens. If it fails it is started again, after a pause that grows. By the same pipe it is told of a new
+certificate.
 """
 
 import asyncio
+import json
 import logging
 import os
 import sys
@@ -30,19 +32,42 @@ def command(
     return [*line, "--allow-anonymous"] if anonymous else line
 
 
+def certificate_options(pair: tuple[str, str] | None) -> list[str]:
+    """
+    >>> certificate_options(("server.pem", ""))
+    ['--certificate', 'server.pem']
+    """
+    if pair is None:
+        return []
+    certificate, key = pair
+    return ["--certificate", certificate, *(("--key", key) if key else ())]
+
+
 def _environment() -> dict[str, str]:
     """Without what would be options of the console: a user in there would be everybody's."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
 
 
 class ConsoleChild:
-    def __init__(self, line: Sequence[str]) -> None:
+    """`pair`: certificate and key; None: without TLS."""
+
+    def __init__(self, line: Sequence[str], pair: tuple[str, str] | None = None) -> None:
         self._line = line
+        self._pair = pair
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def renew(self, pair: tuple[str, str]) -> None:
+        """Another certificate, or the same files with something else in them; without TLS it stays without."""
+        if self._pair is None:
+            return
+        self._pair = pair
+        process = self._process
+        if process is not None and process.returncode is None and process.stdin is not None:
+            process.stdin.write(json.dumps(pair).encode() + b"\n")
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -61,7 +86,7 @@ class ConsoleChild:
         pause = PAUSE_SECONDS
         while True:
             self._process = process = await asyncio.create_subprocess_exec(
-                *self._line, stdin=PIPE, stdout=PIPE, env=_environment()
+                *self._line, *certificate_options(self._pair), stdin=PIPE, stdout=PIPE, env=_environment()
             )
             assert process.stdout is not None
             while line := await process.stdout.readline():

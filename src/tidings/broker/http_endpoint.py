@@ -1,9 +1,13 @@
 """A very small HTTP server for a few read-only pages. GET only; everything a client can do is bounded."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tidings.broker.crowd import Crowd
+from tidings.broker.door import Door, Handshakes
+from tidings.broker.failed_handshakes import FailedHandshakes
 from tidings.errors import UsageError
 
 REQUEST_BYTES_MAX = 8 << 10
@@ -20,27 +24,40 @@ class Page:
 
 
 class HttpEndpoint:
-    def __init__(self, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(self, pages: Mapping[str, Callable[[], Page]], failed: FailedHandshakes | None = None) -> None:
         self._pages = pages
-        self._server: asyncio.Server | None = None
+        crowd = Crowd(lambda: (CLIENTS_MAX, CLIENTS_MAX))
+        self._handshakes = Handshakes(crowd, failed or FailedHandshakes(), lambda: REQUEST_SECONDS)
+        self._door: Door | None = None
         self._clients: set[asyncio.Task[None]] = set()
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
+        door = Door(host, port, self._make, self._handshakes, tls)
         try:
-            self._server = await asyncio.start_server(self._accept, host, port, limit=REQUEST_BYTES_MAX)
+            await door.open()
         except OSError as error:
             reason = f"cannot listen on {host} port {port} for metrics ({error.strerror or error})"
             raise UsageError("E_LISTEN", f"{reason}; choose another port in [metrics]") from None
-        found: int = self._server.sockets[0].getsockname()[1]
-        return found
+        self._door = door
+        return door.port
+
+    def renew(self, tls: ssl.SSLContext) -> None:
+        """Another certificate for all who come from now on; if it is without TLS it stays so."""
+        if self._door is not None and self._door.tls is not None:
+            self._door.renew(tls)
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._door is not None:
+            self._door.close()
         for client in list(self._clients):
             client.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
+
+    def _make(self) -> asyncio.BaseProtocol:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=REQUEST_BYTES_MAX, loop=loop)
+        return asyncio.StreamReaderProtocol(reader, self._accept, loop=loop)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= CLIENTS_MAX:

@@ -11,9 +11,11 @@ import secrets
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tidings.broker.crowd import Crowd
+from tidings.broker.door import Door, Handshakes
 from tidings.broker.link_connection import LinkConnection
 from tidings.broker.link_secret import CHALLENGE_BYTES, CHALLENGE_FRAME, PROOF_FRAME, Handshake
 from tidings.errors import RemoteProtocolError, UsageError
@@ -31,6 +33,8 @@ HAS_EVENTS = int(Flag.EVENTS)
 WRITE_BYTES = 256 << 10
 SECRET_BYTES_MIN = 16
 GATHER_MS = 10.0
+HANDSHAKE_SECONDS = 10.0  # with TLS: before anything is said
+HANDSHAKES_MAX = (1024, 128)  # at a time: in all, and of one address
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class BrokerLinks:
         self._by_number: dict[int, LinkConnection] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
-        self._server: asyncio.Server | None = None
+        self._door: Door | None = None
         self._accepted = 0
         self._started = False
         self._base_ms = time.time() * 1000 - time.monotonic() * 1000
@@ -87,20 +91,34 @@ class BrokerLinks:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self.settings.port is not None:
-            self._server = await self._loop.create_server(
-                self._accept, self.settings.host, self.settings.port, ssl=self.settings.tls_accept
-            )
-            self.port = self._server.sockets[0].getsockname()[1]
+            self._door = await self._open(self.settings.host, self.settings.port)
+            self.port = self._door.port
             self.network.address = self.settings.address or f"{self.settings.host}:{self.port}"
         self._started = True
         self.network.start(self.now())
         self._broker.settle()
 
+    async def _open(self, host: str, port: int) -> Door:
+        failed = self._broker.handshakes.failed
+        handshakes = Handshakes(Crowd(lambda: HANDSHAKES_MAX), failed, lambda: HANDSHAKE_SECONDS)
+        door = Door(host, port, self._accept, handshakes, self.settings.tls_accept)
+        await door.open()
+        return door
+
+    def renew(self, settings: LinkSettings) -> None:
+        """Its certificates count for links that are made from now on; those that exist stay. Nothing else changes, and
+        links without TLS stay without."""
+        if self.settings.tls_dial is None or settings.tls_dial is None:
+            return
+        self.settings = replace(self.settings, tls_accept=settings.tls_accept, tls_dial=settings.tls_dial)
+        if self._door is not None and settings.tls_accept is not None:
+            self._door.renew(settings.tls_accept)
+
     async def stop(self) -> None:
         if not self._started:
             return
-        if self._server is not None:
-            self._server.close()
+        if self._door is not None:
+            self._door.close()
         self.network.stop(self.now(), "shutting down")
         self._broker.settle()
         for timer in self._timers.values():

@@ -115,12 +115,14 @@ class Metrics:
         logged_in = sum(connection.logged_in for connection in broker.connections.values())
         states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.connections) - logged_in)]
         text.add("connections", "gauge", "Connections of clients.", states)
-        text.add("connections_refused_total", "counter", "Turned away: too many.", broker.refused_connections)
+        text.add("connections_refused_total", "counter", "Turned away: too many.", broker.crowd.refused)
         for name, counts, meaning in (
             ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
             ("protocol_errors_total", broker.protocol_errors, "Connections ended for what they sent."),
         ):
             text.add(name, "counter", meaning, [({"code": code}, count) for code, count in counts.items()])
+        failed = [({"reason": reason}, count) for reason, count in broker.handshakes.failed.by_reason.items()]
+        text.add("tls_handshakes_failed_total", "counter", "TLS handshakes that failed, by reason.", failed)
 
     def _mailboxes(self, text: _Text) -> None:
         mailboxes = self._broker.node.post_office.by_name.values()

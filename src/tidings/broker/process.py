@@ -14,7 +14,8 @@ import resource
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,8 +27,9 @@ from tidings.broker import config, logs, users
 from tidings.broker.access import Rules
 from tidings.broker.config_changes import changes
 from tidings.broker.config_network import peers_of
+from tidings.broker.config_places import placed
 from tidings.broker.config_rules import exposed, is_loopback
-from tidings.broker.config_tables import Configuration, type_rules
+from tidings.broker.config_tables import Configuration, ConsoleTable, ListenerTable, type_rules
 from tidings.broker.console_child import ConsoleChild, command
 from tidings.broker.garbage import search_seldom
 from tidings.broker.guard import Guard, OpenGuard
@@ -82,6 +84,22 @@ class Prepared:
 def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
     """Read the files; a ConfigError if anything in them will not do."""
     configuration = config.load(options.config, protocols=protocols)
+    with _lines(options.config):
+        return _prepared(options, configuration)
+
+
+@contextmanager
+def _lines(file: Path | None) -> Iterator[None]:
+    """What is found wrong inside, after the configuration was read, is told with the line that it is about."""
+    try:
+        yield
+    except ConfigError as error:
+        if file is None:
+            raise
+        raise ConfigError(placed(error.problems, str(file), file.read_text(encoding="utf-8"))) from None
+
+
+def _prepared(options: Options, configuration: Configuration) -> Prepared:
     if options.data is not None:
         configuration = replace(configuration, broker=replace(configuration.broker, data=options.data))
     if options.port is not None:
@@ -94,8 +112,7 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
     _check_exposure(configuration, known, str(options.config or "the defaults"))
-    encrypted = any(listener.tls for listener in configuration.listeners)
-    tls = server_context(configuration.tls) if encrypted else None
+    tls = server_context(configuration.tls) if configuration.encrypts else None
     peers = peers_of(configuration.network, configuration.broker.id)
     return Prepared(configuration, Rules.of(configuration.access), known, tls, peers)
 
@@ -167,14 +184,14 @@ class Process:
         self._broker.observer = observer
         metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)
-        endpoint = HttpEndpoint({"/metrics": metrics.metrics, "/health": metrics.health, "/network": network})
+        self._endpoint = HttpEndpoint(
+            {"/metrics": metrics.metrics, "/health": metrics.health, "/network": network},
+            self._broker.handshakes.failed,
+        )
         try:
             metrics_port = 0
             if configuration.metrics.enabled:
-                table = configuration.metrics
-                host, wanted = ("127.0.0.1", 0) if self._shares_port() else (table.host, table.port)
-                metrics_port = await endpoint.start(host, wanted)
-                note(log, logging.INFO, "metrics", host=host, port=metrics_port)
+                metrics_port = await self._start_metrics()
             self._watch_signals()
             await self._broker.start(self._listeners())
             search_seldom()
@@ -182,18 +199,26 @@ class Process:
             if observer is not None:
                 self._spawn(watch(self._broker, observer))
             if configuration.console.enabled:
-                self._console = ConsoleChild(self._console_command(metrics_port))
+                self._console = ConsoleChild(self._console_command(metrics_port), self._console_pair())
                 self._console.start()
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
         finally:
-            ended = await self._end(endpoint)
+            ended = await self._end()
         return 0 if ended else 1
 
-    def _shares_port(self) -> bool:
-        """Whether metrics and console were given the same address: then the console shows the metrics' pages."""
-        console, metrics = self.configuration.console, self.configuration.metrics
-        return console.enabled and console.port != 0 and (console.host, console.port) == (metrics.host, metrics.port)
+    async def _start_metrics(self) -> int:
+        table, tls = self.configuration.metrics, self._prepared.tls
+        host, wanted, tls = table.host, table.port, tls if table.tls else None
+        if self.configuration.pages_share_port:  # it is the console that fetches them
+            host, wanted, tls = "127.0.0.1", 0, None
+        port = await self._endpoint.start(host, wanted, tls)
+        note(log, logging.INFO, "metrics", host=host, port=port, tls=tls is not None)
+        return port
+
+    def _console_pair(self) -> tuple[str, str] | None:
+        tls = self.configuration.tls
+        return (tls.certificate, tls.key) if self.configuration.console.tls else None
 
     def _console_command(self, metrics_port: int) -> list[str]:
         configuration = self.configuration
@@ -206,11 +231,11 @@ class Process:
             configuration.console.host,
             configuration.console.port,
             configuration.console.names,
-            metrics=f"127.0.0.1:{metrics_port}" if self._shares_port() and metrics_port else "",
+            metrics=f"127.0.0.1:{metrics_port}" if configuration.pages_share_port and metrics_port else "",
             anonymous=self._prepared.users is not None or configuration.users.allow_anonymous,
         )
 
-    async def _end(self, endpoint: HttpEndpoint) -> bool:
+    async def _end(self) -> bool:
         for task in self._tasks:
             task.cancel()
         try:
@@ -218,7 +243,7 @@ class Process:
                 if self._console is not None:
                     await self._console.stop()
                 await self._broker.stop()
-                await endpoint.stop()
+                await self._endpoint.stop()
         except TimeoutError:
             note(log, logging.ERROR, "not stopped in time", seconds=STOP_SECONDS)
             return False
@@ -231,7 +256,8 @@ class Process:
             data.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             problem = f"broker.data: {data} cannot be made ({error.strerror}); name a directory that can"
-            raise ConfigError([problem]) from None
+            with _lines(self._options.config):
+                raise ConfigError([problem]) from None
         return SqliteStore(data / STORE)
 
     def _tracking(self) -> TrackingOptions | None:
@@ -249,9 +275,12 @@ class Process:
         file = prepared.configuration.users_file
         if file.stat().st_mode & 0o077:
             note(log, logging.WARNING, "others can read the users file: chmod 600 it", file=file)
-        for listener in exposed(prepared.configuration):
-            if not listener.tls:
-                where = f"{listener.host}:{listener.port}"
+        console = prepared.configuration.console
+        pages = [console] if console.enabled and not is_loopback(console.host) else []
+        reached: list[ListenerTable | ConsoleTable] = [*exposed(prepared.configuration), *pages]
+        for one in reached:
+            if not one.tls:
+                where = f"{one.host}:{one.port}"
                 note(log, logging.WARNING, "passwords and messages can be read on their way: no TLS", listener=where)
         return UserGuard(prepared.users, prepared.rules, prepared.configuration.limits_of())
 
@@ -329,8 +358,7 @@ class Process:
         logs.set_up(configuration.logging.level, as_json=configuration.logging.json)
         self._broker.limits = configuration.limits_of()
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
-        if new.tls is not None:
-            await self._broker.renew_tls(new.tls)
+        self._renew_certificates(new)
         guard, ended = self._broker.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:
             guard.limit(self._broker.limits)
@@ -341,6 +369,16 @@ class Process:
             ended = self._broker.end_connections(None, "E_ACCESS_CHANGED", "log in: this broker has users now")
         known = 0 if new.users is None else len(new.users)
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
+
+    def _renew_certificates(self, new: Prepared) -> None:
+        """For all who connect from now on. Who has no TLS does not get it by this: that takes a restart."""
+        if new.tls is not None:
+            self._broker.renew_tls(new.tls)
+            self._endpoint.renew(new.tls)
+        if self._console is not None and (pair := self._console_pair()) is not None:
+            self._console.renew(pair)
+        if isinstance(self._broker.links, BrokerLinks) and new.peers is not None:
+            self._broker.links.renew(new.peers.links)
 
 
 def run(

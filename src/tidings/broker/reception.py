@@ -34,7 +34,7 @@ class Reception:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def log_in(self, connection: ClientConnection, hello: Hello) -> None:
-        number = connection.number
+        number, shown = connection.number, ""
         try:
             if self._broker.guard.open:
                 principal = self._broker.guard.log_in(hello, connection.address, "")
@@ -45,7 +45,7 @@ class Reception:
                 )
         except SecurityError as error:
             self._broker.refused_logins[error.code] += 1
-            fields = {"user": hello.user[:100], "address": connection.address, "code": error.code}
+            fields = {"user": (hello.user or shown)[:100], "address": connection.address, "code": error.code}
             note(log, logging.WARNING, "log-in refused", **fields)
             if connection.number == number:
                 self._broker.fail(connection, error)

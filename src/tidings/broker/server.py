@@ -23,7 +23,7 @@ from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.inspection import inspect
 from tidings.broker.life import check_silence, give_signs, one_less
 from tidings.broker.limits import Limits
-from tidings.broker.listening import Listener, Listening
+from tidings.broker.listening import Listener, Listening, client_handshakes
 from tidings.broker.logs import note
 from tidings.broker.naps import Naps
 from tidings.broker.observing import Observer
@@ -85,14 +85,14 @@ class Broker:
         self.gateways: set[GatewayConnection] = set()  # those of them that want to be told the time
         self.refused_logins: Counter[str] = Counter()  # by code
         self.observer: Observer | None = None  # of its counters
-        self.refused_connections = 0
         self.protocol_errors: Counter[str] = Counter()
         self.ready = False
         self._store = store
         self.writer: StoreWriter | None = None
         self.listening: list[Listening] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._per_address: dict[str, int] = {}
+        self.handshakes = client_handshakes(lambda: self.limits)
+        self.crowd = self.handshakes.crowd
         self.per_user: Counter[str] = Counter()
         flushing = Flushing(self)
         self.flush, self.flush_soon = flushing.now, flushing.soon
@@ -122,7 +122,7 @@ class Broker:
 
     async def listen(self, listener: Listener) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
-        listening = Listening(listener, lambda: make_connection(self, listener), self.limits.login_seconds)
+        listening = Listening(listener, lambda: make_connection(self, listener), self.handshakes)
         await listening.open()
         self.listening.append(listening)
         protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
@@ -180,11 +180,11 @@ class Broker:
 
     # --- changes while it runs ------------------------------------------------------------------------------------
 
-    async def renew_tls(self, tls: ssl.SSLContext) -> None:
+    def renew_tls(self, tls: ssl.SSLContext) -> None:
         """Another certificate for all who connect from now on."""
         for listening in self.listening:
-            if listening.listener.tls is not None:
-                await listening.renew(tls)
+            if listening.tls is not None:
+                listening.renew(tls)
 
     def end_connections(self, users: frozenset[str] | None, code: str, reason: str) -> int:
         """End the connections of these users (None: all); they may connect again, under what applies now."""
@@ -196,17 +196,15 @@ class Broker:
     # --- sockets --------------------------------------------------------------------------------------------------
 
     def opened(self, connection: ClientConnection) -> None:
-        at_address = self._per_address.get(connection.address, 0)
-        full = len(self.connections) >= self.limits.connections_max
+        room = self.crowd.enter(connection.address)
         connection.number = self.forwarder.open()
         connection.session.opened(self.forwarder, connection.number)
         self.connections[connection.number] = connection
-        self._per_address[connection.address] = at_address + 1
-        if full or at_address >= self.limits.connections_per_address_max or self._stopping:
+        if not room or self._stopping:
             self.turn_away(connection, "too many connections")
 
     def turn_away(self, connection: ClientConnection, reason: str) -> None:
-        self.refused_connections += 1
+        self.crowd.refused += 1
         error = LimitError("E_CONNECTIONS", reason, fatal=True)
         self.forwarder.send(connection.number, connection.session.error(error))
         self._close(connection)
@@ -219,7 +217,7 @@ class Broker:
         del self.connections[number]
         self.beating.discard(connection)
         connection.number = -1
-        one_less(self._per_address, connection.address)
+        self.crowd.leave(connection.address)
         if connection.logged_in:
             one_less(self.per_user, connection.user)
         self._carry_out(self.node.lost(self.now_ms(), number))

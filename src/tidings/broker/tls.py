@@ -1,4 +1,4 @@
-"""TLS for listeners: a context from the files that the configuration names."""
+"""TLS for listeners and links: contexts from the files that the configuration names."""
 
 import ssl
 from typing import TYPE_CHECKING
@@ -9,9 +9,46 @@ if TYPE_CHECKING:
     from tidings.broker.config_tables import TlsTable
 
 
+class _Shaking(ssl.SSLObject):
+    """If the handshake fails the error takes along what OpenSSL has to say to the client: event loops throw it away."""
+
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            error.farewell = self.outgoing.read()  # type: ignore[attr-defined]
+            raise
+
+
+class _ServerContext(ssl.SSLContext):
+    sslobject_class = _Shaking
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        assert isinstance(made, _Shaking)
+        made.outgoing = outgoing
+        return made
+
+
+def farewell_of(error: OSError) -> bytes:
+    """The alert for the client whose handshake failed so; empty if there is none."""
+    return getattr(error, "farewell", b"")
+
+
 def server_context(tls: "TlsTable") -> ssl.SSLContext:
     """TLS 1.2 or later. A ConfigError names the file that does not do."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = _ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     _load_pair(context, tls.certificate, tls.key, "tls")
@@ -27,7 +64,7 @@ def server_context(tls: "TlsTable") -> ssl.SSLContext:
 def link_contexts(certificate: str, key: str, ca: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """For links that come in, and for those that are dialled. Both ends must show a certificate that the CA signed; who
     a peer is follows from its name and is the links' affair, not the host's."""
-    contexts = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    contexts = _ServerContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for context in contexts:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = False

@@ -7,13 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tidings.broker import config as configuration_file
 from tidings.broker import process
-from tidings.broker.config_places import placed
 from tidings.broker.config_tables import Configuration
 from tidings.broker.observing import Observer
 from tidings.broker.session import Caller, Gateway
-from tidings.errors import ConfigError
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
@@ -39,19 +36,6 @@ def _capacity_monitor() -> Observer:
     from tidings.lab.monitor import CapacityMonitor  # it loads SciPy: only if it is asked for
 
     return CapacityMonitor()
-
-
-def _checked(options: process.Options) -> process.Prepared:
-    configuration_file.load(
-        options.config, protocols=tuple(SESSIONS)
-    )  # what is wrong with the file itself comes with its line
-    try:
-        return process.prepare(options, tuple(SESSIONS))
-    except ConfigError as error:
-        if options.config is None:
-            raise
-        text = options.config.read_text(encoding="utf-8")
-        raise ConfigError(placed(error.problems, str(options.config), text)) from None
 
 
 def register(app: typer.Typer) -> None:
@@ -90,7 +74,7 @@ def broker(
     options = process.Options(config, data, port, "" if found else join, routing)
     if not check:
         raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
-    prepared = _checked(options)
+    prepared = process.prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")

@@ -31,6 +31,11 @@ def console(
     name: Annotated[
         list[str] | None, typer.Option(help="A host name under which it is called, such as that of a proxy before it.")
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="The console's own certificate (PEM): it is then https. SIGHUP reads it again."),
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Its private key, if it is not in the same file.")] = None,
     allow_anonymous: Annotated[
         bool, typer.Option("--allow-anonymous", help="On other addresses than loopback too, without users.")
     ] = False,
@@ -48,6 +53,7 @@ def console(
     """
     try:
         from tidings.console.app import LOOPBACK, Options, serve
+        from tidings.console.certificate import Certificate
         from tidings.console.source import Login
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tidings"):
@@ -55,13 +61,15 @@ def console(
         reason = f"the console needs {error.name}: pip install 'tidings[console]'"
         raise UsageError("E_CONSOLE_MISSING", reason) from None
     named = [*(urls or []), *(() if net is None else _urls(net))] or [connecting.DEFAULT_URL]
+    if key is not None and certificate is None:
+        raise UsageError("E_TLS", "a key without a certificate; give --certificate too")
     if host not in LOOPBACK and not allow_anonymous:
         _check_exposure(named, host, access.user)
     login = Login(access.user, access.password(), access.tls())
 
     def ready(found: int) -> None:
         shown = f"[{host}]" if ":" in host else host
-        typer.echo(f"console on http://{shown}:{found}/")
+        typer.echo(f"console on {'http' if certificate is None else 'https'}://{shown}:{found}/")
 
     options = Options(
         tuple(named),
@@ -71,6 +79,7 @@ def console(
         login,
         metrics,
         with_parent,
+        None if certificate is None else Certificate(str(certificate), str(key or "")),
     )
     serve(options, ready)
 

@@ -1,6 +1,7 @@
 """The console as a web application: pages, log-in, and the server that shows them."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from fastapi import FastAPI, Request
 from nicegui import app as pages
 from nicegui import ui
 
+from tidings.console.certificate import Certificate
 from tidings.console.frame import THEME_COOKIE, Pane, frame
 from tidings.console.gate import SESSION, Gate
 from tidings.console.login_page import add_login
@@ -62,6 +64,7 @@ class Options:
     login: Login = field(default_factory=Login)
     metrics: str = ""  # host:port of a broker's metrics, shown under the console's address too
     with_parent: bool = False  # end when the input does: the process that started it is gone
+    certificate: Certificate | None = None  # then it is https
 
 
 def sources_of(urls: Sequence[str]) -> MakeSources:
@@ -103,19 +106,34 @@ def serve(options: Options, ready: Callable[[int], None]) -> None:
     config = uvicorn.Config(
         app, options.host, options.port, log_level="warning", ws_max_size=1 << 20, server_header=False, lifespan="on"
     )
+    if options.certificate is not None:
+        config.ssl_certfile = options.certificate.file  # which makes it https; the context is ours
+        config.load()
+        config.ssl = options.certificate.context
     server = uvicorn.Server(config)
     if options.with_parent:
         os.nice(NICENESS)
-        threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
+        threading.Thread(target=_heed_input, args=(server, options.certificate), daemon=True).start()
     # uvicorn raises the signal once more when it has ended in order: that is status 0, not an end by SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: None if server.should_exit else sys.exit(0))
+    if options.certificate is not None:
+        signal.signal(signal.SIGHUP, lambda *_: _renew(options.certificate))
     asyncio.run(_serve(server, ready))
 
 
-def _end_with_input(server: uvicorn.Server) -> None:
-    while os.read(0, 1024):
-        pass
+def _heed_input(server: uvicorn.Server, certificate: Certificate | None) -> None:
+    """Each line names another certificate and its key."""
+    for line in sys.stdin.buffer:
+        _renew(certificate, *json.loads(line))
     server.should_exit = True
+
+
+def _renew(certificate: Certificate | None, *pair: str) -> None:
+    assert certificate is not None
+    try:
+        certificate.renew(*pair)
+    except UsageError as error:
+        print(f"tidings: {error}; the old one is still shown", file=sys.stderr)  # noqa: T201
 
 
 async def _serve(server: uvicorn.Server, ready: Callable[[int], None]) -> None:
