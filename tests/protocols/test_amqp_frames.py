@@ -256,6 +256,69 @@ def test_an_outcome_of_a_transaction_outlives_its_link(client: Open, outcome: De
         assert other.take()[1] == "last"
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_delivery_that_its_receiver_keeps_is_settled_with_the_commit(client: Open, *, ends: bool) -> None:
+    queue = queue_with(client, "m")
+    worker = client()
+    transaction = worker.declare()
+    worker.receive(1, source(queue), credit=9)
+    number = worker.take()[0]
+    worker.say(settled(number, None, within(transaction, REJECT), done=False))
+    if ends:
+        worker.detach(1)
+    worker.send(9, encode(Section.VALUE, Described(DISCHARGE, [transaction, False])))
+    heard = [worker.hear(DISPOSITION)[0] for _ in range(2)]
+    assert heard[-1][4].descriptor == ACCEPT.descriptor, "the discharge"
+    assert heard[0][:4] == [False, uint(number), None, True]
+    assert ends or heard[0][4].descriptor == REJECTED
+    worker.receive(2, dead_letters_of(queue), credit=1)
+    assert worker.take()[1] == "m"
+
+
+def test_after_a_rollback_the_receiver_still_has_the_deliveries_that_it_keeps(client: Open) -> None:
+    queue = queue_with(client, "m", "n")
+    worker = client()
+    transaction = worker.declare()
+    worker.receive(1, source(queue), credit=9)
+    first, second = worker.take()[0], worker.take()[0]
+    worker.say(settled(first, second, within(transaction, ACCEPT), done=False))
+    assert worker.discharge(transaction, fails=True).descriptor == ACCEPT.descriptor
+    worker.say(settled(first, None, ACCEPT, done=False))
+    assert worker.hear(DISPOSITION)[0][:4] == [False, uint(first), None, True]
+    put(client, queue, "behind them")
+    assert worker.take()[1] == "behind them", "nothing was sent again"
+    worker.say(settled(second, None, RELEASE))
+    assert worker.take()[1] == "n"
+
+
+def test_a_commit_that_fails_takes_back_deliveries_that_the_receiver_keeps(client: Open) -> None:
+    queue = queue_with(client, "m")
+    worker = client()
+    transaction = worker.declare()
+    worker.publish(1, Described(TARGET, []))
+    worker.receive(2, source(queue), credit=9)
+    number = worker.take()[0]
+    worker.say(settled(number, None, within(transaction, ACCEPT), done=False))
+    worker.send(1, to("queue://tmp.9.9.9", "nobody's"), within(transaction))
+    worker.send(9, encode(Section.VALUE, Described(DISCHARGE, [transaction, False])))
+    own = next(fields for fields in iter(lambda: worker.hear(DISPOSITION)[0], None) if not fields[0])
+    assert own[:5] == [False, uint(number), None, True, None], "settled, without an outcome"
+    assert worker.take()[1] == "m"
+
+
+def test_what_is_said_last_of_a_delivery_counts(client: Open) -> None:
+    queue = queue_with(client, "m")
+    worker = client()
+    transaction = worker.declare()
+    worker.receive(1, source(queue), credit=9)
+    number = worker.take()[0]
+    worker.say(settled(number, None, within(transaction, ACCEPT), done=False))
+    worker.say(settled(number, None, REJECT))
+    worker.receive(2, dead_letters_of(queue), credit=1)
+    assert worker.take()[1] == "m"
+    assert worker.discharge(transaction).descriptor == ACCEPT.descriptor
+
+
 def test_a_message_refused_here_spoils_its_transaction(client: Open) -> None:
     queue = queue_with(client)
     worker = client()
@@ -292,6 +355,13 @@ def test_a_discharge_amid_a_message_rolls_back(client: Open) -> None:
     assert refused_with(worker.discharge(transaction)) == "amqp:transaction:rollback"
     worker.say(transfer([uint(1), uint(number), None, None, None, False], content[3:]))
     assert refused_with(worker.outcome()) == "amqp:transaction:unknown-id"
+
+
+def test_a_transaction_of_more_than_this_broker_is_refused(client: Open) -> None:
+    worker = client()
+    worker.declare()
+    worker.send(9, encode(Section.VALUE, Described(DECLARE, [b"of all"])))
+    assert refused_with(worker.outcome()) == "amqp:not-implemented"
 
 
 # --- receiving --------------------------------------------------------------------------------------------------------
