@@ -389,6 +389,32 @@ def test_a_dead_letter_that_is_too_large_for_a_link_stays(client: Open) -> None:
     assert wide.take()[1] == "x" * 1000
 
 
+@pytest.mark.parametrize("wish", ["session-end", "connection-close", "link-detach", None])
+def test_the_answer_says_how_long_a_terminus_lives(client: Open, wish: str | None) -> None:
+    wished = [uint(2), symbol(wish) if wish else None, uint(60)]
+    actual = [uint(0), symbol("link-detach"), uint(0)]
+    one = client()
+    assert one.receive(0, ["topic://a", *wished])[5].value[1:4] == actual
+    assert one.receive(1, ["queue://a", *wished, None, None, symbol("copy")])[5].value[1:4] == actual
+    assert one.publish(2, Described(TARGET, ["queue://a", *wished]))[6].value[1:4] == actual
+
+
+def test_a_dynamic_node_ends_with_its_link(client: Open) -> None:
+    lifetime = symbol("lifetime-policy")
+    wished: list[Any] = [None, None, None, None, True, {lifetime: Described(ulong(0x2E), [])}]
+    one = client()
+    for terminus in (one.receive(0, wished)[5], one.publish(1, Described(TARGET, wished))[6]):
+        assert terminus.value[1:4] == [uint(0), symbol("link-detach"), uint(0)]
+        assert terminus.value[5] == {lifetime: Described(ulong(0x2B), [])}
+
+
+def test_a_kept_subscription_is_kept_as_wished(client: Open) -> None:
+    wished = [uint(1), symbol("never"), uint(60)]
+    one = client()
+    assert one.receive(0, ["topic://a", *wished])[5].value[1:4] == wished
+    one.detach(0)
+
+
 # --- kept subscriptions, and links without a source -------------------------------------------------------------------
 
 
