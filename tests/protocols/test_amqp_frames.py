@@ -389,6 +389,29 @@ def test_a_dead_letter_that_is_too_large_for_a_link_stays(client: Open) -> None:
     assert wide.take()[1] == "x" * 1000
 
 
+@pytest.mark.parametrize("credit", [(1 << 31) - 1, 1 << 31, (1 << 32) - 1])
+@pytest.mark.parametrize("mode", ["move", "copy"])
+def test_there_is_no_credit_too_large(client: Open, credit: int, mode: str) -> None:
+    said = [str(number) for number in range(3)]
+    worker = client()
+    worker.receive(0, [queue_with(client, *said), *[None] * 5, symbol(mode)], credit=credit)
+    assert [worker.take()[1] for _ in said] == said
+
+
+def test_credit_that_is_taken_back_is_none(client: Open) -> None:
+    """With what the broker has sent meanwhile, there is less than none left."""
+    queue = queue_with(client, "first", "second")
+    worker, other = client(), client()
+    worker.receive(0, source(queue), credit=2)
+    assert [worker.take()[1] for _ in range(2)] == ["first", "second"]
+    worker.say(amqp_frame(FLOW, [uint(0), MANY, uint(0), MANY, uint(0), uint(0), uint(0)]))
+    worker.say(settled(0, 1, ACCEPT))
+    worker.receive(1, source(queue))  # whose answer says that all was heard
+    put(client, queue, "third")
+    other.receive(0, source(queue), credit=1)
+    assert other.take()[1] == "third"
+
+
 @pytest.mark.parametrize("wish", ["session-end", "connection-close", "link-detach", None])
 def test_the_answer_says_how_long_a_terminus_lives(client: Open, wish: str | None) -> None:
     wished = [uint(2), symbol(wish) if wish else None, uint(60)]

@@ -13,7 +13,7 @@ from proton import Delivery, Described, Disposition, Link, Sender
 from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import decode_message
 from tidings.protocols.amqp_conditions import condition_of
-from tidings.protocols.amqp_context import Context, refuse
+from tidings.protocols.amqp_context import Context, credit_of, refuse
 from tidings.protocols.amqp_message import write_message
 from tidings.protocols.amqp_sections import state_of
 from tidings.protocols.amqp_source import Source, answer_source, read_source
@@ -161,7 +161,7 @@ class ConsumerLink:
         if self._state is not State.ACTIVE or self._draining:
             return
         link, peer = self._link, self._context.peer
-        allowed = max(link.credit, 0)
+        allowed = credit_of(link, self._sent)
         if allowed < self._granted:
             self._drain()  # the client has taken credit back
             return
