@@ -204,6 +204,25 @@ def test_others_can_read_bodies_of_amqps_own_types(body: Any, seen: bytes) -> No
     assert (back.section, back.value) == (Section.VALUE, body)
 
 
+MAPS = {  # one -> 1, as bytes
+    "binary": (b"\xc1\x06\x02\xa0\x01x\x54\x01", b'{"x": 1}'),
+    "list": (b"\xc1\x06\x02\xc0\x01\x00\x54\x01", b'{"[]": 1}'),
+    "map": (b"\xc1\x06\x02\xc1\x01\x00\x54\x01", b'{"{}": 1}'),
+    "array": (b"\xc1\x07\x02\xe0\x02\x00\x71\x54\x01", b'{"[]": 1}'),
+    "described": (b"\xc1\x09\x02\x00\x53\x99\xa1\x01k\x54\x01", b'{"k": 1}'),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_the_names_in_a_map_may_be_of_any_type(name: str) -> None:
+    raw, seen = MAPS[name]
+    within = b"\x00\x53\x77\xc0" + bytes((len(raw) + 1, 1)) + raw
+    for content, body in ((b"\x00\x53\x77" + raw, seen), (within, b"[" + seen + b"]")):
+        message = read_message(content, LINK)
+        assert message.body == body
+        assert write_message(decode_message(encode_message(message)), 1, NOW_MS).endswith(content)
+
+
 def test_a_body_that_is_no_number_is_json_all_the_same() -> None:
     assert read_message(encode(Section.VALUE, float("nan")), LINK).body == b'"NaN"'
 

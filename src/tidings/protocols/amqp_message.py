@@ -25,7 +25,7 @@ from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 from tidings.protocols.amqp_address import address_of, read_address
 from tidings.protocols.amqp_decimals import decimal_text
 from tidings.protocols.amqp_ids import id_text, id_value
-from tidings.protocols.amqp_sections import BODY, AmqpValue, Decoded, Section, decode_sections, encode
+from tidings.protocols.amqp_sections import BODY, AmqpValue, Decoded, Pairs, Section, decode_sections, encode
 
 KEPT = "JMSXAmqp"
 MESSAGE_ID, USER_ID, CONTENT_TYPE = "JMSXMessageID", "JMSXUserID", "content-type"
@@ -157,8 +157,9 @@ def _jsonable(value: AmqpValue) -> AmqpValue:
             return value.decode(errors="replace")
         case Described():
             return _jsonable(value.value)
-        case dict():
-            return {_json_name(name): _jsonable(one) for name, one in value.items()}
+        case dict() | Pairs():
+            pairs = value.items() if isinstance(value, dict) else value
+            return {_json_name(name): _jsonable(one) for name, one in pairs}
         case _:
             return [_jsonable(one) for one in value] if hasattr(value, "__iter__") else str(value)
 
