@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tidings.testing.amqp_client import Client, Open
 from tidings.testing.local_broker import BrokerThread
 
 
@@ -9,3 +10,16 @@ from tidings.testing.local_broker import BrokerThread
 def broker() -> Iterator[BrokerThread]:
     with BrokerThread() as running:
         yield running
+
+
+@pytest.fixture
+def client(broker: BrokerThread) -> Iterator[Open]:
+    opened: list[Client] = []
+
+    def make(container: str = "") -> Client:
+        opened.append(Client(broker.amqp_port, container))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()

@@ -15,6 +15,7 @@ from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.model.values import Untyped
 from tidings.protocols.amqp_decimals import decimal_text
 from tidings.protocols.amqp_message import KEPT, Incoming, read_message, write_message
 from tidings.protocols.amqp_sections import Section, decode_sections, encode
@@ -203,6 +204,25 @@ def test_others_can_read_bodies_of_amqps_own_types(body: Any, seen: bytes) -> No
     assert (back.section, back.value) == (Section.VALUE, body)
 
 
+MAPS = {  # one -> 1, as bytes
+    "binary": (b"\xc1\x06\x02\xa0\x01x\x54\x01", b'{"x": 1}'),
+    "list": (b"\xc1\x06\x02\xc0\x01\x00\x54\x01", b'{"[]": 1}'),
+    "map": (b"\xc1\x06\x02\xc1\x01\x00\x54\x01", b'{"{}": 1}'),
+    "array": (b"\xc1\x07\x02\xe0\x02\x00\x71\x54\x01", b'{"[]": 1}'),
+    "described": (b"\xc1\x09\x02\x00\x53\x99\xa1\x01k\x54\x01", b'{"k": 1}'),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_the_names_in_a_map_may_be_of_any_type(name: str) -> None:
+    raw, seen = MAPS[name]
+    within = b"\x00\x53\x77\xc0" + bytes((len(raw) + 1, 1)) + raw
+    for content, body in ((b"\x00\x53\x77" + raw, seen), (within, b"[" + seen + b"]")):
+        message = read_message(content, LINK)
+        assert message.body == body
+        assert write_message(decode_message(encode_message(message)), 1, NOW_MS).endswith(content)
+
+
 def test_a_body_that_is_no_number_is_json_all_the_same() -> None:
     assert read_message(encode(Section.VALUE, float("nan")), LINK).body == b'"NaN"'
 
@@ -285,6 +305,51 @@ def test_a_message_without_a_target_must_say_where_it_goes() -> None:
         read_message(encode(Section.VALUE, "x"), link)
     with pytest.raises(UsageError, match="E_DESTINATION"):
         read_message(encode(Section.PROPERTIES, [None, None, "a..b"]), link)
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "found"),
+    [
+        ("news", 1, "topic:news"),
+        ("news", 0, "queue:news"),
+        ("news", 2, "queue:news"),
+        ("news", 3, "topic:news"),
+        ("news", 4, "queue:news"),
+        ("news", -1, "queue:news"),
+        ("queue://news", 1, "queue:news"),
+        ("topic://news", 0, "topic:news"),
+    ],
+)
+def test_a_jms_client_says_beside_an_address_what_it_is(address: str, kind: int, found: str) -> None:
+    names = {symbol("x-opt-jms-dest"): proton.byte(kind), symbol("x-opt-jms-reply-to"): proton.byte(kind)}
+    content = encode(Section.MESSAGE_ANNOTATIONS, names)
+    content += encode(Section.PROPERTIES, [None, None, address, None, address]) + encode(Section.DATA, b"x")
+    message = read_message(content, Incoming(None, LINK.next_id, NOW_MS, True))
+    assert (str(message.destination), str(message.reply_to)) == (found, found)
+    got = sections(write_message(message, 1, NOW_MS))
+    del got[Section.HEADER]
+    assert got == sections(content)
+
+
+@pytest.mark.parametrize(
+    ("given", "sequence"),
+    [
+        (Untyped("7"), 7),
+        (Untyped("4294967295"), 2**32 - 1),
+        (7, 7),
+        (Untyped("4294967296"), None),
+        (Untyped("007"), None),
+        (Untyped("-1"), None),
+        (Untyped("٧"), None),
+        ("7", None),
+    ],
+)
+def test_a_place_in_a_group_may_be_a_text_of_stomp(given: Any, sequence: int | None) -> None:
+    message = Message(QUEUE, {"JMSXGroupID": "g", "JMSXGroupSeq": given}, id=MessageId(7, 1, NOW_MS, 3))
+    content = write_message(decode_message(encode_message(message)), 1, NOW_MS)
+    got = {section: value for section, value, _ in decode_sections(content)}
+    assert [*got[Section.PROPERTIES], None][10:12] == ["g", sequence]
+    assert got.get(Section.APPLICATION_PROPERTIES, {}) == ({} if sequence is not None else {"JMSXGroupSeq": given})
 
 
 def test_arrays_and_described_values_are_kept() -> None:

@@ -14,18 +14,23 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.amqp_sasl import amqp_frame
+from tidings.protocols.amqp_sections import Section, encode
 from tidings.protocols.amqp_source import NO_LOCAL
 from tidings.protocols.frames import FrameSplitter, FrameType, control
 from tidings.testing.amqp_streams import (
     ACCEPT,
     ATTACH,
+    COORDINATOR,
+    DECLARE,
     DETACH,
+    DISCHARGE,
     DISPOSITION,
     END,
     FLOW,
     LOG_IN,
     MESSAGE,
     TARGET,
+    TRANSACTIONAL,
     WHOLE,
     attach,
     flow,
@@ -113,6 +118,32 @@ def test_a_receiver_that_settles_second_is_told_when_the_outcome_is_on_disk() ->
     assert DISPOSED not in session.take_output()
     session.receive(amqp_frame(END, []), 0)
     assert held() == before
+
+
+def test_outcomes_that_wait_for_a_transaction_hold_nothing_of_a_session_that_has_ended() -> None:
+    before = held()
+    session = begun(
+        attach("tx", 0, receives=False, source=[], target=Described(COORDINATOR, [])),
+        attach("in", 1, receives=True, source=["queue://q"], target=None),
+        flow(1, 5),
+        transfer([uint(0), uint(0), b"0", uint(0), False], encode(Section.VALUE, Described(DECLARE, []))),
+    )
+    message = encode_message(Message(Destination("q", True)))
+    session.frames(b"".join(control(FrameType.OK, {"receipt": one}) for one in (1, 2, 3)), 0)
+    session.frames(b"".join(encode_frame(FrameType.DELIVER, pack("<IIQ", 1, 1, tag) + message) for tag in (1, 2)), 0)
+    session.take_output()
+    session.take_frames()
+    accepted = Described(TRANSACTIONAL, [b"\0\1", ACCEPT])
+    discharge = encode(Section.VALUE, Described(DISCHARGE, [b"\0\1", False]))
+    session.receive(settled(0, None, accepted, done=False), 0)
+    assert session.take_frames() == b"", "the broker need not know yet"
+    session.receive(transfer([uint(0), uint(1), b"1", uint(0), False], discharge), 0)
+    asked = [frame.type for frame in FrameSplitter(1 << 20).feed(session.take_frames())]
+    assert asked == [FrameType.ACK, FrameType.COMMIT]
+    session.receive(settled(1, None, accepted, done=False), 0)
+    session.receive(amqp_frame(END, []), 0)
+    assert held() == before
+    session.frames(control(FrameType.OK, {"receipt": 4}), 0)
 
 
 BROKEN: dict[str, tuple[bool, list[Any], Any]] = {

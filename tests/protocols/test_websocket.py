@@ -79,6 +79,7 @@ def test_subprotocols(broker: BrokerThread, offered: list[str], chosen: str | No
         ("https://pages.example.evil", False),
         ("http://evil.example", False),
         ("null", False),
+        ("http://[::1", False),
         (None, True),
     ],
 )
@@ -139,12 +140,30 @@ def test_what_is_no_handshake_is_refused(broker: BrokerThread) -> None:
     run(check())
 
 
-def test_before_the_log_in_messages_are_short() -> None:
+def handshake(version: int = 13) -> tuple[WebSocketLayer, bytes]:
     layer = WebSocketLayer()
     key = b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    key += b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    key += b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: %d\r\n\r\n" % version
     assert layer.receive(key) == b""
-    assert layer.to_send().startswith(b"HTTP/1.1 101 ")
+    return layer, layer.to_send()
+
+
+def test_who_speaks_another_version_is_told_ours() -> None:
+    _, answer = handshake(8)
+    assert answer.startswith(b"HTTP/1.1 426 ")
+    assert b"\r\nSec-WebSocket-Version: 13\r\n" in answer
+
+
+def test_a_text_that_is_written_in_two_pieces_is_text() -> None:
+    layer, _ = handshake()
+    whole = "RECEIPT\nreceipt-id:é\n\n\0".encode()
+    middle = whole.index(b"\xa9")
+    assert [layer.wrap(piece)[0] for piece in (whole[:middle], whole[middle:])] == [0x81, 0x81]
+
+
+def test_before_the_log_in_messages_are_short() -> None:
+    layer, answer = handshake()
+    assert answer.startswith(b"HTTP/1.1 101 ")
     assert layer.receive(b"\x82\xff" + (100_000).to_bytes(8, "big") + b"\0\0\0\0") == b""
     assert layer.ended
     assert layer.to_send()[2:4] == CloseCode.MESSAGE_TOO_BIG.to_bytes(2, "big")

@@ -10,7 +10,7 @@ from proton import Delivery, Sender, Terminus
 from tidings.errors import RemoteError, SecurityError
 from tidings.model.selector import Selector
 from tidings.protocols.amqp_consumer import WINDOW_BYTES, content_of
-from tidings.protocols.amqp_context import Context, refuse
+from tidings.protocols.amqp_context import Context, credit_of, refuse
 from tidings.protocols.amqp_source import Source, answer_source, read_source
 from tidings.protocols.frames import FrameType, unsigned
 from tidings.protocols.peer import Delivered, Fields
@@ -81,8 +81,10 @@ class BrowserLink:
             self._maybe_ask()
 
     def _maybe_ask(self) -> None:
-        credit = self._link.credit
-        if self._ended or self._asked or self._at_end or credit <= 0:
+        if self._ended or self._asked or self._at_end:
+            return
+        credit = credit_of(self._link, self._sent)
+        if not credit:
             return
         self.starved = self._link.session.outgoing_bytes >= WINDOW_BYTES
         if self.starved:

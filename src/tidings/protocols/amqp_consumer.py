@@ -6,13 +6,14 @@ takes back the rest of a slice; if a slice was used up whole, there may be more,
 """
 
 from enum import Enum
+from typing import NamedTuple
 
 from proton import Delivery, Described, Disposition, Link, Sender
 
 from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import decode_message
 from tidings.protocols.amqp_conditions import condition_of
-from tidings.protocols.amqp_context import Context, refuse
+from tidings.protocols.amqp_context import Context, credit_of, refuse
 from tidings.protocols.amqp_message import write_message
 from tidings.protocols.amqp_sections import state_of
 from tidings.protocols.amqp_source import Source, answer_source, read_source
@@ -28,6 +29,14 @@ class State(Enum):
     ASKED = "asked"
     ACTIVE = "active"
     ENDED = "ended"
+
+
+class Provisional(NamedTuple):
+    """An outcome that a delivery has if a transaction commits."""
+
+    session: int
+    flags: int  # of the acknowledgement
+    state: int
 
 
 class ConsumerLink:
@@ -47,6 +56,8 @@ class ConsumerLink:
         self._unsettled: dict[int, Delivery] = {}
         self._confirming: list[tuple[Delivery, int]] = []  # with the outcome that we agree to once it is on disk
         self._agreeing = 0  # so many of these the broker was asked about
+        self._provisional: dict[int, Provisional] = {}  # of deliveries that are not settled
+        self._committing: dict[int, list[tuple[Delivery, int]]] = {}  # by session, with the outcome
         self._sent = 0
 
     # --- beginning and end ----------------------------------------------------------------------------------------
@@ -71,12 +82,6 @@ class ConsumerLink:
         answer_source(self._link, self._source)
         self._link.open()
         self.flow()
-
-    def release(self) -> None:
-        """What the client has not settled goes back, and is not counted as tried."""
-        for tag in self._unsettled:
-            self._context.peer.ack(self.number, tag, ACK_RELEASE)
-        self._unsettled.clear()
 
     def refuse(self) -> None:
         """It never came to be."""
@@ -110,17 +115,23 @@ class ConsumerLink:
         """The session around it is gone, before the broker's word has come."""
         self._adrift = True
         self._confirming.clear()
+        self._committing.clear()
         del self._link  # Proton has freed it, or will
 
     def _let_go(self) -> None:
         """See `tidings.protocols.amqp`."""
         self._unsettled.clear()
         self._confirming.clear()
+        self._committing.clear()
         self._link.free()
         del self._link
 
     def _end_subscription(self, source: Source) -> list[tuple[FrameType, Fields]]:
         """What to ask for. What the client has not settled goes back, and is not counted as tried."""
+        for tag, one in self._provisional.items():  # it counts without the link, should its transaction commit
+            self._transactions.acknowledge(self.number, tag, one.flags, one.session)
+        self._provisional.clear()
+        self._transactions.leave(self)
         self._unsettled.clear()
         requests: list[tuple[FrameType, Fields]] = []
         requests.append((FrameType.UNSUBSCRIBE, {"subscription": self.number, "release": True}))
@@ -150,7 +161,7 @@ class ConsumerLink:
         if self._state is not State.ACTIVE or self._draining:
             return
         link, peer = self._link, self._context.peer
-        allowed = max(link.credit, 0)
+        allowed = credit_of(link, self._sent)
         if allowed < self._granted:
             self._drain()  # the client has taken credit back
             return
@@ -214,20 +225,50 @@ class ConsumerLink:
         if state == TRANSACTIONAL:
             data = state_of(delivery)
             session = self._transactions.session_of(data[0] if data else None)
-            outcome = _flags(data[1] if len(data) > 1 else None)
+            state, outcome = _inner(data[1] if len(data) > 1 else None)
             if not session:
                 outcome = ACK_RETRY  # no such transaction: it did not happen
+        self._provisional.pop(tag, None)  # what is said last counts
         if outcome is None:
             if not delivery.settled:
                 return  # not decided yet
             outcome = ACK_RELEASE  # settled without a word
+        if session and not delivery.settled:
+            self._provisional[tag] = Provisional(session, outcome, state)
+            self._transactions.enlist(session, self)
+            return
         del self._unsettled[tag]
         self._transactions.acknowledge(self.number, tag, outcome, session)
-        if delivery.settled or state == TRANSACTIONAL:
+        if delivery.settled or delivery.remote_state == TRANSACTIONAL:
             delivery.settle()
         else:
             self._confirming.append((delivery, state))
             self._confirm()
+
+    # --- outcomes in a transaction, of a receiver that keeps the deliveries until its end -------------------------
+
+    def commit(self, session: int) -> None:
+        """They become part of it: from here on they share its fate."""
+        deliveries = self._committing.setdefault(session, [])
+        for tag in self._of(session):
+            one = self._provisional.pop(tag)
+            self._transactions.acknowledge(self.number, tag, one.flags, session)
+            deliveries.append((self._unsettled.pop(tag), one.state))
+
+    def committed(self, session: int, *, done: bool) -> None:
+        """If not `done`, the broker has taken the messages back and sends them again."""
+        for delivery, state in self._committing.pop(session, ()):
+            if done:
+                delivery.update(state)
+            delivery.settle()
+
+    def roll_back(self, session: int) -> None:
+        """They were never said: the deliveries are the client's, as before."""
+        for tag in self._of(session):
+            del self._provisional[tag]
+
+    def _of(self, session: int) -> list[int]:
+        return [tag for tag, one in self._provisional.items() if one.session == session]
 
     # --- a receiver that settles second ---------------------------------------------------------------------------
 
@@ -277,22 +318,23 @@ def _outcome(delivery: Delivery) -> int | None:
             return None
 
 
-def _flags(outcome: object) -> int | None:
-    """The same of the outcome inside a transactional state."""
+def _inner(outcome: object) -> tuple[int, int | None]:
+    """The outcome inside a transactional state, and the same of it."""
     if not isinstance(outcome, Described):
-        return 0
+        return Disposition.ACCEPTED, 0
     fields = outcome.value if isinstance(outcome.value, list) else []
     match outcome.descriptor:
         case 0x24 | "amqp:accepted:list":
-            return 0
+            return Disposition.ACCEPTED, 0
         case 0x25 | "amqp:rejected:list":
-            return ACK_DEAD
+            return Disposition.REJECTED, ACK_DEAD
         case 0x26 | "amqp:released:list":
-            return ACK_RELEASE
+            return Disposition.RELEASED, ACK_RELEASE
         case 0x27 | "amqp:modified:list":
-            return _modified(bool(fields[:1] and fields[0]), bool(fields[1:2] and fields[1]))
+            flags = _modified(bool(fields[:1] and fields[0]), bool(fields[1:2] and fields[1]))
+            return Disposition.MODIFIED, flags
         case _:
-            return None
+            return 0, None
 
 
 def _modified(failed: bool, undeliverable: bool) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from proton import Array, Data, Link, Terminus
+from proton import Array, Data, Link, Sender, Terminus
 
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId, MessageIdSource
@@ -12,6 +12,7 @@ from tidings.protocols.amqp_conditions import condition_of
 from tidings.protocols.amqp_sections import AmqpValue, own, reading
 from tidings.protocols.peer import NativePeer
 
+CREDIT_MAX = 0x7FFF_FFFF
 Permits: TypeAlias = Callable[[str, str], bool]
 
 
@@ -56,6 +57,16 @@ def capabilities_of(terminus: Terminus) -> tuple[str, ...]:
         return ()
     many = given if isinstance(given, (list, Array)) else [given]
     return tuple(str(one) for one in many)
+
+
+def credit_of(link: Sender, sent: int) -> int:
+    """How many messages the client allows, to whom so many were sent.
+
+    Proton (0.40) counts with a sign. Below zero the client has taken back credit for messages that it had not seen,
+    which were sent; if these are not so many, it allows more than fits. Of that Proton can send, but not drain.
+    """
+    credit: int = link.credit
+    return CREDIT_MAX if credit < -sent and not link.drain_mode else max(credit, 0)
 
 
 def refuse(link: Link, error: TidingsError) -> None:

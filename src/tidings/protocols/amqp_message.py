@@ -7,6 +7,7 @@ which the broker gives out below 2²⁹: what others can see of a message says n
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -20,11 +21,11 @@ from tidings.model.constraint import NAME_BYTES_MAX
 from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, PRIORITY_MAX, Message, reserved
 from tidings.model.message_id import MessageId
-from tidings.model.values import INT_MAX, INT_MIN, Value
+from tidings.model.values import INT_MAX, INT_MIN, Untyped, Value
 from tidings.protocols.amqp_address import address_of, read_address
 from tidings.protocols.amqp_decimals import decimal_text
 from tidings.protocols.amqp_ids import id_text, id_value
-from tidings.protocols.amqp_sections import BODY, AmqpValue, Decoded, Section, decode_sections, encode
+from tidings.protocols.amqp_sections import BODY, AmqpValue, Decoded, Pairs, Section, decode_sections, encode
 
 KEPT = "JMSXAmqp"
 MESSAGE_ID, USER_ID, CONTENT_TYPE = "JMSXMessageID", "JMSXUserID", "content-type"
@@ -36,6 +37,9 @@ _FIELDS = 13  # of the properties section
 )
 _PLAIN = (bool, int, float, str, bytes)  # types that come back as they went
 _UINT_MAX = 0xFFFF_FFFF
+_UINT_TEXT = re.compile("0|[1-9][0-9]{0,9}")
+_JMS_TO, _JMS_REPLY_TO = symbol("x-opt-jms-dest"), symbol("x-opt-jms-reply-to")
+_JMS_KINDS = ("queue", "topic", "temporary-queue", "temporary-topic")  # as the annotations number them
 FORM_SHIFT = 29
 _NO_FIELDS = encode(Section.PROPERTIES, [])  # kept: there were none, whatever properties say
 
@@ -76,6 +80,7 @@ def read_message(content: bytes, link: Incoming) -> Message:
     header = _padded(by_kind.get(Section.HEADER), 5)
     fields = _padded(by_kind.get(Section.PROPERTIES), _FIELDS)
     given = by_kind[Section.APPLICATION_PROPERTIES].value if Section.APPLICATION_PROPERTIES in by_kind else {}
+    annotations = by_kind[Section.MESSAGE_ANNOTATIONS].value if Section.MESSAGE_ANNOTATIONS in by_kind else {}
     form, body = _read_body([one for one in sections if one.section in BODY])
     properties = {name: value for name, one in given.items() if (value := _attribute(name, one)) is not None}
     exact = len(properties) == len(given) and all(type(one) in _PLAIN for one in given.values())
@@ -83,7 +88,7 @@ def read_message(content: bytes, link: Incoming) -> Message:
     properties.update(_own_properties(fields))
     identity = link.next_id()
     message = Message(
-        link.destination or _destination(fields[_TO], link),
+        link.destination or _destination(fields[_TO], _kind(annotations, _JMS_TO), link),
         properties,
         body,
         replace(identity, publisher=identity.publisher | form << FORM_SHIFT),
@@ -92,7 +97,7 @@ def read_message(content: bytes, link: Incoming) -> Message:
         timestamp_ms=_int(fields[_CREATED], None, 0),
         expiration_ms=_expiration(header[2], fields[_EXPIRY], link.now_ms),
         correlation_id=id_text(fields[_CORRELATION]),
-        reply_to=_reply_to(fields[_REPLY_TO], link),
+        reply_to=_reply_to(fields[_REPLY_TO], _kind(annotations, _JMS_REPLY_TO), link),
         type=fields[_SUBJECT] if type(fields[_SUBJECT]) is str else None,
     )
     kept = [one.raw for one in sections if one.section in (Section.MESSAGE_ANNOTATIONS, Section.FOOTER)]
@@ -152,8 +157,9 @@ def _jsonable(value: AmqpValue) -> AmqpValue:
             return value.decode(errors="replace")
         case Described():
             return _jsonable(value.value)
-        case dict():
-            return {_json_name(name): _jsonable(one) for name, one in value.items()}
+        case dict() | Pairs():
+            pairs = value.items() if isinstance(value, dict) else value
+            return {_json_name(name): _jsonable(one) for name, one in pairs}
         case _:
             return [_jsonable(one) for one in value] if hasattr(value, "__iter__") else str(value)
 
@@ -220,17 +226,23 @@ def _expiration(ttl_ms: AmqpValue, absolute_ms: AmqpValue, now_ms: int) -> int |
     return min((one for one in times if one is not None), default=None)
 
 
-def _destination(to: AmqpValue, link: Incoming) -> Destination:
+def _kind(annotations: dict[AmqpValue, AmqpValue], name: symbol) -> tuple[str, ...]:
+    """What JMS clients say that an address is, in the words of a terminus; nothing if they do not say it."""
+    kind = annotations.get(name)
+    return _JMS_KINDS[kind : kind + 1] if isinstance(kind, int) and kind >= 0 else ()
+
+
+def _destination(to: AmqpValue, kind: tuple[str, ...], link: Incoming) -> Destination:
     if type(to) is not str or not to:
         raise CodecError("E_AMQP_TO", "the link names no target, so each message must say in `to` where it goes")
-    return Destination.parse(read_address(to, plain_is_queue=link.plain_is_queue))
+    return Destination.parse(read_address(to, kind, plain_is_queue=link.plain_is_queue))
 
 
-def _reply_to(address: AmqpValue, link: Incoming) -> Destination | None:
+def _reply_to(address: AmqpValue, kind: tuple[str, ...], link: Incoming) -> Destination | None:
     if type(address) is not str:
         return None
     try:
-        return Destination.parse(read_address(address, plain_is_queue=link.plain_is_queue))
+        return Destination.parse(read_address(address, kind, plain_is_queue=link.plain_is_queue))
     except TidingsError:
         return None  # an address elsewhere: those who speak AMQP will see it
 
@@ -307,8 +319,10 @@ def _fields(message: Message, form: Form) -> list[AmqpValue]:
     fields[_USER] = user.encode() if isinstance(user, str) else user if isinstance(user, bytes) else None
     if isinstance(content_type, str) and content_type.isascii():
         fields[_CONTENT_TYPE] = symbol(content_type)
-    group, sequence = properties.get(GROUP_ID), properties.get(GROUP_SEQUENCE)
+    group, sequence = properties.get(GROUP_ID), message.properties.get(GROUP_SEQUENCE)
     fields[_GROUP] = group if isinstance(group, str) else None
+    if isinstance(sequence, Untyped) and _UINT_TEXT.fullmatch(sequence):
+        sequence = int(sequence)
     if type(sequence) is int and 0 <= sequence <= _UINT_MAX:
         fields[_SEQUENCE] = uint(sequence)
     return fields

@@ -17,7 +17,7 @@ from tidings.protocols.amqp_conditions import condition_of
 from tidings.protocols.amqp_context import Context, capabilities_of
 from tidings.protocols.amqp_message import Incoming, read_message
 from tidings.protocols.amqp_sections import state_of
-from tidings.protocols.amqp_source import address_of_pattern
+from tidings.protocols.amqp_source import address_of_pattern, answer_lifetime
 from tidings.protocols.amqp_transactions import TRANSACTIONAL, Transactions, accept_in, declared, reject
 from tidings.protocols.frames import FrameType
 from tidings.protocols.peer import Fields
@@ -65,6 +65,8 @@ class ProducerLink:
             for one in ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"):
                 link.target.capabilities.put_symbol(symbol(one))
             link.target.capabilities.exit()
+        else:
+            answer_lifetime(link.target, kept=False)
         link.open()
         link.flow(CREDIT)
 

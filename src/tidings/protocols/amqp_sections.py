@@ -92,7 +92,43 @@ def decode_first(data: Data, content: bytes) -> tuple[AmqpValue, int]:
         data.rewind()
         if used <= 0 or data.next() is None:
             raise CodecError("E_AMQP_DECODE", "no value", position=0)
-        return own(data.get_object()), used
+        try:
+            return own(data.get_object()), used
+        except (TypeError, ValueError):  # a map with names that Python cannot hash
+            data.rewind()
+            data.next()
+            return _walked(data), used
+
+
+class Pairs(list[tuple[AmqpValue, AmqpValue]]):
+    """A map that cannot be a dict."""
+
+
+def _walked(data: Data) -> AmqpValue:
+    """The value here; slower than by `get_object`, but for every map there is a value."""
+    match data.type():
+        case Data.MAP:
+            content = _inside(data)
+            pairs = Pairs(zip(content[::2], content[1::2], strict=True))
+            try:
+                return dict(pairs)
+            except TypeError:
+                return pairs
+        case Data.LIST:
+            return _inside(data)
+        case Data.DESCRIBED:
+            return Described(*_inside(data))
+        case _:
+            return own(data.get_object())
+
+
+def _inside(data: Data) -> list[AmqpValue]:
+    data.enter()
+    found = []
+    while data.next() is not None:
+        found.append(_walked(data))
+    data.exit()
+    return found
 
 
 @contextmanager

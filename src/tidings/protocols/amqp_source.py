@@ -16,6 +16,7 @@ from tidings.protocols.amqp_sections import AmqpValue, encode_value
 
 SELECTOR = (symbol("apache.org:selector-filter:string"), ulong(0x0000468C00000004))
 NO_LOCAL = (symbol("apache.org:no-local-filter:list"), ulong(0x0000468C00000003))
+LIFETIME, DELETE_ON_CLOSE = symbol("lifetime-policy"), ulong(0x2B)
 SHARED, GLOBAL = "shared", "global"
 
 
@@ -127,11 +128,24 @@ def answer_source(link: Link, source: Source) -> None:
     """The attach that tells what is in place."""
     if link.remote_source.dynamic:
         link.source.address = address_of_pattern(source.destination)
+    answer_lifetime(link.source, kept=link.remote_source.expiry_policy == Terminus.EXPIRE_NEVER)
     link.source.filter.clear()
     if source.filters.applied:
         link.source.filter.put_dict(source.filters.applied)
     link.snd_settle_mode = Link.SND_SETTLED if source.presettled else Link.SND_UNSETTLED
     link.rcv_settle_mode = link.remote_rcv_settle_mode
+
+
+def answer_lifetime(terminus: Terminus, *, kept: bool) -> None:
+    """What the client wished for, in our answer to it, becomes what is in place."""
+    if not kept:
+        terminus.durability = Terminus.NONDURABLE
+        terminus.expiry_policy = Terminus.EXPIRE_WITH_LINK
+        terminus.timeout = 0
+    if terminus.dynamic:
+        terminus.properties.clear()
+        lifetime: dict[AmqpValue, AmqpValue] = {LIFETIME: Described(DELETE_ON_CLOSE, [])}
+        terminus.properties.put_dict(lifetime)
 
 
 def address_of_pattern(destination: str) -> str:

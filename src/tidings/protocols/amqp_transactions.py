@@ -3,10 +3,13 @@
 A transaction is a session of the native protocol that is in one; its id is the session's number. What is posted in it,
 and the outcomes of what was received, go to the broker at once, which keeps them back until the commit. A message that
 was refused here, before the broker could know of it, spoils the transaction: it can only be rolled back.
+
+Outcomes of deliveries that the receiver has not settled wait at their links for the end of the transaction (4.4.2):
+after a rollback the deliveries are still the receiver's, to decide anew. To the broker they go with the commit.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from proton import Delivery, Described, ulong
 
@@ -24,12 +27,31 @@ OnDone: TypeAlias = Callable[[bytes | None, TidingsError | None], None]  # the n
 _NUMBERS: dict[AmqpValue, int] = {"amqp:declare:list": DECLARE, "amqp:discharge:list": DISCHARGE}
 
 
+class Enlisted(Protocol):
+    """Who has outcomes that wait for the end of a transaction."""
+
+    def commit(self, session: int) -> None: ...
+
+    def committed(self, session: int, *, done: bool) -> None: ...
+
+    def roll_back(self, session: int) -> None: ...
+
+
 class Transactions:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._open: dict[int, TidingsError | None] = {}  # session -> why it cannot be committed, if that is so
         self.posting: dict[object, int] = {}  # link -> the session of a message that is not complete
+        self._enlisted: dict[int, set[Enlisted]] = {}
         self._last = 0
+
+    def enlist(self, session: int, link: Enlisted) -> None:
+        self._enlisted.setdefault(session, set()).add(link)
+
+    def leave(self, link: Enlisted) -> None:
+        """It ends, and has nothing that waits."""
+        for links in self._enlisted.values():
+            links.discard(link)
 
     def session_of(self, txn_id: AmqpValue) -> int:
         """The session in this transaction; 0: there is none."""
@@ -49,9 +71,11 @@ class Transactions:
     def command(self, content: bytes, on_done: OnDone) -> set[int]:
         """A message to the coordinator. Returns the session that it begins, if it does."""
         command = _command(content)
-        if command.descriptor == DECLARE:
-            return {self._declare(on_done)}
         fields = command.value if isinstance(command.value, list) else []
+        if command.descriptor == DECLARE:
+            if fields and fields[0] is not None:
+                raise RemoteProtocolError("E_AMQP_NOT_IMPLEMENTED", "transactions are of this broker only", fatal=False)
+            return {self._declare(on_done)}
         session = self.session_of(fields[0] if fields else None)
         if not session:
             raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "there is no such transaction", fatal=False)
@@ -86,12 +110,21 @@ class Transactions:
         if session in self.posting.values():
             self.spoil(session, RemoteProtocolError("E_AMQP_PARTIAL", "a message of it is not complete", fatal=False))
         failure = self._open.pop(session)
+        commits = not fails and failure is None
+        links = self._enlisted.pop(session, set())
+        for link in links:
+            if commits:
+                link.commit(session)
+            else:
+                link.roll_back(session)
 
         def ended(answer: Fields | RemoteError) -> None:
             error = answer if isinstance(answer, RemoteError) else None if fails else failure
+            for link in links:
+                link.committed(session, done=error is None)
             on_done(None, None if error is None else _rolled_back(error))
 
-        end = FrameType.ROLLBACK if fails or failure is not None else FrameType.COMMIT
+        end = FrameType.COMMIT if commits else FrameType.ROLLBACK
         self._context.peer.ask(end, {}, ended, session=session)
 
 

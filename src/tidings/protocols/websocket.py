@@ -1,22 +1,27 @@
 """WebSocket (RFC 6455) on the broker's side, without I/O: bytes of a socket in, what is inside out, and back.
 
 Handshake, masks, fragments, pings and the closing handshake are those of the library `websockets`; here it is said who
-may connect and what is spoken. The protocol inside is a stream: where messages begin and end means nothing.
+may connect and what is spoken. The protocol inside is a stream: where messages of clients begin and end means nothing;
+where those of the broker do, `tidings.protocols.websocket_messages` says.
 """
 
 import codecs
 import ipaddress
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from websockets.datastructures import Headers
 from websockets.exceptions import InvalidOrigin
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request
+from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Origin, Subprotocol
 
+from tidings.protocols.websocket_messages import Cutter
+
 SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")  # the best first
+VERSION = "13"  # of WebSocket
 LOGIN_BYTES_MAX = 64 << 10
 
 
@@ -34,10 +39,23 @@ class _Handshake(ServerProtocol):
         origin = super().process_origin(headers)
         if origin is None or "*" in self._allowed or origin in self._allowed:
             return origin
-        place = urlsplit(origin)
+        try:
+            place = urlsplit(origin)
+        except ValueError:  # half an address of IPv6
+            raise InvalidOrigin(origin) from None
         if place.netloc != headers.get("Host") or not _is_address(place.hostname or ""):
             raise InvalidOrigin(origin)
         return origin
+
+    def accept(self, request: Request) -> Response:
+        """Who speaks another version is told ours (RFC 6455, 4.4)."""
+        response = super().accept(request)
+        if request.headers.get_all("Sec-WebSocket-Version") not in ([], [VERSION]):
+            if response.status_code == HTTPStatus.BAD_REQUEST:
+                response = self.reject(HTTPStatus.UPGRADE_REQUIRED, f"The version of WebSocket is {VERSION}.\n")
+                response.headers["Upgrade"] = "websocket"
+            response.headers["Sec-WebSocket-Version"] = VERSION
+        return response
 
 
 def _is_address(host: str) -> bool:
@@ -57,6 +75,7 @@ class WebSocketLayer:
     def __init__(self, origins: tuple[str, ...] = ()) -> None:
         self._machine = _Handshake(origins)
         self._text: codecs.IncrementalDecoder | None = None  # while a text message goes on
+        self._cutter = Cutter()
         self.ended = False
 
     @property
@@ -101,15 +120,14 @@ class WebSocketLayer:
         return b"".join(self._machine.data_to_send())
 
     def wrap(self, data: bytes) -> bytes:
-        """A message of the broker: text if it can be, which every client understands. Before the handshake nothing."""
+        """The broker's next bytes as messages. Before the handshake nothing."""
         if self._machine.state is not State.OPEN:
             return b""
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            self._machine.send_binary(data)
-        else:
-            self._machine.send_text(data)
+        for text, content in self._cutter.cut(data):
+            if text:
+                self._machine.send_text(content)
+            else:
+                self._machine.send_binary(content)
         return self.to_send()
 
     def close(self) -> None:
