@@ -157,6 +157,24 @@ def test_who_could_not_name_itself_at_first_may_do_so_before_it_subscribes() -> 
     assert code(late.answer(92)) == "E_IDENTIFY_LATE"
 
 
+def test_an_id_does_not_grow_without_end() -> None:
+    driver = NodeDriver()
+    client = driver.connect("alice/")
+    for number in range(91, 95):
+        client.ask(Identify(number, "x" * 255))
+    assert client.answer(91) == Done(91)
+    assert code(client.answer(94)) == "E_CLIENT_ID"
+
+
+def test_a_name_that_no_store_can_keep_fails_its_own_request_only() -> None:
+    driver = NodeDriver()
+    unlucky, other = driver.connect("x" * 70_000), driver.connect()
+    refused = unlucky.subscribe(1, "t", durable="d")
+    assert code(unlucky.answer(refused)) == "E_STORE_RECORD"
+    assert other.publish(driver.message("queue:q")) in other.accepted
+    assert list(driver.node.post_office.by_name) == ["queue:q"]
+
+
 def test_whether_there_is_a_durable_subscription_can_be_asked() -> None:
     driver = NodeDriver()
     client = driver.connect()

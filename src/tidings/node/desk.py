@@ -46,6 +46,7 @@ from tidings.node.session import (
 )
 from tidings.node.settings import Settings
 from tidings.node.subscribing import (
+    CLIENT_ID_MAX,
     Plan,
     destination_of,
     durable_name,
@@ -285,6 +286,10 @@ class Desk:
     def _identify(self, client: Connection, request: Identify) -> None:
         if client.subscriptions:
             raise UsageError("E_IDENTIFY_LATE", "a client says who it is before it subscribes")
+        if len(client.client_id) + len(request.client_id) > CLIENT_ID_MAX:
+            raise LimitError(
+                "E_CLIENT_ID", f"a client's id has at most {CLIENT_ID_MAX} characters, its user's name included"
+            )
         client.client_id += request.client_id
         self._outbox.answer(client.number, Done(request.receipt))
 
