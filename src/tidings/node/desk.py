@@ -215,6 +215,9 @@ class Desk:
                 client.temporary[wanted.name] = self._office.make(wanted.name, kind, wanted.predicate)
                 return client.temporary[wanted.name]
             return self._office.make(wanted.name, kind, wanted.predicate)
+        if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
+            # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.
+            raise SecurityError("E_FORBIDDEN", f"only the connection that made {wanted.name} may receive from it")
         if mailbox.consumers and kind is MailboxKind.DURABLE:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
         if kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY) or self._office.predicate(mailbox) == wanted.predicate:

@@ -130,7 +130,7 @@ class PostOffice:
     def remove(self, mailbox: Mailbox) -> None:
         """The mailbox and what waits in it are gone."""
         mailbox.purge()
-        for consumer in list(mailbox.consumers):  # of a temporary queue: whoever else consumes it gets nothing more
+        for consumer in list(mailbox.consumers):
             mailbox.consumers.remove(consumer)
             for place in mailbox.reject(consumer, list(consumer.unacknowledged)):
                 mailbox.finish(place.seq)
