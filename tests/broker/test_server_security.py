@@ -1,6 +1,7 @@
 """Log-in, access and limits over real sockets."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -58,6 +59,57 @@ def test_nobody_comes_in_without_the_password() -> None:
             async with client(here, "reader") as reader:
                 assert reader.connected
             assert here.broker.refused_logins == {"E_LOGIN": 4}
+
+    run(check())
+
+
+def test_a_user_removed_while_the_password_is_checked_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        ours, checking, removed = guard(), threading.Event(), threading.Event()
+        prove = UserGuard.log_in
+
+        def slowly(self: UserGuard, *arguments: Any) -> Any:
+            principal = prove(self, *arguments)
+            checking.set()
+            assert removed.wait(30)
+            return principal
+
+        monkeypatch.setattr(UserGuard, "log_in", slowly)
+        async with local_broker(guard=ours) as here:
+            trying = asyncio.ensure_future(_entered(here, "reader"))
+            assert await asyncio.to_thread(checking.wait, 30)
+            ours.replace(ours.users.without("reader"), ours.rules)
+            removed.set()
+            with pytest.raises(TidingsError, match="E_ACCESS_CHANGED"):
+                await trying
+            assert here.broker.refused_logins == {"E_ACCESS_CHANGED": 1}
+            await _entered(here, "writer")
+
+    run(check())
+
+
+async def _entered(here: Local, user: str) -> None:
+    async with client(here, user):
+        pass
+
+
+def test_a_rules_browse_selector_holds_for_retained_messages() -> None:
+    rules = Rules(
+        (rule("writer", "publish subscribe browse", "news.>"), rule("reader", "browse", "news.>", selector="r = 'EU'"))
+    )
+
+    async def check() -> None:
+        async with (
+            local_broker(guard=guard(rules=rules)) as here,
+            client(here, "writer") as writer,
+            client(here, "reader") as reader,
+        ):
+            await writer.retain("log", "news.>")
+            for region in ("EU", "US", "EU"):
+                await writer.publish("news.a", {"r": region}, persistent=True)
+            got = [one.properties["r"] async for _, one in reader.retained("log").read_all()]
+            assert got == ["EU", "EU"]
+            assert len([one async for one in writer.retained("log").read_all()]) == 3
 
     run(check())
 

@@ -35,6 +35,18 @@ def test_a_stranger_cannot_lock_out_who_was_there_before() -> None:
     assert throttle.wait_seconds(0, "alice", "10.0.0.2") > 0
 
 
+def test_not_even_one_who_shares_the_address() -> None:
+    """As all who come through one proxy or console do."""
+    throttle = Throttle(failures_max=1)
+    throttle.succeeded("alice", "10.0.0.1")
+    throttle.failed(0, "mallory", "10.0.0.1")
+    assert throttle.wait_seconds(0, "alice", "10.0.0.1") == 0
+    assert throttle.wait_seconds(0, "mallory", "10.0.0.1") > 0
+    assert throttle.wait_seconds(0, "bob", "10.0.0.1") > 0
+    throttle.failed(0, "alice", "10.0.0.1")
+    assert throttle.wait_seconds(0, "alice", "10.0.0.1") > 0
+
+
 def test_an_account_of_ones_own_gives_no_guesses_at_anothers() -> None:
     """Not even at an address from which the other logs in too."""
     throttle = Throttle(failures_max=3, lock_seconds=100)

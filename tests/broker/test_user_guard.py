@@ -97,3 +97,19 @@ def test_replacing_tells_whom_it_concerns(guard: UserGuard) -> None:
     assert guard.replace(ALICE, Rules()) == {"robot"}
     assert guard.replace(users.change_password(ALICE, "alice", "new", CHEAP), Rules()) == {"alice"}
     assert guard.log_in(hello("alice", "new"), "1.1.1.1", "").name == "alice"
+
+
+def test_what_changed_while_a_password_was_checked_is_noticed(guard: UserGuard) -> None:
+    alice = guard.log_in(hello("alice", "right"), "1.1.1.1", "")
+    assert guard.still(alice)
+    guard.replace(users.change_password(BOTH, "robot", "new", CHEAP), RULES)
+    assert guard.still(alice)  # that was somebody else
+    for known, rules in (
+        (BOTH.without("alice"), RULES),
+        (users.change_password(BOTH, "alice", "new", CHEAP), RULES),
+        (BOTH, Rules()),
+    ):
+        guard.replace(known, rules)
+        assert not guard.still(alice)
+    guard.replace(BOTH, RULES)
+    assert guard.still(alice)

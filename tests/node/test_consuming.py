@@ -6,6 +6,7 @@ from tidings.node.requests import (
     Ack,
     AckMode,
     Answer,
+    Browse,
     Credit,
     Done,
     Drain,
@@ -13,6 +14,8 @@ from tidings.node.requests import (
     Forget,
     Identify,
     MakeTemporary,
+    Move,
+    Purge,
     RemoveTemporary,
     Unsubscribe,
     Verdict,
@@ -121,8 +124,6 @@ def test_a_temporary_queue_lives_as_long_as_its_connection() -> None:
     owner.ask(Unsubscribe(owner.next_receipt(), 1))
     owner.subscribe(2, "queue:tmp.1")
     assert owner.bodies() == [b"kept"]
-    watching = other.subscribe(1, "queue:tmp.1")
-    assert other.answer(watching) == Done(watching)
     owner.leave()
     late = other.publish(driver.message("queue:tmp.1", b"late"))
     assert other.refused[late] == "E_QUEUE_GONE"
@@ -137,6 +138,15 @@ def test_a_temporary_queue_is_its_owners_to_make_and_to_remove() -> None:
     for request in (MakeTemporary(11, "queue:tmp.1"), RemoveTemporary(12, "queue:tmp.1")):
         other.ask(request)
     assert [code(other.answer(receipt)) for receipt in (11, 12)] == ["E_QUEUE_EXISTS", "E_QUEUE_TEMPORARY"]
+    for options in ({}, {"temporary": True}):
+        taking = other.subscribe(1, "queue:tmp.1", **options)
+        assert code(other.answer(taking)) == "E_FORBIDDEN"
+    for request in (Browse(21, 1, "queue:tmp.1"), Purge(22, "queue:tmp.1"), Move(23, "queue:tmp.1", "queue:mine")):
+        other.ask(request)
+        assert code(other.answer(request.receipt)) == "E_QUEUE_UNKNOWN"
+    assert other.publish(driver.message("queue:tmp.1", b"answer")) in other.accepted
+    owner.subscribe(1, "queue:tmp.1")
+    assert owner.bodies() == [b"answer"]
     other.ask(MakeTemporary(13, "queue:orders"))
     assert code(other.answer(13)) == "E_QUEUE_TEMPORARY"
     missing = other.subscribe(1, "queue:tmp.2")
@@ -155,6 +165,24 @@ def test_who_could_not_name_itself_at_first_may_do_so_before_it_subscribes() -> 
     late.subscribe(1, "t")
     late.ask(Identify(92, "audit"))
     assert code(late.answer(92)) == "E_IDENTIFY_LATE"
+
+
+def test_an_id_does_not_grow_without_end() -> None:
+    driver = NodeDriver()
+    client = driver.connect("alice/")
+    for number in range(91, 95):
+        client.ask(Identify(number, "x" * 255))
+    assert client.answer(91) == Done(91)
+    assert code(client.answer(94)) == "E_CLIENT_ID"
+
+
+def test_a_name_that_no_store_can_keep_fails_its_own_request_only() -> None:
+    driver = NodeDriver()
+    unlucky, other = driver.connect("x" * 70_000), driver.connect()
+    refused = unlucky.subscribe(1, "t", durable="d")
+    assert code(unlucky.answer(refused)) == "E_STORE_RECORD"
+    assert other.publish(driver.message("queue:q")) in other.accepted
+    assert list(driver.node.post_office.by_name) == ["queue:q"]
 
 
 def test_whether_there_is_a_durable_subscription_can_be_asked() -> None:

@@ -1,7 +1,7 @@
 """What leaves for the disk together, and when."""
 
-from tidings.delivery.store import Acked, Detached, Note, Stored
-from tidings.errors import StoreError
+from tidings.delivery.store import NAME_BYTES_MAX, Acked, Detached, MailboxAdded, Note, Stored
+from tidings.errors import StoreError, UsageError
 from tidings.node.journal import LATER_MAX, Journal
 
 
@@ -105,3 +105,15 @@ def test_what_rests_on_the_batch_before_is_asked_for_when_its_fate_is_known() ->
     journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no room"))
     (after,) = journal.flush()
     assert after.records == (Note("a", b"2"),)
+
+
+def test_what_no_store_can_keep_does_not_hold_up_the_rest() -> None:
+    journal, told = Journal(), []
+    journal.change(Detached(1))
+    journal.change(MailboxAdded(2, "d" * (NAME_BYTES_MAX + 1), "durable"))
+    journal.then(lambda: None, lambda error: told.append(error.code))
+    (persist,) = journal.flush()
+    journal.finished(persist.ticket, UsageError("E_STORE_RECORD", "cannot be stored"))
+    assert told == ["E_STORE_RECORD"]
+    (again,) = journal.flush(retry=True)
+    assert again.records == (Detached(1),)

@@ -2,8 +2,10 @@
 
 import pytest
 
+from tidings.delivery import store
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import StoreError
+from tidings.node import alone, post_office
 from tidings.node.requests import AckMode, Credit
 from tidings.node.settings import Settings
 from tidings.testing.node_driver import Got, NodeDriver
@@ -36,6 +38,29 @@ def test_a_message_in_a_durable_and_a_private_mailbox_stays_for_both() -> None:
         driver.node.post_office.tick(driver.now_ms)
         slow.ask(Credit(1, 1))
     assert len(driver.node.post_office.depot) == 0
+
+
+def test_a_message_for_more_mailboxes_than_a_record_can_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "TARGETS_MAX", 2)
+    monkeypatch.setattr(post_office, "TARGETS_MAX", 2)
+    monkeypatch.setattr(alone, "TARGETS_MAX", 2)
+    driver = NodeDriver()
+    subscriber, publisher = driver.connect("me"), driver.connect()
+    for number in range(1, 6):
+        subscriber.subscribe(number, "t", durable=f"d{number}")
+    assert publisher.publish(driver.message("t", b"m")) in publisher.accepted
+    assert sorted(one.subscription for one in subscriber.receive()) == [1, 2, 3, 4, 5]
+    driver.crash()
+    again = driver.connect("me")
+    for number in range(1, 6):
+        again.subscribe(number, "t", durable=f"d{number}")
+    got = again.receive()
+    assert sorted((one.subscription, one.body) for one in got) == [(number, b"m") for number in range(1, 6)]
+    again.ack(*got)
+    driver.tick()
+    assert all(len(waiting) == 0 for waiting in driver.store.recover().waiting.values())
+    sinks = tuple(driver.node.post_office.by_sink)
+    assert driver.node.alone.begin(driver.message("t"), sinks, 0) is None
 
 
 def test_a_long_queue_is_paged_in_and_a_failed_read_is_tried_again() -> None:

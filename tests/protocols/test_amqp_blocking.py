@@ -317,14 +317,16 @@ def test_a_sender_without_a_target_says_in_each_message_where_it_goes(connect: C
         sender.send(Message(body="nowhere"))
 
 
-def test_a_dynamic_target_is_a_queue_that_others_may_read(connect: Connect) -> None:
+def test_a_dynamic_target_is_a_queue_that_only_its_connection_may_read(connect: Connect) -> None:
     def tune(link: Link) -> None:
         link.target.dynamic = True
 
-    sender = connect().create_sender(None, options=Tuned(tune))
-    sender.send(Message(body="here"))
-    receiver = connect().create_receiver(sender.link.remote_target.address, credit=1)
-    assert receive(receiver).body == "here"
+    owner, other = connect(), connect()
+    address = owner.create_sender(None, options=Tuned(tune)).link.remote_target.address
+    other.create_sender(address).send(Message(body="here"))
+    with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
+        other.create_receiver(address, credit=1)
+    assert receive(owner.create_receiver(address, credit=1)).body == "here"
 
 
 def test_a_drain_returns_credit_at_once(connect: Connect) -> None:

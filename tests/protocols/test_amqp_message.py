@@ -173,6 +173,78 @@ def test_a_native_message_loses_nothing_on_its_way_through_amqp(message: Message
     assert {name: one for name, one in again.properties.items() if name not in own} == message.properties
 
 
+forged = st.one_of(
+    st.binary(max_size=20),
+    st.tuples(properties | st.just([]), application, bodies, st.integers(0, 2), headers).map(
+        lambda parts: b"".join(
+            (
+                encode(Section.HEADER, trimmed(parts[4])),
+                encode(Section.PROPERTIES, trimmed(parts[0])) * parts[3],
+                encode(Section.APPLICATION_PROPERTIES, parts[1]),
+                *(encode(section, value) for section, value in parts[2]),
+            )
+        )
+    ),
+)
+
+
+@settings(max_examples=100)
+@given(message=messages, form=st.integers(0, 7), kept=forged)
+def test_nobody_else_can_make_amqps_receivers_see_another_message(message: Message, form: int, kept: bytes) -> None:
+    """A client of another protocol may give its messages any id, and any bytes in the property for what is kept."""
+    given = {**message.properties, KEPT: kept}
+    message = replace(message, properties=given, id=MessageId(7 | form << 29, 1, NOW_MS, 3))
+    content = write_message(message, 1, NOW_MS)
+    again = read_message(content, Incoming(message.destination, lambda: message.id, NOW_MS, True))
+    assert (again.body, again.persistent, again.priority) == (message.body, message.persistent, message.priority)
+    assert (again.correlation_id, again.type, again.reply_to) == (
+        message.correlation_id,
+        message.type,
+        message.reply_to,
+    )
+    own = (KEPT, "JMSXMessageID")  # an id there is in any case
+    seen = [{name: one for name, one in which.properties.items() if name not in own} for which in (again, message)]
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        encode(Section.APPLICATION_PROPERTIES, {"region": "US"}) + encode(Section.DATA, b"B"),
+        encode(Section.APPLICATION_PROPERTIES, {"region": "EU", "more": 1}) + encode(Section.DATA, b"B"),
+        encode(Section.APPLICATION_PROPERTIES, {"region": decimal32(7)}) + encode(Section.DATA, b"B"),
+        encode(Section.PROPERTIES, [None, b"root", "queue://evil", "subject"]) + encode(Section.DATA, b"B"),
+        encode(Section.PROPERTIES, [None, b"root"]) + encode(Section.PROPERTIES, []) + encode(Section.DATA, b"B"),
+        encode(Section.VALUE, [1, 2]),
+        b"",
+        b"garbage\xff",
+        "text",
+    ],
+)
+def test_what_is_kept_counts_only_if_it_says_what_the_message_says(kept: Any) -> None:
+    message = Message(QUEUE, {"region": "EU", KEPT: kept}, b"B", MessageId(7 | 4 << 29, 1, NOW_MS, 3))
+    got = {section: value for section, value, _ in decode_sections(write_message(message, 1, NOW_MS))}
+    assert (got[Section.DATA], got[Section.APPLICATION_PROPERTIES]["region"]) == (b"B", "EU")
+    assert got[Section.PROPERTIES][:4] == [message.id.jms, None, "queue://orders", None]
+
+
+@pytest.mark.parametrize("plain_is_queue", [True, False])
+def test_a_dead_letter_from_a_broker_with_other_settings_is_kept_as_it_came(plain_is_queue: bool) -> None:
+    content = encode(Section.PROPERTIES, [None, None, None, None, "reply", None, None, None, timestamp(NOW_MS)])
+    content += encode(Section.APPLICATION_PROPERTIES, {"u": uint(7)}) + encode(Section.VALUE, [uint(1)])
+    message = read_message(content, replace(LINK, plain_is_queue=plain_is_queue))
+    marked = replace(
+        message,
+        properties={**message.properties, "JMSXDeathCause": "expired"},
+        destination=Destination("dead-letters", True),
+        expiration_ms=None,
+    )
+    got = sections(write_message(marked, 1, NOW_MS + 1000))
+    sent = sections(content)
+    assert (got[Section.PROPERTIES], got[Section.VALUE]) == (sent[Section.PROPERTIES], sent[Section.VALUE])
+    assert got[Section.APPLICATION_PROPERTIES] == [typed({"u": uint(7), "JMSXDeathCause": "expired"})]
+
+
 def test_what_others_see_of_a_plain_message_is_what_was_sent() -> None:
     sent = proton.Message(
         body="héllo", properties={"price": 50, "stock": "XYZ", "open": True, "x": 1.5, "raw": b"\x00"}

@@ -267,7 +267,10 @@ def test_a_temporary_queue_goes_with_its_connection() -> None:
         raw = await here.client()
         await raw.subscribe("/temp-queue/x")
         names = set(here.broker.node.post_office.by_name)
-        assert any(name.startswith("queue:tmp.") for name in names)
+        (queue,) = [name.removeprefix("queue:") for name in names if name.startswith("queue:tmp.")]
+        other = await here.client()
+        await other.send("SUBSCRIBE", {"destination": f"/queue/{queue}", "id": "1"})
+        assert "E_FORBIDDEN" in (await other.expect("ERROR")).headers["message"]
         await raw.send("DISCONNECT", {"receipt": "bye"})
         await raw.expect("RECEIPT")
         assert await raw.reader.read() == b""

@@ -98,6 +98,7 @@ class Member:
 
     name: str
     rules: Rules = field(repr=False)
+    entry: object = field(default=None, repr=False, compare=False)  # of the users, as it was when this one logged in
 
     def may(self, operation: str, destination: str) -> bool:
         return self.rules.decide(operation, destination) is not None

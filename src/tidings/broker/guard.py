@@ -17,6 +17,9 @@ class Guard(Protocol):
     def log_in(self, hello: Hello, address: str, certificate: str) -> Principal:
         """Who this is; a SecurityError if that is not proven."""
 
+    def still(self, principal: Principal) -> bool:
+        """Whether what was so when `log_in` began is so now; asked by the thread that changes it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Anybody:
@@ -36,3 +39,6 @@ class OpenGuard:
 
     def log_in(self, hello: Hello, address: str, certificate: str) -> Principal:
         return Anybody(hello.user or "anonymous")
+
+    def still(self, principal: Principal) -> bool:
+        return True

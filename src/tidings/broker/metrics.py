@@ -108,7 +108,7 @@ class Metrics:
         drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
         text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
         text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", office.buried)
-        text.add("messages_duplicate_total", "counter", "Sent again and known already.", office.duplicates)
+        text.add("messages_duplicate_total", "counter", "Sent again and known already.", office.repeats.duplicates)
 
     def _clients(self, text: _Text) -> None:
         broker = self._broker

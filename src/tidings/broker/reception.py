@@ -43,6 +43,8 @@ class Reception:
                 principal = await asyncio.get_running_loop().run_in_executor(
                     self._pool, self._prove, connection, hello, shown
                 )
+                if not self._broker.guard.still(principal):
+                    raise SecurityError("E_ACCESS_CHANGED", "what you may do has changed; log in again", fatal=True)
         except SecurityError as error:
             self._broker.refused_logins[error.code] += 1
             fields = {"user": (hello.user or shown)[:100], "address": connection.address, "code": error.code}

@@ -2,7 +2,7 @@
 
 Failures are counted for the address they come from and for the user they name. After `failures_max` of them in a row
 the next try is refused, unchecked, for a time that doubles with each further failure. A stranger could so lock out a
-user on purpose; therefore, where a user has logged in before, only what that user fails at that address counts.
+user on purpose; therefore, where a user has logged in before, only what is failed there in that user's name counts.
 A log-in clears the address, but of other users nothing: whoever has an account gains no guesses at another's.
 Memory is bounded: each table forgets whatever has been quiet for longest.
 """
@@ -63,7 +63,8 @@ class Throttle:
 
     def wait_seconds(self, now: float, user: str, address: str) -> float:
         """How long this user must wait at this address before the next try; 0: not at all."""
-        records = (self._addresses.get(address), self._proven.get(_pair(user, address)) or self._users.get(user))
+        proven = self._proven.get(_pair(user, address))
+        records = (self._addresses.get(address), self._users.get(user)) if proven is None else (proven,)
         return max([0.0, *(record.until - now for record in records if record is not None)])
 
     def failed(self, now: float, user: str, address: str) -> None:

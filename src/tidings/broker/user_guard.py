@@ -67,7 +67,14 @@ class UserGuard:
                 self._throttle.succeeded(name, address)
         if user is None:
             raise SecurityError("E_LOGIN", "user and password do not fit, or are missing", fatal=True)
-        return Member(user.name, self.rules.concerning(user.name, user.groups))
+        return Member(user.name, self.rules.concerning(user.name, user.groups), user)
+
+    def still(self, principal: Principal) -> bool:
+        """Whether users and rules are for this one as they were when it proved who it is, which takes a while."""
+        user = self.users.get(principal.name)
+        if user is None or not isinstance(principal, Member):
+            return False
+        return principal.entry == user and principal.rules == _concerning(self.rules, user)
 
     def _proven(self, name: str, hello: Hello, certificate: str) -> User | None:
         user = self.users.get(name)

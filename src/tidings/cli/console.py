@@ -8,6 +8,7 @@ import typer
 
 from tidings.cli import connecting
 from tidings.client import connect
+from tidings.client.options import parse_url, without_login
 from tidings.errors import SecurityError, TidingsError, UsageError
 
 FIRST_PORT = 8700
@@ -63,6 +64,8 @@ def console(
     named = [*(urls or []), *(() if net is None else _urls(net))] or [connecting.DEFAULT_URL]
     if key is not None and certificate is None:
         raise UsageError("E_TLS", "a key without a certificate; give --certificate too")
+    for url in named:
+        parse_url(url)  # refuses what can never be reached
     if host not in LOOPBACK and not allow_anonymous:
         _check_exposure(named, host, access.user)
     login = Login(access.user, access.password(), access.tls())
@@ -96,13 +99,14 @@ def _check_exposure(urls: list[str], host: str, user: str) -> None:
     if user:
         raise UsageError("E_CONSOLE_OPEN", f"with --user the console listens on loopback only, not on {host}")
     for url in urls:
+        shown = without_login(url)
         try:
             connecting.run(_enter(url))
         except SecurityError:
             continue  # it asks who comes
         except (OSError, TidingsError) as error:
-            raise UsageError("E_CONSOLE_OPEN", f"cannot tell whether {url} has users ({error}); {remedy}") from None
-        raise UsageError("E_CONSOLE_OPEN", f"everybody who reaches {host} could do everything at {url}; {remedy}")
+            raise UsageError("E_CONSOLE_OPEN", f"cannot tell whether {shown} has users ({error}); {remedy}") from None
+        raise UsageError("E_CONSOLE_OPEN", f"everybody who reaches {host} could do everything at {shown}; {remedy}")
 
 
 async def _enter(url: str) -> None:

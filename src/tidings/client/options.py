@@ -25,18 +25,34 @@ class Options:
     on_error: Callable[[TidingsError], None] | None = None
 
 
+def without_login(url: str) -> str:
+    """The address to show: without user and password, should they be in it, and whatever else is wrong with it.
+
+    >>> without_login("tidings+tls://me:s@cret://x@example.org:7300"), without_login("me:secret@example.org")
+    ('tidings+tls://example.org:7300', 'tidings://example.org')
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        scheme, rest = "tidings", url
+    return f"{scheme.rpartition('@')[2]}://{rest.rpartition('@')[2]}"
+
+
 def parse_url(url: str) -> tuple[str, int, str, str, bool]:
     """Host, port, user, password, and whether to use TLS.
 
     >>> parse_url("tidings://me:secret@example.org")
     ('example.org', 7300, 'me', 'secret', False)
     """
-    parts = urlsplit(url if "://" in url else f"tidings://{url}")
+    shown = without_login(url)
+    try:
+        parts = urlsplit(url if "://" in url else f"tidings://{url}")
+    except ValueError:  # whose text may show all of it
+        raise UsageError("E_URL", f"the address {shown!r} has no valid host") from None
     if parts.scheme not in ("tidings", "tidings+tls"):
-        raise UsageError("E_URL", f"the address {url!r} does not begin with tidings:// or tidings+tls://")
+        raise UsageError("E_URL", f"the address {shown!r} does not begin with tidings:// or tidings+tls://")
     try:
         port = parts.port or DEFAULT_PORT
     except ValueError:
-        raise UsageError("E_URL", f"the address {url!r} has no valid port") from None
+        raise UsageError("E_URL", f"the address {shown!r} has no valid port") from None
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return parts.hostname or "127.0.0.1", port, user, password, parts.scheme == "tidings+tls"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidings.client import Client, connect
+from tidings.client.options import without_login
 from tidings.errors import SecurityError, TidingsError
 
 ASK_SECONDS = 5.0
@@ -60,8 +61,7 @@ class BrokerSource:
     @property
     def url(self) -> str:
         """Without a password, should there be one in it."""
-        scheme, _, rest = self._url.rpartition("://")
-        return f"{scheme or 'tidings'}://{rest.rpartition('@')[2]}"
+        return without_login(self._url)
 
     @property
     def refused(self) -> TidingsError | None:

@@ -27,6 +27,8 @@ from tidings.errors import StoreError, UsageError
 
 SEQ_MAX = 2**63 - 1
 MAILBOX_MAX = 2**32 - 1
+NAME_BYTES_MAX = 0xFFFF  # of a mailbox or a note
+TARGETS_MAX = 0xFFFF  # mailboxes of one `Stored`
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,26 @@ def priority_of(message: bytes) -> int:
     return message[2] if len(message) > 2 else 0
 
 
+def check_record(record: Record) -> None:
+    """Refuse what no store can ever keep: a name that is too long or not text."""
+    match record:
+        case MailboxAdded(name=name) | Note(key=name):
+            try:
+                size = len(name.encode())
+            except UnicodeEncodeError as error:
+                raise UsageError("E_STORE_RECORD", f"cannot be stored: {error}") from None
+            if size > NAME_BYTES_MAX:
+                reason = f"cannot be stored: a name of {size} bytes, {NAME_BYTES_MAX} are possible"
+                raise UsageError("E_STORE_RECORD", reason)
+        case Stored(mailboxes=mailboxes) if len(mailboxes) > TARGETS_MAX:
+            reason = f"cannot be stored: a message for {len(mailboxes)} mailboxes, {TARGETS_MAX} are possible"
+            raise UsageError("E_STORE_RECORD", reason)
+
+
 def check_batch(batch: Iterable[Record], last_seq: int) -> int:
     """Refuse what breaks the rules; the last seq after the batch."""
     for position, record in enumerate(batch):
+        check_record(record)
         if type(record) is Stored:
             if not last_seq < record.seq <= SEQ_MAX:
                 reason = f"seq {record.seq} does not follow {last_seq}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import Mailbox
-from tidings.delivery.store import Record, Stored
+from tidings.delivery.store import TARGETS_MAX, Record, Stored
 from tidings.node.encoded import ID, PERSISTENT, PRIORITY
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
@@ -30,7 +30,7 @@ class Alone:
         if changes is None or not message[1] & PERSISTENT or self._office.retained:
             return None
         mailboxes = [by_sink[sink] for sink in sinks if sink in by_sink and by_sink[sink].durable]
-        if not mailboxes or len(mailboxes) != len(sinks):
+        if not mailboxes or len(mailboxes) != len(sinks) or len(mailboxes) > TARGETS_MAX:
             return None
         stored = Stored(self._office.take_seq(), message, tuple([mailbox.number for mailbox in mailboxes]))
         self._begun = stored, mailboxes, expires_ms
@@ -56,5 +56,5 @@ class Alone:
         consumer, tag, attempt, _ = given
         self._plane.deliver(consumer.connection, consumer.subscription, [attempt], [tag], [message])
         self._tracking.delivered(now_ms, mailbox, [message])
-        self._office.recent.add(message[ID])
+        self._office.repeats.recent.add(message[ID])
         return True

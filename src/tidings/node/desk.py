@@ -46,6 +46,7 @@ from tidings.node.session import (
 )
 from tidings.node.settings import Settings
 from tidings.node.subscribing import (
+    CLIENT_ID_MAX,
     Plan,
     destination_of,
     durable_name,
@@ -214,6 +215,9 @@ class Desk:
                 client.temporary[wanted.name] = self._office.make(wanted.name, kind, wanted.predicate)
                 return client.temporary[wanted.name]
             return self._office.make(wanted.name, kind, wanted.predicate)
+        if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
+            # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.
+            raise SecurityError("E_FORBIDDEN", f"only the connection that made {wanted.name} may receive from it")
         if mailbox.consumers and kind is MailboxKind.DURABLE:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
         if kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY) or self._office.predicate(mailbox) == wanted.predicate:
@@ -285,6 +289,10 @@ class Desk:
     def _identify(self, client: Connection, request: Identify) -> None:
         if client.subscriptions:
             raise UsageError("E_IDENTIFY_LATE", "a client says who it is before it subscribes")
+        if len(client.client_id) + len(request.client_id) > CLIENT_ID_MAX:
+            raise LimitError(
+                "E_CLIENT_ID", f"a client's id has at most {CLIENT_ID_MAX} characters, its user's name included"
+            )
         client.client_id += request.client_id
         self._outbox.answer(client.number, Done(request.receipt))
 

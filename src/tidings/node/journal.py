@@ -6,16 +6,17 @@ and the second written, the store would drop what was promised to be kept.
 
 There are two sorts of records. A message is refused when it cannot be written: its publisher is told and may try again.
 A change of state (a mailbox made, a message acknowledged) has happened all the same, so its record stays at the head of
-the line until it is written. Some changes nobody waits for (acknowledgements: lost in a crash, the message comes again,
-marked): they are not worth an fsync of their own and go with the next batch, within about a second.
+the line until it is written; unless no store could ever keep it: all others would wait behind it without end. Some
+changes nobody waits for (acknowledgements: lost in a crash, the message comes again, marked): they are not worth an
+fsync of their own and go with the next batch, within about a second.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidings.delivery.store import Record
-from tidings.errors import TidingsError
+from tidings.delivery.store import Record, check_record
+from tidings.errors import TidingsError, UsageError
 from tidings.node.effects import Persist
 
 Late: TypeAlias = Callable[[], Sequence[Record]]  # asked for its records when the batch leaves
@@ -111,6 +112,14 @@ class Journal:
             for done in batch.on_done:
                 done()
         else:
-            self._unwritten = batch.changes
+            self._unwritten = [one for one in batch.changes if _possible(one)]
             for failed in batch.on_failed:
                 failed(error)
+
+
+def _possible(record: Record) -> bool:
+    try:
+        check_record(record)
+    except UsageError:
+        return False
+    return True

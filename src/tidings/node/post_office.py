@@ -18,16 +18,27 @@ from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
 from tidings.delivery.retained import Retained, Retention
-from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
-from tidings.errors import LimitError, StoreError, TidingsError, UsageError
+from tidings.delivery.store import (
+    TARGETS_MAX,
+    Acked,
+    Attached,
+    Counted,
+    Detached,
+    MailboxAdded,
+    MailboxRemoved,
+    Recovered,
+    Stored,
+    check_record,
+)
+from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
-from tidings.kernel.recent import RecentIds
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.node.brakes import Brakes
 from tidings.node.encoded import ID, PERSISTENT, PRIORITY, QUEUE, destination_of, expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
+from tidings.node.repeats import Repeats
 from tidings.node.settings import Settings
 from tidings.node.subscribing import is_temporary, queue_predicate
 from tidings.node.sweep import Sweep
@@ -45,15 +56,13 @@ class PostOffice:
         self.retained: dict[int, Retained] = {}  # by number
         self.expired = 0
         self.buried = 0
-        self.duplicates = 0
         self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self.slow: set[int] = set()  # connections to be closed because they did not keep up
-        self.recent = RecentIds()  # of messages stored lately
+        self.repeats = Repeats(journal)
         self._plane = plane
         self._journal = journal
         self._brakes = brakes
         self._settings = settings
-        self._under_way: set[bytes] = set()  # ids of messages whose record is not written yet
         self._next_seq = 1
         self._next_mailbox = 1
         self._open_sinks: dict[Mailbox, tuple[int, bytes]] = {}
@@ -92,9 +101,11 @@ class PostOffice:
     def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
         self._check_room()
         number = self.take_mailbox()
+        record = MailboxAdded(number, name, kind.value, predicate)
+        check_record(record)
         mailbox = self._open(number, name, kind, predicate)
         if mailbox.durable:
-            self._journal.change(MailboxAdded(number, name, kind.value, predicate))
+            self._journal.change(record)
         return mailbox
 
     def make_retained(self, name: str, predicate: bytes, retention: Retention) -> Retained:
@@ -119,7 +130,7 @@ class PostOffice:
     def remove(self, mailbox: Mailbox) -> None:
         """The mailbox and what waits in it are gone."""
         mailbox.purge()
-        for consumer in list(mailbox.consumers):  # of a temporary queue: whoever else consumes it gets nothing more
+        for consumer in list(mailbox.consumers):
             mailbox.consumers.remove(consumer)
             for place in mailbox.reject(consumer, list(consumer.unacknowledged)):
                 mailbox.finish(place.seq)
@@ -216,48 +227,26 @@ class PostOffice:
     ) -> None:
         """A message for these mailboxes; `done` when it is safe, `failed` when it could not be made so."""
         message_id = message[ID]
-        if perhaps_sent and self._repeated(message_id, done, failed):
+        if perhaps_sent and self.repeats.repeated(message_id, done, failed):
             return
         stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, int(perhaps_sent))
 
         def finish() -> None:
-            self._under_way.discard(message_id)
+            self.repeats.under_way.discard(message_id)
             offer()
             if done is not None:
                 done()
 
         def fail(error: TidingsError) -> None:
-            self._under_way.discard(message_id)
+            self.repeats.under_way.discard(message_id)
             if failed is not None:
                 failed(error)
 
         if stored:
-            self._under_way.add(message_id)
+            self.repeats.under_way.add(message_id)
             self._journal.then(finish, fail)
         else:
             finish()
-
-    def _repeated(
-        self, message_id: bytes, done: Callable[[], None] | None, failed: Callable[[TidingsError], None] | None
-    ) -> bool:
-        """Whether a message that may have been sent before was. If that one is on its way to disk still, and perhaps
-        refused there, this one shares its fate."""
-
-        def decide(_: TidingsError | None = None) -> None:
-            if message_id in self.recent:
-                self.duplicates += 1
-                if done is not None:
-                    done()
-            elif failed is not None:
-                failed(StoreError("E_STORE_IO", "the copy before it could not be written"))
-
-        if message_id in self.recent:
-            decide()
-        elif message_id in self._under_way:
-            self._journal.then(decide, decide)
-        else:
-            return False
-        return True
 
     def prepare(
         self,
@@ -268,6 +257,10 @@ class PostOffice:
         deliveries: int = 0,
     ) -> tuple[bool, Callable[[], None]]:
         """Put the message into the journal if it must be there; returns whether, and what then offers it."""
+        if len(mailboxes) > TARGETS_MAX:  # more than one record can name: to each part of them a message of its own
+            parts = [mailboxes[at : at + TARGETS_MAX] for at in range(0, len(mailboxes), TARGETS_MAX)]
+            prepared = [self.prepare(message, part, expires_ms, publisher, deliveries) for part in parts]
+            return any(stored for stored, _ in prepared), partial(_each, [offer for _, offer in prepared])
         seq = self.take_seq()
         durable = tuple([mailbox.number for mailbox in mailboxes if mailbox.durable])
         crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
@@ -314,7 +307,7 @@ class PostOffice:
                 mailbox.dropped += 1
                 self.depot.release(seq)
         if stored:
-            self.recent.add(message[ID])
+            self.repeats.recent.add(message[ID])
 
     def _has_room(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
         """Whether a mailbox without a disk takes one more; if it is full, its policy acts."""
@@ -362,7 +355,7 @@ class PostOffice:
 
     def known(self, message_id: bytes) -> bool:
         """Whether it was stored here lately."""
-        return message_id in self.recent
+        return message_id in self.repeats.recent
 
     def mailboxes_for(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
         """Where the message goes: the mailboxes it matched, or the queue it is the first to name."""
@@ -498,3 +491,8 @@ class PostOffice:
         self.by_sink[sink] = self.by_name[mailbox.name] = mailbox
         self._open_sinks[mailbox] = (sink, predicate)
         self.changes.append((True, mailbox))
+
+
+def _each(actions: Iterable[Callable[[], None]]) -> None:
+    for action in actions:
+        action()

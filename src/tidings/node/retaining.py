@@ -133,7 +133,7 @@ class Retaining:
             raise UsageError("E_RETAINED_GONE", f"offsets up to {first} of {request.name!r} are gone")
         if len(self.reads) >= READS_MAX:
             raise LimitError("E_RETAINED_READS", f"at most {READS_MAX} reads wait at a time")
-        selector = restricted(Selector(request.selector), client.principal.restriction(destination))
+        selector = restricted(Selector(request.selector), client.principal.restriction(destination, "browse"))
         program = Program(selector.program) if selector.text.strip() else None
         seqs = mailbox.after(request.after, min(request.messages, READ_MESSAGES_MAX))
         if request.up_to:

@@ -14,6 +14,7 @@ from tidings.node.requests import AckMode, Subscribe
 from tidings.node.session import Principal
 
 NAME_MAX = 255  # characters of a subscription's or client's name
+CLIENT_ID_MAX = 512  # characters of what a client and its user are called together
 TEMPORARY_PREFIX = "tmp."  # a queue of such a name is made by its owner alone, never by being used
 
 

@@ -4,6 +4,7 @@ A section of AMQP that follows from our fields is made from them. One that does 
 annotations, a list as body) is kept as it came in the property JMSXAmqp, and used when the message leaves by AMQP.
 Whether a message came by AMQP, and in which form its body did, stands in the first three bits of its id's publisher,
 which the broker gives out below 2²⁹: what others can see of a message says nothing that its publisher has not said.
+A client of another protocol can write both: so what is kept counts only if it says what the message itself says.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import isfinite, isnan
+from typing import TypeAlias
 from uuid import UUID
 
 from proton import Described, decimal32, decimal64, decimal128, symbol, timestamp, ubyte, uint
@@ -41,6 +43,7 @@ _UINT_TEXT = re.compile("0|[1-9][0-9]{0,9}")
 _JMS_TO, _JMS_REPLY_TO = symbol("x-opt-jms-dest"), symbol("x-opt-jms-reply-to")
 _JMS_KINDS = ("queue", "topic", "temporary-queue", "temporary-topic")  # as the annotations number them
 FORM_SHIFT = 29
+Kept: TypeAlias = dict[Section, list[Decoded]]
 _NO_FIELDS = encode(Section.PROPERTIES, [])  # kept: there were none, whatever properties say
 
 
@@ -257,15 +260,63 @@ def _same(ours: list[AmqpValue], theirs: list[AmqpValue]) -> bool:
 
 def write_message(message: Message, attempt: int, now_ms: int, *, say_destination: bool = False) -> bytes:
     """`say_destination`: the receiver may wonder where the message was sent to, and the message may not tell."""
-    form = form_of(message)
-    kept: dict[Section, list[Decoded]] = {}
-    for one in decode_sections(_kept_bytes(message)) if form else ():
-        kept.setdefault(one.section, []).append(one)
+    form, kept = _genuine(message)
     parts = [encode(Section.HEADER, _header(message, kept.get(Section.HEADER), attempt, now_ms))]
     if say_destination:
         to = {symbol("x-opt-destination"): address_of(message.destination)}
         parts.append(encode(Section.DELIVERY_ANNOTATIONS, to))
-    parts += _raw(kept, Section.MESSAGE_ANNOTATIONS)
+    return b"".join((*parts, *_bare(message, form, kept)))
+
+
+def _genuine(message: Message) -> tuple[Form, Kept]:
+    """In which form it came by AMQP, and what was kept of it; none, if that says something else than the message: then
+    receivers would see what neither selectors nor access rules have."""
+    form, raw = form_of(message), _kept_bytes(message)
+    if form is Form.OTHER_PROTOCOL or (not raw and _follows(message, form)):
+        return form, {}
+    kept: Kept = {}
+    try:
+        for one in decode_sections(raw):
+            kept.setdefault(one.section, []).append(one)
+        content = b"".join(_bare(message, form, kept))
+        once = all(len(many) == 1 for section, many in kept.items() if section not in BODY)
+        # What a plain address in reply-to means is a setting, perhaps of another broker.
+        if once and any(_says(_mapped(content, message, plain), message) for plain in (True, False)):
+            return form, kept
+    except TidingsError:
+        pass
+    return Form.OTHER_PROTOCOL, {}
+
+
+def _follows(message: Message, form: Form) -> bool:
+    """The usual case, seen at once: all sections follow from the message."""
+    own = {name for name in _OWN if name in message.properties}
+    if form is Form.KEPT or (own and not own <= {MESSAGE_ID, *_said_by_fields(message)}):
+        return False
+    if not isinstance(message.properties.get(MESSAGE_ID, ""), str):
+        return False
+    return form is not Form.TEXT or isinstance(_text_or_bytes(message.body), str)
+
+
+def _mapped(content: bytes, message: Message, plain_is_queue: bool) -> Message:
+    return read_message(content, Incoming(message.destination, lambda: message.id, 0, plain_is_queue))
+
+
+def _says(kept: Message, message: Message) -> bool:
+    """Whether the one that is made of what was kept says the same."""
+    late = kept.expiration_ms is None or message.expiration_ms is None or kept.expiration_ms >= message.expiration_ms
+    return late and _told(kept) == _told(message)
+
+
+def _told(message: Message) -> tuple[object, ...]:
+    properties = {name: (type(one := _plain(value)), one) for name, value in message.properties.items() if name != KEPT}
+    fields = (message.timestamp_ms, message.correlation_id, message.reply_to, message.type)
+    return properties, message.body, fields
+
+
+def _bare(message: Message, form: Form, kept: Kept) -> list[bytes]:
+    """What its publisher has sent, without what is said on the way."""
+    parts = _raw(kept, Section.MESSAGE_ANNOTATIONS)
     if Section.PROPERTIES in kept:
         parts += [one.raw for one in kept[Section.PROPERTIES] if one.value]
     else:
@@ -280,7 +331,7 @@ def write_message(message: Message, attempt: int, now_ms: int, *, say_destinatio
             parts += [one.raw for section in BODY for one in kept.get(section, ())]
         case _:
             parts.append(encode(Section.DATA, message.body))
-    return b"".join((*parts, *_raw(kept, Section.FOOTER)))
+    return [*parts, *_raw(kept, Section.FOOTER)]
 
 
 def _kept_bytes(message: Message) -> bytes:
@@ -288,12 +339,13 @@ def _kept_bytes(message: Message) -> bytes:
     return kept if isinstance(kept, bytes) else b""
 
 
-def _raw(kept: dict[Section, list[Decoded]], section: Section) -> list[bytes]:
+def _raw(kept: Kept, section: Section) -> list[bytes]:
     return [one.raw for one in kept.get(section, ())]
 
 
 def _header(message: Message, kept: list[Decoded] | None, attempt: int, now_ms: int) -> list[AmqpValue]:
-    priority = kept[0].value[1] if kept else ubyte(message.priority)
+    given = _padded(kept[0], 5)[1] if kept and message.priority == PRIORITY_MAX else None
+    priority = given if type(given) is ubyte and given > PRIORITY_MAX else ubyte(message.priority)
     left_ms = None if message.expiration_ms is None else min(max(message.expiration_ms - now_ms, 1), _UINT_MAX)
     ttl = None if left_ms is None else uint(left_ms)
     return [message.persistent, priority, ttl, attempt == 1, uint(attempt - 1)]

@@ -20,9 +20,9 @@ from tidings.model.destination import NAME_BYTES_MAX, Destination
 from tidings.model.message import PROPERTIES_MAX, Message
 from tidings.model.selector import Selector, lexer, parser
 from tidings.node.once import KEY_MAX, Once
-from tidings.node.requests import Begin, Failed, Refused, Retain
+from tidings.node.requests import Begin, Failed, Identify, Refused, Retain
 from tidings.node.settings import Settings
-from tidings.node.subscribing import NAME_MAX
+from tidings.node.subscribing import CLIENT_ID_MAX, NAME_MAX
 from tidings.testing.node_driver import NodeDriver
 
 FEW = 3
@@ -83,6 +83,13 @@ def _retained(size: int) -> None:
 def _durable_name(length: int) -> None:
     client = NodeDriver().connect("me")
     refusal(client.answer(client.subscribe(1, "t", durable="d" * length)))
+
+
+def _client_id(length: int) -> None:
+    client = NodeDriver().connect("me/")
+    client.ask(Identify(1, "c" * (length - 4)))
+    client.ask(Identify(2, "c"))
+    refusal(client.answer(2))
 
 
 def _commit_key(length: int) -> None:
@@ -153,6 +160,7 @@ ALL = (
         RETAINED,
     ),
     Limit("characters of a subscription's name", NAME_MAX, "", "E_SUBSCRIBE_NAME", _durable_name),
+    Limit("characters of a client's id, its user's name included", CLIENT_ID_MAX, "", "E_CLIENT_ID", _client_id),
     Limit("characters of a commit's key", KEY_MAX, "", "E_COMMIT_KEY", _commit_key),
     Limit(
         "bytes of a destination's name",
