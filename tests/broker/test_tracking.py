@@ -17,7 +17,7 @@ from tidings.broker.tracking_thread import TrackingOptions
 from tidings.client import Client, composing, connect
 from tidings.errors import RemoteError, SecurityError
 from tidings.model.message_id import MessageId
-from tidings.model.tables import HISTORIES
+from tidings.model.tables import ATTACHMENTS, HISTORIES
 from tidings.node.session import Principal
 from tidings.segments.reader import read_rows, segments
 from tidings.testing.broker_process import BrokerProcess
@@ -276,6 +276,43 @@ def test_what_was_stored_is_found_after_kill_9_and_the_rest_is_unknown(tmp_path:
     with BrokerProcess(tmp_path, more) as broker:
         asyncio.run(check(broker.url, sent))
         assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_what_passed_while_nothing_was_recorded_is_unknown_and_not_denied(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    """bloom, none, bloom in one data directory; `none` still answers for the time before it."""
+    sent: list[MessageId] = []
+
+    async def live(url: str) -> list[tuple[bool, tuple[int, ...]]]:
+        async with connect(url) as client:
+            sent.append((await client.publish("a", {}, wait=True)).message_id)
+            paths = [await client.trace(message) for message in sent]
+        return [(path.confirmed, path.unknown) for path in paths]
+
+    told = []
+    broker = BrokerProcess(tmp_path)
+    for strategy in ("bloom", "none", "bloom"):
+        more = "skew_ms = 1\njitter_ms = 1\nskew_between_brokers_ms = 2\n"
+        broker.configure(f'[tracking]\nstrategy = "{strategy}"\n{more}')
+        with broker:
+            told.append(asyncio.run(live(broker.url)))
+            broker.signal(ending if strategy == "none" else signal.SIGTERM)
+            broker.process.wait()
+    found, unknown = (True, ()), (False, (1,))
+    assert told == [[found], [found, unknown], [found, unknown, found]]
+
+
+def test_an_era_is_on_disk_before_anybody_is_served(tmp_path: Path) -> None:
+    """A process that is killed in its first moment has left a gap."""
+
+    async def work() -> None:
+        async with local_broker(tracking=TrackingOptions(QUICK, tmp_path)):
+            (era,) = read_rows(tmp_path, ATTACHMENTS)
+            assert (era["kind"], era["peer"], era["attached"]) == ("era", "bloom", True)
+
+    run(work())
 
 
 def test_killed_twice_at_random_it_denies_nothing_that_was(tmp_path: Path) -> None:

@@ -155,6 +155,20 @@ def test_who_has_the_number_of_a_peer_that_answers_is_refused_and_both_are_told(
     assert "E_LINK_NUMBER" in [one.code for one in heard if isinstance(one, fx.Report)]
 
 
+def test_brokers_that_were_set_up_differently_are_told_at_both_ends() -> None:
+    one = Links(Greeting("net", 1, 1, parameters=(("routing", "bdrp"),)), LinkOptions(), Random(0))
+    one.step(0.0, fx.Accepted("in:1"))
+    theirs = Greeting("net", 2, 1, dial=1, parameters=(("routing", "flooding"),))
+    out = one.step(1.0, fx.Received("in:1", theirs))
+    other = Links(theirs, LinkOptions(), Random(0))
+    other.dial(0.0, "one")
+    other.step(1.0, fx.Connected("to:one#1"))
+    (refusal,) = [told.message for told in out if isinstance(told, fx.Transmit) and isinstance(told.message, Refuse)]
+    for heard in (out, other.step(2.0, fx.Received("to:one#1", refusal))):
+        codes = [told.code for told in heard if isinstance(told, fx.Report)]
+        assert codes == ["E_LINK_PARAMETER", "LINK_DOWN"], "a code that begins with E_ is logged as a warning"
+
+
 def test_of_two_connections_of_a_restarted_peer_one_waits() -> None:
     links = linked(1, 2)
     out = links.step(12.0, fx.Accepted("in:3"))

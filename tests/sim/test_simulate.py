@@ -83,6 +83,18 @@ def test_checkers_notice_what_is_not_sent_again(monkeypatch: pytest.MonkeyPatch)
     assert failing(range(10), scheme="bdrp")
 
 
+def test_checkers_notice_what_is_sent_again_behind_newer_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    link_down = Transit.link_down
+
+    def newest_first(self: Transit, neighbour: int) -> None:
+        link_down(self, neighbour)
+        self._todo = {router: dict.fromkeys(reversed(waiting)) for router, waiting in self._todo.items()}
+
+    monkeypatch.setattr(Transit, "link_down", newest_first)
+    found = failing(range(12), scheme="bdrp", overlay="tree", tracking="none")
+    assert any(text.startswith("order-per-publisher: ") for text in found)
+
+
 def test_checkers_notice_a_store_that_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryStore, "append", lambda self, batch: None)
     assert failing(range(10), scheme="bdrp")

@@ -212,6 +212,25 @@ def test_nothing_is_recorded_without_a_strategy() -> None:
     assert later.answer(MessageId(9, 2, START_MS + 21_500), MemoryArchive()).verdict is Verdict.ABSENT
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_time_without_a_strategy_between_two_with_one_is_a_gap(killed: bool) -> None:
+    past: list[Attachment] = []
+    strategies: list[Strategy] = [BloomStrategy(), NoStrategy()]
+    for number, strategy in enumerate(strategies):
+        era = Recorder(1, Settings(strategy), incarnation=number)
+        effects = era.start(START_MS + 20_000 * number, past)
+        effects += [] if killed and number == 1 else era.close(START_MS + 20_000 * number + 9000)
+        past += [effect.change for effect in effects if isinstance(effect, StoreAttachment)]
+    last = Recorder(1, Settings(), incarnation=2)
+    last.start(START_MS + 40_000, past)
+
+    def verdict(after_ms: int) -> Verdict:
+        return last.answer(MessageId(9, 2, START_MS + after_ms), MemoryArchive()).verdict
+
+    assert [verdict(ms) for ms in (5000, 25_000, 45_000)] == [Verdict.ABSENT, Verdict.UNKNOWN, Verdict.ABSENT]
+    assert verdict(35_000) is (Verdict.UNKNOWN if killed else Verdict.ABSENT)
+
+
 def test_settings_are_checked() -> None:
     with pytest.raises(UsageError, match="E_TRACKING_TIME"):
         Settings(persist_ms=0)

@@ -89,9 +89,8 @@ class TrackingTable:
         """Whether the wanted accuracy can be held; None: nothing here errs."""
         return judge(self.bloom(), self.rate, self.persist_ms, self.efpp) if self.strategy == "bloom" else None
 
-    def options(self, data: Path) -> TrackingOptions | None:
-        """For the driver."""
-        if self.strategy == "none":
-            return None
+    def options(self, data: Path) -> TrackingOptions:
+        """For the driver. Under `none` too, which keeps there that it recorded nothing, and since when: or later
+        processes would deny what passed in that time."""
         retention = Retention(int(self.age_days_max * DAY_MS) or None, self.bytes_max or None)
         return TrackingOptions(self.settings(), Path(self.folder) if self.folder else data / "tracking", retention)

@@ -15,6 +15,7 @@ class Flushing:
         self._forwarder = broker.forwarder
         self._connections = broker.connections
         self._soon = False
+        self._writing = False
 
     def soon(self) -> None:
         if self._forwarder.fresh_bytes() > FLUSH_BYTES:
@@ -24,7 +25,20 @@ class Flushing:
 
     def now(self) -> None:
         """One write for each connection with output."""
-        self._soon = False
+        if self._writing:  # called by one of those that are written to: what is new may not overtake what others get
+            self._next_round()
+            return
+        self._soon, self._writing = False, True
+        try:
+            self._write_all()
+        finally:
+            self._writing = False
+        if self._forwarder.has_events():
+            self._broker.loop.call_soon(self._broker.handle_events_later)
+        elif self._forwarder.has_resumable():  # what was written made room for publishers that wait
+            self._broker.loop.call_soon(self._broker.after)
+
+    def _write_all(self) -> None:
         broker, forwarder, connections = self._broker, self._forwarder, self._connections
         for number, data, left in forwarder.write_all(WRITE_BYTES, broker.now_ms()):
             connection = connections.get(number)
@@ -39,10 +53,6 @@ class Flushing:
             elif connection.writable:  # there was more than one write takes: go on in the next round
                 forwarder.set_writable(number, True)
                 self._next_round()
-        if forwarder.has_events():
-            broker.loop.call_soon(broker.handle_events_later)
-        elif forwarder.has_resumable():  # what was written made room for publishers that wait
-            broker.loop.call_soon(broker.after)
 
     def _next_round(self) -> None:
         if not self._soon:

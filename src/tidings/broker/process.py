@@ -260,7 +260,7 @@ class Process:
                 raise ConfigError([problem]) from None
         return SqliteStore(data / STORE)
 
-    def _tracking(self) -> TrackingOptions | None:
+    def _tracking(self) -> TrackingOptions:
         table = self.configuration.tracking
         judgement = table.judgement()
         if judgement is not None and judgement.problem:

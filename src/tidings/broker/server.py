@@ -112,8 +112,7 @@ class Broker:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
         self.node.recover(recovered, self.links.now())
         self.writer = StoreWriter(self._store, self.loop, on_written=self._written, on_read=self._read)
-        past, stored_ms = await self.tracking.start(self.node.tracking.recorder, self._resolved)
-        self.node.start_tracking(self.now_ms(), past, stored_ms)
+        await self.tracking.start(self.node.tracking.recorder, self._resolved)
         for listener in listeners:
             await self.listen(listener)
         await self.links.start()

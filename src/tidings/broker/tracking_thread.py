@@ -24,7 +24,7 @@ from tidings.segments.retention import Retention
 from tidings.tracking.archive import MemoryArchive
 from tidings.tracking.attachments import Attachment
 from tidings.tracking.history import Entry, Key, Kind, newest
-from tidings.tracking.record import Answer, Inquiry, Recorder, Settings
+from tidings.tracking.record import Answer, Inquiry, Recorder, Settings, StoreAttachment
 
 log = logging.getLogger("tidings.tracking")
 
@@ -106,7 +106,7 @@ class Unwritten:
 
 
 class TrackingThread:
-    """Without options it keeps nothing, for a broker that records nothing."""
+    """Without options it keeps nothing, not even that nothing was recorded: for brokers without a data directory."""
 
     def __init__(self, options: TrackingOptions | None, broker: int) -> None:
         self._options, self._broker = options, broker
@@ -114,22 +114,24 @@ class TrackingThread:
         self._thread: threading.Thread | None = None
         self.failures = 0
 
-    async def start(
-        self, recorder: Recorder, on_answer: Callable[[int, Answer], None]
-    ) -> tuple[list[Attachment], Mapping[int, int]]:
-        """Open the store; returns what `Recorder.start` wants to know."""
+    async def start(self, recorder: Recorder, on_answer: Callable[[int, Answer], None]) -> None:
+        """Open the store and begin an era. When this returns it is on disk, unless the disk takes nothing: of a process
+        that is killed in its first moment the next one must know."""
         self._recorder, self._on_answer = recorder, on_answer
         self._loop = asyncio.get_running_loop()
         if self._options is None:
-            return [], {}
+            recorder.start(_now_ms())
+            return
         self._store = await self._loop.run_in_executor(None, self._options.open, self._broker)
         past, stored_ms = await self._loop.run_in_executor(None, self._store.recover, _now_ms())
         self._archive = Unwritten(self._store.archive)
         for damage in self._store.archive.damaged:
             note(log, logging.ERROR, "damaged histories", reason=damage.reason)
+        begun = recorder.start(_now_ms(), past, stored_ms)
+        self._archive.changes += [effect.change for effect in begun if isinstance(effect, StoreAttachment)]
+        await self._loop.run_in_executor(None, self._write)
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
-        return past, stored_ms
 
     def store(self, changes: Sequence[Attachment], entries: Sequence[Entry]) -> None:
         if self._thread is not None:

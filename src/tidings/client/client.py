@@ -287,9 +287,10 @@ class Client(Retaining, Advertising, EventTypes, Observing):
 
         When this returns the subscription is active: nothing published afterwards is missed. `durable` names a
         subscription that the broker keeps while you are away; `shared` one whose messages are divided among all who
-        name it; shared="name", durable=True is both. With ack="client" each message must be acknowledged. `policy` says
-        what happens when you do not keep up: push-back, drop-oldest, drop-newest or disconnect. `no_local`: not what
-        this client publishes; for topics with ack="auto", neither durable nor shared.
+        name it at this broker (at another one they are another group); shared="name", durable=True is both. With
+        ack="client" each message must be acknowledged. `policy` says what happens when you do not keep up: push-back,
+        drop-oldest, drop-newest or disconnect. `no_local`: not what this client publishes; for topics with ack="auto",
+        neither durable nor shared.
         """
         if durable is True:
             if not shared:

@@ -26,6 +26,8 @@ from tidings.overlay.greeting import Credit, Goodbye, Greeting, Ping, Pong, Refu
 from tidings.overlay.link_table import LIVE, TRANSITIONS, State, Trigger
 
 NUMBER = "E_LINK_NUMBER"  # a broker was refused since another one has its number
+# What only an operator can mend: brokers that were not set up for each other.
+MISFITS = frozenset({"E_LINK_VERSION", "E_LINK_NETWORK", "E_LINK_SELF", "E_LINK_IDENTITY", "E_LINK_PARAMETER"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,9 @@ class Link:
                 return self._done(self._maybe_up(now))
             case Refuse():
                 out: list[LinkEffect] = [fx.Close(self.connection, message.code)]
-                if message.code == NUMBER:
-                    out.append(fx.Report(NUMBER, f"refused at {self.address or self.connection}: {message.reason}"))
+                if message.code == NUMBER or message.code in MISFITS:
+                    where = self.address or self.connection
+                    out.append(fx.Report(message.code, f"refused at {where}: {message.reason}"))
                 return self._done(out + self._fall(now, Trigger.REFUSED, f"{message.code}: {message.reason}"))
             case Goodbye():
                 out = [fx.Close(self.connection, "goodbye")]
@@ -209,7 +212,10 @@ class Link:
     def _greeted(self, now: float, theirs: Greeting) -> list[LinkEffect]:
         refusal = check(self._greeting, theirs, self.expected)
         if refusal is not None:
-            return self.refuse(now, refusal)
+            told = (
+                [fx.Report(refusal.code, f"refused {self.name}: {refusal.reason}")] if refusal.code in MISFITS else []
+            )
+            return [*told, *self.refuse(now, refusal)]
         self.peer = theirs
         if not self.dialled:
             self._sample(now - self._asked_at)

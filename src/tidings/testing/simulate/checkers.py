@@ -60,9 +60,10 @@ def whole_transactions(brokers: Brokers, mailboxes: Iterable[Mailbox], groups: I
             fail("whole-transactions", f"transaction {group.number} of router {group.router} was rolled back and came")
 
 
-def order_per_publisher(brokers: Brokers, mailboxes: Iterable[Mailbox], calm: set[bytes]) -> None:
+def order_per_publisher(brokers: Brokers, mailboxes: Iterable[Mailbox], calm: set[bytes], *, one_way: bool) -> None:
     """What one publisher sends in one way (persistent or not) comes in that order: always at its own broker, from
-    others while the network is calm. `calm`: the messages that were published and delivered in such times, and that
+    others while the network is calm; what is persistent also amid faults, if there is only one way to each broker
+    (`one_way`). `calm`: the messages that were published and delivered in such times, and that
     were not free to be broadcast: those go by other ways than the rest, and may overtake it."""
     places = {one.id: (index, one) for index, one in enumerate(brokers.publications)}
     readers = [(one.router, one.order, f"subscriber {one.number}") for one in brokers.subscribers]
@@ -72,7 +73,8 @@ def order_per_publisher(brokers: Brokers, mailboxes: Iterable[Mailbox], calm: se
         last: dict[tuple[int, bool], int] = {}
         for id in order:
             index, one = places[id]
-            if one.committed is not None or len(one.clients) > 1 or (one.router != router and id not in calm):
+            ordered = one.router == router or id in calm or (one_way and one.persistent)
+            if one.committed is not None or len(one.clients) > 1 or not ordered:
                 continue
             way = (id_of_writer(one), one.persistent)
             if index < last.get(way, -1):

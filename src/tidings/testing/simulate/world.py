@@ -93,7 +93,8 @@ class World:
         checkers.nothing_lost(self.brokers, self.mailboxes)
         groups = [group for one in self.transactors for group in one.groups]
         checkers.whole_transactions(self.brokers, self.mailboxes, groups)
-        checkers.order_per_publisher(self.brokers, self.mailboxes, self.calm)
+        one_way = self.choices.overlay == "tree"
+        checkers.order_per_publisher(self.brokers, self.mailboxes, self.calm, one_way=one_way)
         if self.scenario.tracking is not None:
             self.trace_everything()
         return self.outcome()
