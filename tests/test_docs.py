@@ -312,6 +312,15 @@ def test_the_unit_for_systemd_is_well_formed() -> None:
     assert [faults(root, line.split()[1:]) for line in starts] == [[], []]
 
 
+def test_the_recipe_for_systemd_makes_the_users_folder_before_the_user() -> None:
+    """The unit makes it, but only when it is started."""
+    recipe = (ROOT / "deploy" / "README.md").read_text()
+    folder = config.load(ROOT / "deploy" / "broker.toml").users_file.parent
+    made = recipe.index(f"install -d -m 700 -o tidings -g tidings {folder}\n")
+    assert recipe.index("useradd") < made < recipe.index("tidings user add")
+    assert f"StateDirectory={folder.name}\n" in (ROOT / "deploy" / "tidings.service").read_text()
+
+
 def test_the_container_file_copies_what_is_there_and_starts_a_broker() -> None:
     text = (ROOT / "deploy" / "Containerfile").read_text()
     copied = [name for names in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for name in names.split()]
