@@ -322,3 +322,25 @@ def test_a_topology_that_is_no_text_is_refused(tidings: Command, tmp_path: Path)
     assert "E_TOPOLOGY" in error
     assert "not text in UTF-8" in error
     assert not (tmp_path / "net").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "there are no brokers in the topology"), (None, "cannot read {0}: No such file")]
+)
+def test_a_topology_without_brokers_or_without_a_file_is_refused(
+    tidings: Command, tmp_path: Path, text: str | None, said: str
+) -> None:
+    topology = tmp_path / "net.toml"
+    if text is not None:
+        topology.write_text(text)
+    status, _, error = tidings("net", "start", topology, "--folder", tmp_path / "net")
+    assert status == 2
+    assert error.startswith(f"tidings: E_TOPOLOGY: {said.format(topology)}")
+    assert not (tmp_path / "net").exists()
+
+
+@pytest.mark.parametrize(("kind", "size"), [("line", 99_999_999), ("full", 1001), ("waxman", 10_001)])
+def test_topologies_have_a_size_that_a_machine_can_hold(tidings: Command, kind: str, size: int) -> None:
+    status, output, error = tidings("net", "generate", kind, size)
+    assert (status, output) == (2, "")
+    assert error.startswith(f"tidings: E_GRAPH_SIZE: {size} brokers are too many")
