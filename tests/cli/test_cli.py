@@ -233,6 +233,24 @@ def test_all_commands_are_listed_and_one_is_loaded(tidings: Command) -> None:
     assert subprocess.run([sys.executable, "-c", loaded], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("module", ["typer", "tidings.client", "tidings.cli.pub", "numpy"])
+def test_an_interruption_while_modules_are_loaded_ends_it_silently(module: str) -> None:
+    """As Ctrl-C does in the first second: whatever is being imported then."""
+    program = f"""
+import sys
+class Interruption:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interruption())
+sys.argv[1:] = ["pub", "a", "--url", "tidings://127.0.0.1:1"]
+from tidings.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, tidings: Command) -> None:
     with BrokerProcess(tmp_path) as broker:
         sub = spawn("sub", "a", "--timeout", 30, "--url", broker.url)
