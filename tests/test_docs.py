@@ -247,6 +247,14 @@ def test_commands_exist_and_take_these_options() -> None:
     assert seen > 50
 
 
+def test_commands_in_the_examples_exist_too() -> None:
+    root = typer.main.get_command(make_app())
+    written = "".join(path.read_text() for path in sorted((ROOT / "examples").rglob("*.html")))
+    lines = re.findall(r"^ +tidings (.*)$", written, re.MULTILINE)
+    assert len(lines) == 2
+    assert [fault for line in lines for fault in faults(root, shlex.split(line))] == []
+
+
 def faults(command: Any, words: list[str]) -> list[str]:
     """Why the command line would be refused before anything is done."""
     path = "tidings"

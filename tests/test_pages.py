@@ -4,7 +4,7 @@ import inspect
 import re
 
 import pytest
-from docs.pages import api, members
+from docs.pages import api, console, members
 
 import tidings
 from tidings.client import sync
@@ -78,3 +78,8 @@ def test_a_star_that_has_a_name_is_not_repeated() -> None:
     def takes(*some_arguments_with_a_long_name: int, and_another_with_a_long_name: int = 0, also: int = 0) -> None: ...
 
     assert api.signature(takes).count("*") == 1
+
+
+def test_the_console_s_page_has_what_was_measured() -> None:
+    text = console.PAGE.read_text()
+    assert console.renewed(text) == text, "run: python -m docs.pages.console"
