@@ -4,7 +4,7 @@ import inspect
 import re
 
 import pytest
-from docs.pages import api, console, members
+from docs.pages import api, console, members, metrics
 
 import tidings
 from tidings.client import sync
@@ -83,3 +83,13 @@ def test_a_star_that_has_a_name_is_not_repeated() -> None:
 def test_the_console_s_page_has_what_was_measured() -> None:
     text = console.PAGE.read_text()
     assert console.renewed(text) == text, "run: python -m docs.pages.console"
+
+
+def test_metrics_without_a_sample_have_their_labels_on_the_page() -> None:
+    broker = "# HELP tidings_connections Of clients.\n# TYPE tidings_connections gauge\n"
+    broker += 'tidings_connections{state="ready"} 1\n'
+    broker += "# HELP tidings_logins_refused_total Refused.\n# TYPE tidings_logins_refused_total counter\n"
+    assert metrics.described(broker) == [
+        "| `tidings_connections` | gauge | state | Of clients. |",
+        "| `tidings_logins_refused_total` | counter | code | Refused. |",
+    ]

@@ -34,6 +34,9 @@ _FORWARDER = {
     "writes": ("writes_total", "Writes to sockets."),
 }
 
+# Counters that have no sample before something happens, and the label that their samples have then.
+LABELS = {"logins_refused_total": "code", "protocol_errors_total": "code"}
+
 # What the forwarding plane counts of copies between brokers, and what it is called.
 _FATES = {
     "copies": "sent",
@@ -120,7 +123,7 @@ class Metrics:
             ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
             ("protocol_errors_total", broker.protocol_errors, "Connections ended for what they sent."),
         ):
-            text.add(name, "counter", meaning, [({"code": code}, count) for code, count in counts.items()])
+            text.add(name, "counter", meaning, [({LABELS[name]: code}, count) for code, count in counts.items()])
 
     def _mailboxes(self, text: _Text) -> None:
         mailboxes = self._broker.node.post_office.by_name.values()
