@@ -91,6 +91,8 @@ def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     if options.join is not None:
         configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
+    if configuration.users.file and configuration.users_file.is_dir():
+        raise ConfigError([f"users.file: {configuration.users_file} is a directory; name a file"])
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
     _check_exposure(configuration, known, str(options.config or "the defaults"))

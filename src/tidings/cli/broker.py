@@ -50,7 +50,7 @@ def _checked(options: process.Options) -> process.Prepared:
     except ConfigError as error:
         if options.config is None:
             raise
-        text = options.config.read_text(encoding="utf-8")
+        text = options.config.read_text(encoding="utf-8-sig")
         raise ConfigError(placed(error.problems, str(options.config), text)) from None
 
 
