@@ -247,6 +247,14 @@ def test_commands_exist_and_take_these_options() -> None:
     assert seen > 50
 
 
+def test_commands_in_the_examples_exist_too() -> None:
+    root = typer.main.get_command(make_app())
+    written = "".join(path.read_text() for path in sorted((ROOT / "examples").rglob("*.html")))
+    lines = re.findall(r"^ +tidings (.*)$", written, re.MULTILINE)
+    assert len(lines) == 2
+    assert [fault for line in lines for fault in faults(root, shlex.split(line))] == []
+
+
 def faults(command: Any, words: list[str]) -> list[str]:
     """Why the command line would be refused before anything is done."""
     path = "tidings"
@@ -310,6 +318,15 @@ def test_the_unit_for_systemd_is_well_formed() -> None:
     starts = re.findall(r"^Exec\w+=\S*/(tidings .*)$", unit.read_text(), re.MULTILINE)
     root = typer.main.get_command(make_app())
     assert [faults(root, line.split()[1:]) for line in starts] == [[], []]
+
+
+def test_the_recipe_for_systemd_makes_the_users_folder_before_the_user() -> None:
+    """The unit makes it, but only when it is started."""
+    recipe = (ROOT / "deploy" / "README.md").read_text()
+    folder = config.load(ROOT / "deploy" / "broker.toml").users_file.parent
+    made = recipe.index(f"install -d -m 700 -o tidings -g tidings {folder}\n")
+    assert recipe.index("useradd") < made < recipe.index("tidings user add")
+    assert f"StateDirectory={folder.name}\n" in (ROOT / "deploy" / "tidings.service").read_text()
 
 
 def test_the_container_file_copies_what_is_there_and_starts_a_broker() -> None:

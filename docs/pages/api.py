@@ -1,15 +1,24 @@
-"""The reference of the Python API: what `tidings` exports, with signatures and docstrings."""
+"""The reference of the Python API: what `tidings` exports, with signatures and docstrings.
+
+A name without an underscore is for users, unless it stands in `INTERNAL`: what the parts of the client ask of each other.
+"""
 
 import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from docs.pages import members
+
 import tidings
 from tidings.client import sync
+from tidings.client.advertising import Advertisement
 from tidings.client.answers import Receipt
 from tidings.client.queue import Browsed, Queue
 from tidings.client.retained import Page, Retained
+from tidings.model.event_type import EventType
+from tidings.model.message_id import MessageId
 from tidings.tracking.path import Hop, Path
+from tidings.tracking.record import Statement
 
 CLASSES: list[Any] = [
     tidings.Client,
@@ -18,15 +27,49 @@ CLASSES: list[Any] = [
     tidings.Transaction,
     Queue,
     Retained,
+    Advertisement,
     Receipt,
     Browsed,
     Page,
     Path,
     Hop,
+    Statement,
+    EventType,
+    MessageId,
     tidings.Selector,
     tidings.Message,
     tidings.Destination,
 ]
+INTERNAL: dict[type, frozenset[str]] = {
+    tidings.Client: frozenset(
+        [
+            "advertised_again",
+            "ask",
+            "begin",
+            "commit",
+            "generation",
+            "numbers",
+            "pages",
+            "request",
+            "rollback",
+            "send",
+            "skew_ms",
+            "types_advertised_again",
+            "unsubscribe",
+            "withdraw",
+            "write",
+        ]
+    ),
+    tidings.Subscription: frozenset(
+        ["active", "deliver", "disconnected", "end", "leave", "number", "request", "session", "settle", "window"]
+    ),
+    tidings.Delivery: frozenset({"generation", "need_tag", "tag"}),
+    tidings.Transaction: frozenset({"session"}),
+    Retained: frozenset({"make"}),
+    Advertisement: frozenset({"number", "request"}),
+    Receipt: frozenset({"confirmation"}),
+    tidings.Selector: frozenset({"tree"}),
+}
 ERRORS: list[Any] = [
     tidings.TidingsError,
     tidings.UsageError,
@@ -53,24 +96,31 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def about_class(one: Any) -> Iterator[str]:
+def about_class(one: type) -> Iterator[str]:
+    hidden = INTERNAL.get(one, frozenset())
     yield f"## {one.__name__}"
     yield f"`{one.__module__}.{one.__qualname__}`"
-    yield document(one)
-    for name, member in sorted(vars(one).items()):
-        if name.startswith("_"):
-            continue
-        if isinstance(member, property) and member.fget is not None:
-            yield f"**`{name}`** {document(member.fget)}".rstrip()
-        elif inspect.isfunction(inspect.unwrap(getattr(member, "__func__", member))) and member.__doc__:
-            yield from function(f"{one.__name__}.{name}", getattr(member, "__func__", member), level=3)
+    if about := document(one):
+        yield about
+    computed = members.properties(one)
+    for name, type, meaning in members.attributes(one):
+        if name not in hidden | computed.keys():
+            yield " ".join(filter(None, (f"**`{name}{type and f': {type}'}`**", meaning)))
+    for name, member in computed.items():
+        if name not in hidden:
+            kind = _name(inspect.signature(member).return_annotation)
+            yield f"**`{name}: {kind}`** {document(member)}".rstrip()
+    for name, member in members.methods(one).items():
+        if name not in hidden:
+            yield from function(f"{one.__name__}.{name}", member, level=3)
 
 
 def function(name: str, one: Any, level: int = 2) -> Iterator[str]:
     keyword = "async def" if inspect.iscoroutinefunction(one) else "def"
     yield f"{'#' * level} {name}"
     yield f"```text\n{keyword} {name.rpartition('.')[2]}{signature(one)}\n```"
-    yield document(one)
+    if about := document(one):
+        yield about
 
 
 def signature(one: Any) -> str:
@@ -78,9 +128,19 @@ def signature(one: Any) -> str:
     text = str(found).replace("typing.", "")
     if len(text) < 90:
         return text
-    inside = ",\n".join(f"    {parameter}" for parameter in found.parameters.values())
+    inside = ",\n".join(f"    {parameter}" for parameter in _parameters(found))
     result = "" if found.return_annotation is inspect.Signature.empty else f" -> {_name(found.return_annotation)}"
     return f"(\n{inside},\n){result}"
+
+
+def _parameters(found: inspect.Signature) -> Iterator[str]:
+    """With the star before those that must be named, if no parameter of its own says it."""
+    marked = False
+    for parameter in found.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not marked:
+            yield "*"
+        marked = marked or parameter.kind in (parameter.VAR_POSITIONAL, parameter.KEYWORD_ONLY)
+        yield str(parameter).replace("typing.", "")
 
 
 def _name(annotation: Any) -> str:

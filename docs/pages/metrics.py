@@ -9,6 +9,7 @@ from pathlib import Path
 
 import tidings.broker.metrics
 import tidings.lab.monitor
+from tidings.broker.metrics import LABELS
 from tidings.client import connect
 from tidings.lab.local_network import LocalNetwork, LocalOptions
 from tidings.lab.member import Member
@@ -28,11 +29,7 @@ CAPACITY = "tidings_capacity_messages_per_second"  # the last to appear: it is e
 
 
 def page() -> str:
-    text = exported()
-    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
-    for name, meaning, kind in re.findall(r"^# HELP (\S+) (.*)\n# TYPE \1 (\S+)", text, re.MULTILINE):
-        labels = sorted(set(re.findall(rf"^{name}\w*\{{(\w+)=", text, re.MULTILINE)))
-        rows.append(f"| `{name}` | {kind} | {', '.join(labels)} | {meaning} |")
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|", *described(exported())]
     source = "".join(path.read_text() for path in SOURCES)
     for name, kind, label, meaning in SOMETIMES:
         if f'"{name}"' not in source:
@@ -43,6 +40,17 @@ def page() -> str:
         "listens. `/health` answers 200 or 503, `/network` says as JSON what a broker sees of its network."
     )
     return "\n\n".join(["# Metrics", intro, "\n".join(rows)]) + "\n"
+
+
+def described(text: str) -> list[str]:
+    """A row for each metric that a broker has told of."""
+    rows = []
+    for name, meaning, kind in re.findall(r"^# HELP (\S+) (.*)\n# TYPE \1 (\S+)", text, re.MULTILINE):
+        labels = set(re.findall(rf"^{name}(?:_bucket)?\{{(\w+)=", text, re.MULTILINE))
+        if not re.search(rf"^{name}\w*[ {{]", text, re.MULTILINE):
+            labels = {LABELS[name.removeprefix("tidings_")]}
+        rows.append(f"| `{name}` | {kind} | {', '.join(sorted(labels))} | {meaning} |")
+    return rows
 
 
 def exported() -> str:

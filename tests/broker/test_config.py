@@ -9,7 +9,7 @@ from tidings.broker.config import load, parse
 from tidings.broker.config_docs import renewed
 from tidings.broker.config_network import NetworkTable, PeerTable, peers_of
 from tidings.broker.config_rules import exposed
-from tidings.broker.config_tables import Configuration, LimitsTable
+from tidings.broker.config_tables import PROTOCOLS, Configuration, LimitsTable
 from tidings.broker.limits import Limits
 from tidings.cli.broker import SESSIONS
 from tidings.errors import ConfigError
@@ -73,6 +73,10 @@ WRONG = {
     "[limits]\ncredit_max = 10\ncredit_default = 11": "f:3: limits.credit_default: 11 is above credit_max, 10; lower",
     "[limits]\nmessages_bytes_max = 262144\npinned_bytes_max = 131073": "f:3: limits.pinned_bytes_max: 131073 is more",
     "[limits]\nmessages_bytes_max = 134217728": "f:1: limits.pinned_bytes_max: 134217728 is more than half of",
+    "[[listeners]]\nprotocol='websocket'\norigins=['*', 'foo']": "f:3: listeners[0].origins[1]: 'foo' is not what",
+    "[[listeners]]\nprotocol='websocket'\norigins=['https://a.example/x']": "f:3: listeners[0].origins[0]: 'https://a.exa",
+    "[[listeners]]\nprotocol='websocket'\norigins=['https://A.example']": "f:3: listeners[0].origins[0]: 'https://A.exa",
+    "[tracking]\nbits = 128\nbits_max = 64": "f:3: tracking.bits_max: 64 is below bits, 128; raise it to at least that",
     "a = ": "f:1: not valid TOML: Invalid value",
     "\na = 1\na = 2": "f:3: not valid TOML: Cannot overwrite a value",
     "a = 2020-99-99": "f:1: not valid TOML",
@@ -143,6 +147,28 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
             load(path)
 
 
+def test_listeners_that_name_no_port_have_that_of_their_protocol() -> None:
+    text = "".join(f"[[listeners]]\nprotocol = '{name}'\n" for name in PROTOCOLS)
+    found = {one.protocol: one.port for one in parse(text, "f").listeners}
+    assert found == {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672}
+
+
+def test_origins_are_written_as_browsers_do() -> None:
+    origins = ["*", "null", "https://shop.example", "http://[::1]:8000", "moz-extension://1a2b"]
+    (listener,) = parse(f"[[listeners]]\nprotocol = 'websocket'\norigins = {origins}", "f").listeners
+    assert list(listener.origins) == origins
+
+
+def test_larger_filters_need_no_other_limit() -> None:
+    assert parse(f"[tracking]\nbits = {1 << 21}\ncapacity = 60000", "f").tracking.bits == 1 << 21
+
+
+def test_the_mark_that_some_editors_begin_a_file_with_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("[broker]\nname = 'marked'\n", encoding="utf-8-sig")
+    assert load(path).broker.name == "marked"
+
+
 def test_without_a_file_the_defaults_are_safe() -> None:
     configuration = load(None)
     assert [(one.host, one.port) for one in configuration.listeners] == [
@@ -204,6 +230,7 @@ def test_a_network_is_configured(tmp_path: Path) -> None:
 
 def test_the_reference_is_up_to_date() -> None:
     text = (DOCS / "configuration.md").read_text()
+    assert "None" not in text
     assert renewed(text) == text, "run: python -m tidings.broker.config_docs docs/configuration.md"
 
 

@@ -71,3 +71,11 @@ def test_a_wrong_file_is_refused_without_showing_secrets(tmp_path: Path, text: s
 def test_a_missing_file_names_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tidings user add"):
         users.load(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match=r"Is a directory\); name a file"):
+        users.load(tmp_path)
+
+
+def test_a_users_file_may_begin_with_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text("[alice]\n", encoding="utf-8-sig")
+    assert users.load(path).get("alice") is not None

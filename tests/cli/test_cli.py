@@ -144,6 +144,8 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
          "tidings: E_SELECTOR_SYNTAX at 7: expected a value, found the end\n  price >\n         ^\n"),
         (("sub", "queue:a", "--browse", "--durable", "d"), 2, "tidings: E_OPTIONS: --browse looks once"),
         (("sub", "a..b"), 2, "tidings: E_DESTINATION_EMPTY at 2: a level is empty, in 'a..b'\n"),
+        (("sub",), 2, "tidings: E_DESTINATION_EMPTY: a destination is missing: name a topic, queue:NAME"),
+        (("pub",), 2, "tidings: E_DESTINATION_EMPTY: a destination is missing: name a topic, queue:NAME"),
         (("pub", "a.*"), 2, "tidings: E_DESTINATION_WILDCARD at 2: '*' is a wildcard, in 'a.*'\n"),
         (("pub", "a", "--prop", "x"), 2, "tidings: E_PROPERTY: write name=value, not 'x'\n"),
         (("pub", "a", "--stdin", "--jsonl"), 2, "tidings: E_OPTIONS: "),
@@ -202,6 +204,8 @@ def test_check_tells_every_problem_or_what_will_run(tidings: Command, tmp_path: 
             "[network]\nname = 'n'\ncertificate = 'no.pem'\nca = 'ca.pem'\n",
             ["3: network.certificate, network.key: {0}/no.pem cannot"],
         ),
+        ("[broker]\n[users]\nfile = '.'\n", ["3: users.file: {0} is a directory; name a file"]),
+        ("\ufeff[network]\nname = 'n'\nsecret_file = 's'\n", ["3: network.secret_file: {0}/s cannot be read"]),
         ("a = [", ["1: not valid TOML: "]),
         ("[[listeners]]\nhost = 1", ["2: listeners[0].host: 1 is not text"]),
     ],
@@ -240,6 +244,24 @@ def test_all_commands_are_listed_and_one_is_loaded(tidings: Command) -> None:
     loaded = "import sys; from tidings.cli import main; sys.argv[1:] = ['pub', '--help']\ntry: main()\n"
     loaded += "except SystemExit: sys.exit('tidings.broker.server' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", loaded], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", ["typer", "tidings.client", "tidings.cli.pub", "numpy"])
+def test_an_interruption_while_modules_are_loaded_ends_it_silently(module: str) -> None:
+    """As Ctrl-C does in the first second: whatever is being imported then."""
+    program = f"""
+import sys
+class Interruption:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interruption())
+sys.argv[1:] = ["pub", "a", "--url", "tidings://127.0.0.1:1"]
+from tidings.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, tidings: Command) -> None:
@@ -331,3 +353,25 @@ def test_a_topology_that_is_no_text_is_refused(tidings: Command, tmp_path: Path)
     assert "E_TOPOLOGY" in error
     assert "not text in UTF-8" in error
     assert not (tmp_path / "net").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "there are no brokers in the topology"), (None, "cannot read {0}: No such file")]
+)
+def test_a_topology_without_brokers_or_without_a_file_is_refused(
+    tidings: Command, tmp_path: Path, text: str | None, said: str
+) -> None:
+    topology = tmp_path / "net.toml"
+    if text is not None:
+        topology.write_text(text)
+    status, _, error = tidings("net", "start", topology, "--folder", tmp_path / "net")
+    assert status == 2
+    assert error.startswith(f"tidings: E_TOPOLOGY: {said.format(topology)}")
+    assert not (tmp_path / "net").exists()
+
+
+@pytest.mark.parametrize(("kind", "size"), [("line", 99_999_999), ("full", 1001), ("waxman", 10_001)])
+def test_topologies_have_a_size_that_a_machine_can_hold(tidings: Command, kind: str, size: int) -> None:
+    status, output, error = tidings("net", "generate", kind, size)
+    assert (status, output) == (2, "")
+    assert error.startswith(f"tidings: E_GRAPH_SIZE: {size} brokers are too many")

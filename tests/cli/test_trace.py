@@ -15,6 +15,7 @@ from tidings.cli.trace import Form, as_tree, show
 from tidings.client import connect
 from tidings.model.message_id import MessageId
 from tidings.testing.broker_process import BrokerProcess
+from tidings.tracking.draw import to_text
 from tidings.tracking.path import Hop
 from tidings.tracking.path import Path as Route
 from tidings.tracking.record import Statement
@@ -104,3 +105,16 @@ def test_the_tree_of_a_path_with_everything_in_it() -> None:
     parts = ("does not confirm", "▸ a�[31m (0.2)", "suspect", "could not say", "false positive: broker 9", "broker 4")
     assert [part for part in parts if part not in text] == []
     assert "\x1b[31m (" not in text
+
+
+def test_a_terminal_shows_the_same_tree_as_a_pipe() -> None:
+    hops = (
+        Hop(1, None, 8e-6, (Statement("near", 8e-6),)),
+        Hop(2, 1, 8e-6, (Statement("a", 0.0), Statement("b", 0.0))),
+        Hop(3, 2, 8e-6, suspect=True),
+    )
+    path = Route(MessageId(7, 1, 1000), True, hops, (), {4: "no route"}, (), 4, 5)
+    console = Console(width=200, color_system=None)
+    with console.capture() as captured:
+        console.print(as_tree(path))
+    assert [line.rstrip() for line in captured.get().splitlines()] == to_text(path).splitlines()

@@ -164,6 +164,11 @@ def test_questions_that_make_no_sense(name: str, value: float) -> None:
         replace(QUESTION, **cast("dict[str, Any]", {name: value}))
 
 
+def test_no_share_of_the_messages_is_all_of_them() -> None:
+    with pytest.raises(UsageError, match=r"probability must lie in \[0, 1\), not 1$"):
+        replace(QUESTION, probability=1.0)
+
+
 def test_measured_grades_replace_the_assumed_spread() -> None:
     moments = replace(QUESTION, grades=Empirical((0, 10))).replication.moments()
     assert moments == Moments(1.0, 1.0, 1.0)
@@ -207,6 +212,9 @@ def test_the_command(tmp_path: Path) -> None:
     [
         ("--model", b"\xff\xfe", "E_PLAN_FILE"),
         ("--batches", b"\xff\xfe", "E_PLAN_FILE"),
+        ("--model", b"[]", "E_LAB_JSON: .*other.xyz: not a stored model: it is no JSON object$"),
+        ("--model", b"{}", "E_LAB_JSON: .*other.xyz: not a stored model: it has no 'format'$"),
+        ("--batches", b"[1]", "E_LAB_JSON: .*other.xyz: not stored costs of batches: it is no JSON object$"),
         ("--grades", b"[" * 200_000, "E_PLAN_GRADES"),
         ("--grades", b"[Infinity]", "E_PLAN_GRADES"),
         ("--plot", b"", "E_PICTURE"),

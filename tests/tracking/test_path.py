@@ -66,9 +66,8 @@ def test_without_false_positives_the_route_is_exact(seed: int, size: int) -> Non
     assert path.confirmed
     assert path.complete
     assert path.false_positives == ()
-    assert not any(
-        hop.suspect or hop.opaque or hop.other_senders for hop in path.hops if hop.broker != 1 and not hop.sender
-    )
+    assert not any(hop.suspect or hop.opaque for hop in path.hops if hop.broker != 1 and not hop.sender)
+    assert not any(hop.other_senders for hop in path.hops)  # in a tree there is one way
     beside = {b for broker in net.route for b in net.links[broker]} | net.route
     assert path.asked == len(beside)  # the route and its neighbours, not the network
 
@@ -82,6 +81,7 @@ def test_false_positives_add_but_never_take(seed: int, size: int, share: float) 
     assert all(hops[broker].sender == net.parent.get(broker) for broker in hops)
     rim = {b for b in hops.keys() & net.false if not (net.links[b] & hops.keys()) - {net.parent[b]}}
     assert {broker for broker, hop in hops.items() if hop.suspect} == rim
+    assert not any(hop.other_senders for hop in path.hops)
     for broker, hop in hops.items():  # the order names senders first
         assert hop.sender is None or list(hops).index(hop.sender) < list(hops).index(broker)
 
@@ -155,6 +155,44 @@ def test_in_a_ring_both_possible_senders_are_named() -> None:
         questions += search.answered(Answer(broker, Verdict.HELD, 1e-5, ring[broker]))
     last = search.report().hops[-1]
     assert (last.broker, last.sender, last.other_senders) == (4, 2, (3,))
+
+
+def test_on_a_line_a_broker_has_nothing_from_the_one_behind_it() -> None:
+    search = PathSearch(MessageId(7, 1, 1000))
+    questions = search.start()
+    line = {1: (2,), 2: (1, 3), 3: (2,)}
+    while questions:
+        broker = questions.pop().broker
+        questions += search.answered(Answer(broker, Verdict.HELD, 1e-5, line[broker]))
+    assert [(hop.broker, hop.sender, hop.other_senders) for hop in search.report().hops] == [
+        (1, None, ()),
+        (2, 1, ()),
+        (3, 2, ()),
+    ]
+
+
+@given(seeds, sizes, st.floats(0, 0.3))
+def test_other_senders_are_those_that_can_have_it_from_elsewhere(seed: int, size: int, density: float) -> None:
+    rng = random.Random(seed)
+    pairs = [(a, b) for b in range(2, size + 1) for a in range(1, b)]
+    linked = [(a, b) for a, b in pairs if rng.random() < density]
+    links = {broker: {a + b - broker for a, b in linked if broker in (a, b)} for broker in range(1, size + 1)}
+    search = PathSearch(MessageId(7, 1, 1000))
+    questions = search.start()
+    while questions:
+        broker = questions.pop().broker
+        questions += search.answered(Answer(broker, Verdict.HELD, 1e-5, tuple(links[broker])))
+    for hop in search.report().hops[1:]:
+        without = reached(1, {b: around - {hop.broker} for b, around in links.items()})
+        assert hop.other_senders == tuple(sorted((links[hop.broker] & without) - {hop.sender}))
+
+
+def reached(start: int, links: dict[int, set[int]]) -> set[int]:
+    found, fresh = {start}, [start]
+    while fresh:
+        fresh += (new := links[fresh.pop()] - found)
+        found |= new
+    return found
 
 
 def test_only_answers_to_questions_count() -> None:

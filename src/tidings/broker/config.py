@@ -37,7 +37,7 @@ def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configur
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError([f"{path}: longer than {FILE_BYTES_MAX} bytes; this is not a configuration"])
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # some editors begin with a mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: not UTF-8; save the file as UTF-8"]) from None

@@ -58,7 +58,7 @@ def _values(one: Field[Any], kind: Any) -> str:
         words = ", ".join(choices)
         return words if kind is str else f"list of: {words}"
     if low is not None:
-        return f"{low} to {high}"
+        return f"{low} or more" if high is None else f"{low} to {high}"
     if get_args(kind):
         return "list of text"
     return {bool: "true, false", str: "text", int: "number", float: "number"}[kind]

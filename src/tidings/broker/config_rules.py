@@ -1,12 +1,14 @@
 """What a configuration must fulfil beyond the type and range of each key."""
 
 import ipaddress
+import re
 from collections.abc import Iterator, Sequence
 
 from tidings.broker.access import pattern_of_rule
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import Problem
 from tidings.broker.config_tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
+from tidings.broker.config_tracking import TrackingTable
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import check_property_name
@@ -14,6 +16,8 @@ from tidings.model.selector import Selector
 from tidings.routing.registry import SCHEMES
 
 SELECTABLE = {"subscribe", "browse"}
+# As browsers write them, and they are compared as they are: in small letters, without a path. null: of a file.
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
 
 
 class Checker:
@@ -55,6 +59,10 @@ class Checker:
             yield Problem(
                 (*at, "origins"), "only web pages have an origin", 'leave it out, or say protocol = "websocket"'
             )
+        for place, origin in enumerate(listener.origins):
+            if not ORIGIN.fullmatch(origin):
+                remedy = 'give scheme and host, as in "https://example.org", or "*"'
+                yield Problem((*at, "origins", place), f"{origin!r} is not what a browser calls an origin", remedy)
         if not listener.host:
             yield Problem((*at, "host"), "it is empty", "give an address, 0.0.0.0 for all of this machine")
         if listener.tls and not self._configuration.tls.certificate:
@@ -109,6 +117,9 @@ class Checker:
         if table.bits % 64:
             yield Problem(("tracking", "bits"), f"{table.bits} is not a multiple of 64", "choose one, such as 65536")
             return
+        if table.bits_max < table.bits and table.bits_max != TrackingTable().bits_max:  # which gives way if not chosen
+            reason = f"{table.bits_max} is below bits, {table.bits}"
+            yield Problem(("tracking", "bits_max"), reason, "raise it to at least that: filters only grow")
         if table.skew_between_brokers_ms < table.skew_ms + table.jitter_ms:
             reason = "less than skew_ms and jitter_ms together: messages would be missed"
             yield Problem(("tracking", "skew_between_brokers_ms"), reason, "raise it, or lower these")

@@ -21,7 +21,8 @@ OPERATIONS = ("publish", "subscribe", "browse", "manage", "trace", "advertise", 
 POLICIES = tuple(policy.value for policy in SlowPolicy)
 DESTINATION_KINDS = ("queue", "topic")
 PROTOCOLS = ("native", "stomp", "websocket", "amqp")
-PORTS = {"native": 7300, "stomp": 61613, "amqp": 5672}  # of listeners that name none, by protocol
+PORTS = {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672}  # of listeners that name none, by protocol
+SPOKEN = ("native", "stomp", "amqp")  # where no listener is configured: web pages need `origins`
 _LIMITS, _SETTINGS = Limits(), Settings()
 _BYTES: dict[str, Any] = {"minimum": 1 << 16, "maximum": 1 << 40}
 _COUNT: dict[str, Any] = {"minimum": 1, "maximum": 1 << 31}
@@ -42,7 +43,7 @@ class ListenerTable:
     host: str = setting("127.0.0.1", "the address to listen on; other machines reach only one that is not loopback")
     port: int = setting(
         PORTS["native"],
-        "the port; 0: the system chooses; left out: the protocol's own (stomp: 61613, amqp: 5672)",
+        "the port; 0: the system chooses; left out: the protocol's own (stomp: 61613, websocket: 61614, amqp: 5672)",
         minimum=0,
         maximum=65535,
     )
@@ -53,7 +54,7 @@ class ListenerTable:
 
 
 def default_listeners() -> tuple[ListenerTable, ...]:
-    return tuple(ListenerTable(protocol, port=port) for protocol, port in PORTS.items())
+    return tuple(ListenerTable(protocol, port=PORTS[protocol]) for protocol in SPOKEN)
 
 
 @dataclass(frozen=True, slots=True)

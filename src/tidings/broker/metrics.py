@@ -34,6 +34,9 @@ _FORWARDER = {
     "writes": ("writes_total", "Writes to sockets."),
 }
 
+# Counters that have no sample before something happens, and the label that their samples have then.
+LABELS = {"logins_refused_total": "code", "protocol_errors_total": "code", "tls_handshakes_failed_total": "reason"}
+
 # What the forwarding plane counts of copies between brokers, and what it is called.
 _FATES = {
     "copies": "sent",
@@ -120,9 +123,10 @@ class Metrics:
             ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
             ("protocol_errors_total", broker.protocol_errors, "Connections ended for what they sent."),
         ):
-            text.add(name, "counter", meaning, [({"code": code}, count) for code, count in counts.items()])
-        failed = [({"reason": reason}, count) for reason, count in broker.handshakes.failed.by_reason.items()]
-        text.add("tls_handshakes_failed_total", "counter", "TLS handshakes that failed, by reason.", failed)
+            text.add(name, "counter", meaning, [({LABELS[name]: code}, count) for code, count in counts.items()])
+        name, by_reason = "tls_handshakes_failed_total", broker.handshakes.failed.by_reason
+        failed = [({LABELS[name]: reason}, count) for reason, count in by_reason.items()]
+        text.add(name, "counter", "TLS handshakes that failed, by reason.", failed)
 
     def _mailboxes(self, text: _Text) -> None:
         mailboxes = self._broker.node.post_office.by_name.values()

@@ -96,7 +96,7 @@ def _lines(file: Path | None) -> Iterator[None]:
     except ConfigError as error:
         if file is None:
             raise
-        raise ConfigError(placed(error.problems, str(file), file.read_text(encoding="utf-8"))) from None
+        raise ConfigError(placed(error.problems, str(file), file.read_text(encoding="utf-8-sig"))) from None
 
 
 def _prepared(options: Options, configuration: Configuration) -> Prepared:
@@ -109,6 +109,8 @@ def _prepared(options: Options, configuration: Configuration) -> Prepared:
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     if options.join is not None:
         configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
+    if configuration.users.file and configuration.users_file.is_dir():
+        raise ConfigError([f"users.file: {configuration.users_file} is a directory; name a file"])
     there = configuration.users_file.exists() or bool(configuration.users.file)
     known = users.load(configuration.users_file) if there else None
     _check_exposure(configuration, known, str(options.config or "the defaults"))

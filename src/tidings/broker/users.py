@@ -64,9 +64,10 @@ def load(path: Path) -> Users:
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
-        text = data.decode()
+        text = data.decode("utf-8-sig")
     except OSError as error:
-        remedy = "add a user with `tidings user add`"
+        directory = isinstance(error, IsADirectoryError)
+        remedy = "name a file" if directory else "add a user with `tidings user add`"
         raise ConfigError([f"{path}: cannot be read ({error.strerror}); {remedy}"]) from None
     except UnicodeDecodeError:
         raise ConfigError([f"{path}: not UTF-8; write it with `tidings user`"]) from None

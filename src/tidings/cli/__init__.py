@@ -1,20 +1,20 @@
 """The command line. Thin: one command, one function call; one module for each command or group of them.
 
 A module in `COMMANDS` has a function `register(app)`; only the module of the command that is used is loaded. Errors of
-ours become one line; exit status 0 done, 1 failed, 2 used wrongly.
+ours become one line; exit status 0 done, 1 failed, 2 used wrongly, 130 interrupted.
+
+Nothing is imported here but what Python has loaded anyway: the rest takes a second, in which Ctrl-C may come.
 """
 
-import io
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.metadata import version as version_of
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    import typer
 
-from tidings.cli.failures import report
-
+INTERRUPTED = 130
 COMMANDS = (
     "broker",
     "console",
@@ -33,46 +33,15 @@ COMMANDS = (
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"tidings {version_of('tidings')}")
-        raise typer.Exit
-
-
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    """A content-based publish/subscribe broker network you can reason about."""
-
-
-def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
-    app = typer.Typer(
-        name="tidings",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
-    app.callback()(_options)
-    for name in commands:
-        import_module(f"tidings.cli.{name}").register(app)
+def make_app(commands: Iterable[str] = COMMANDS) -> "typer.Typer":
+    app: typer.Typer = import_module("tidings.cli.app").make_app(commands)
     return app
 
 
-def _never_fail_to_print() -> None:
-    """What standard output cannot encode (a terminal of ASCII, µ in a table) is shown escaped, not a traceback."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
-
-
 def main() -> None:
-    _never_fail_to_print()
     first = sys.argv[1:2]
     wanted = () if first == ["--version"] else [name for name in first if name in COMMANDS] or COMMANDS
     try:
-        make_app(wanted)(prog_name="tidings")
-    except Exception as error:  # noqa: BLE001  (what is not ours is raised again)
-        sys.exit(report(error))
+        import_module("tidings.cli.app").run(wanted)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -21,6 +21,13 @@ T = TypeVar("T")
 DEFAULT_URL = "tidings://127.0.0.1:7300"
 
 
+def named(destination: str) -> str:
+    """What the command line says, if it says anything."""
+    if not destination:
+        raise UsageError("E_DESTINATION_EMPTY", "a destination is missing: name a topic, queue:NAME, or --type TYPE")
+    return destination
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """Which broker, and as whom. The fields are options of every command that `connects`."""

@@ -11,7 +11,7 @@ import typer
 
 from tidings.broker.config_network import ENCODINGS
 from tidings.cli import experiment_network
-from tidings.errors import TidingsError
+from tidings.errors import TidingsError, UsageError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
 from tidings.lab.member import Routing
 from tidings.lab.texts import read_text
@@ -22,6 +22,8 @@ from tidings.overlay.topology import from_toml, to_toml
 from tidings.routing.registry import SCHEMES
 
 FOLDER = Path("out/net")
+SIZE_MAX = 10_000  # brokers of a topology; beyond it they would fit into no machine's memory
+FULL_MAX = 1_000  # where all are linked with all
 Folder = Annotated[Path, typer.Option("--folder", help="Where stores, logs and the rest of the network live.")]
 app = typer.Typer(no_args_is_help=True, help="A whole network of brokers on this machine, from one topology file.")
 app.add_typer(experiment_network.app, name="experiment")
@@ -133,6 +135,9 @@ def generate(
 
 
 def make(kind: Kind, size: int, rng: Random) -> Graph:
+    most = FULL_MAX if kind is Kind.FULL else SIZE_MAX
+    if size > most:
+        raise UsageError("E_GRAPH_SIZE", f"{size} brokers are too many: {kind.value} has at most {most}")
     match kind:
         case Kind.LINE:
             return shapes.line(size)

@@ -1,9 +1,10 @@
 """`tidings plan capacity`: what a server carries, with which waiting time, and what a demand needs."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from matplotlib.figure import Figure
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from tidings.cli.pictures import check_picture
 from tidings.cli.tables import table_of
-from tidings.errors import UsageError
+from tidings.errors import CodecError, UsageError
 from tidings.lab.batch_costs import BatchCosts
 from tidings.lab.batch_plan import BatchAnswer, plan_batches
 from tidings.lab.capacity import PROBABILITIES, SPREADS, TOPOLOGIES, Answer, NetworkAnswer, Question, plan_capacity
@@ -19,6 +20,8 @@ from tidings.lab.planner import FILTERS_MAX, Allowed
 from tidings.lab.processing import Fitted
 from tidings.lab.service import Empirical, Replication
 from tidings.lab.texts import parse_json, read_text
+
+T = TypeVar("T")
 
 
 def capacity(
@@ -52,14 +55,14 @@ def capacity(
     Example: tidings plan capacity --model model.json --subscribers 500 --match 0.01 --rate 100000 --waiting 5
     """
     check_picture(plot)
-    server = Fitted.from_json(_text(model))
+    server = _stored(Fitted.from_json, model)
     question = Question(
         server, subscribers, filters, match, spread, _grades(grades), rate, waiting / 1000, probability,
         publishers=publishers, components=components, body_bytes=body, brokers=brokers, topology=topology,
         link_bytes_per_s=link,
     )  # fmt: skip
     answer = plan_capacity(question)
-    by_batches = None if batches is None else plan_batches(question, BatchCosts.from_json(_text(batches)))
+    by_batches = None if batches is None else plan_batches(question, _stored(BatchCosts.from_json, batches))
     if plot is not None:
         _draw(answer).savefig(plot, dpi=130)
     if as_json:
@@ -79,6 +82,14 @@ def _grades(path: Path | None) -> Replication | None:
         return Empirical(tuple(int(one) for one in counts))
     except (ArithmeticError, TypeError, ValueError) as error:
         raise UsageError("E_PLAN_GRADES", f"{path} is not a JSON list of counts: {error}") from None
+
+
+def _stored(read: Callable[[str], T], path: Path) -> T:
+    """A file that does not do was chosen wrongly."""
+    try:
+        return read(_text(path))
+    except CodecError as error:
+        raise UsageError(error.code, f"{path}: {error.reason}", position=error.position) from None
 
 
 def _text(path: Path) -> str:

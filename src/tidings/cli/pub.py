@@ -68,7 +68,7 @@ def pub(
         raise UsageError("E_OPTIONS", "the input brings messages: give the password by --password-file")
     if stdin and body:
         raise UsageError("E_OPTIONS", "the body comes from --body or from --stdin, not from both")
-    where = None if type or (jsonl and destination == "-") else Destination.parse(destination)
+    where = None if type or (jsonl and destination == "-") else Destination.parse(connecting.named(destination))
     properties = dict(parse_property(text) for text in prop or ())
     client = access.client(reconnect=False)
     if jsonl:

@@ -57,7 +57,7 @@ def sub(
             raise UsageError("E_OPTIONS", "--type takes one selector, and only queues are browsed")
         destination, selector = "", destination or selector
     else:
-        DestinationPattern.parse(destination)
+        DestinationPattern.parse(connecting.named(destination))
     try:
         Selector(selector)
     except SelectorError as error:

@@ -31,6 +31,7 @@ from scipy.optimize import nnls
 from tidings.errors import CodecError, UsageError
 from tidings.lab.arrays import Array, check_finite, check_probability, refuse
 from tidings.lab.batching import SIZES_MAX, BatchQueue, analyse, capacity, rate_at
+from tidings.lab.texts import as_object, fault
 
 FORMAT, VERSION = "tidings-batch-costs", 1
 ROUNDS = 8  # of reweighting
@@ -84,7 +85,7 @@ class BatchCosts:
     def from_json(cls, text: str) -> "BatchCosts":
         """Read what `to_json` wrote; anything else is refused with a CodecError."""
         try:
-            document = json.loads(text)
+            document = as_object(json.loads(text))
             if document["format"] != FORMAT or document["version"] != VERSION:
                 raise CodecError("E_LAB_VERSION", f"expected {FORMAT} version {VERSION}")
             return cls(**{name: float(value) for name, value in document["parameters"].items()})
@@ -93,7 +94,7 @@ class BatchCosts:
         except UsageError as error:
             raise CodecError(error.code, error.reason) from None
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise CodecError("E_LAB_JSON", f"not stored costs of batches: {error!r:.120}") from None
+            raise CodecError("E_LAB_JSON", f"not stored costs of batches: {fault(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)

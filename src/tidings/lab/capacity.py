@@ -66,7 +66,8 @@ class Question:
         check_finite("components", self.components, 0)
         check_finite("body_bytes", self.body_bytes, 0)
         check_finite("waiting_max_s", self.waiting_max_s, 0)
-        check_finite("probability", self.probability, 0, PROBABILITY_MAX)
+        if not 0 <= self.probability <= PROBABILITY_MAX:  # none waits at most so long with certainty
+            raise refuse(f"probability must lie in [0, 1), not {self.probability:g}")
         check_finite("utilisation", self.utilisation, 0, RHO_MAX, open_low=True)
         if self.rate is not None:
             check_finite("rate", self.rate, 0, open_low=True)

@@ -236,6 +236,8 @@ def _members(graph: Graph, options: LocalOptions) -> dict[str, Member]:
 
 
 def _check(names: list[str], options: LocalOptions) -> None:
+    if not names:
+        raise UsageError("E_TOPOLOGY", "there are no brokers in the topology: name some as `nodes`, or in `links`")
     last = options.port + (3 if options.namespaces else 3 * len(names)) - 1
     if not 1 <= options.port <= last <= PORT_MAX:
         raise UsageError("E_NET_PORT", f"the network needs ports {options.port} to {last}: 1 to {PORT_MAX} there are")

@@ -24,6 +24,7 @@ from typing import Any
 
 from tidings.errors import CodecError, UsageError
 from tidings.lab.arrays import check_finite, check_probability, refuse
+from tidings.lab.texts import as_object, fault
 
 FORMAT = "tidings.processing"
 VERSION = 1
@@ -219,13 +220,13 @@ class Fitted:
     def from_json(cls, text: str) -> "Fitted":
         """Read what `to_json` wrote; anything else is refused with a CodecError."""
         try:
-            return cls._read(json.loads(text))
+            return cls._read(as_object(json.loads(text)))
         except json.JSONDecodeError as error:
             raise CodecError("E_LAB_JSON", error.msg, position=error.pos) from None
         except UsageError as error:  # well-formed, but no model or parameter of ours
             raise CodecError(error.code, error.reason) from None
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise CodecError("E_LAB_JSON", f"not a stored model: {error!r:.120}") from None
+            raise CodecError("E_LAB_JSON", f"not a stored model: {fault(error)}") from None
 
     @classmethod
     def _read(cls, document: Any) -> "Fitted":

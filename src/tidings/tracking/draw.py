@@ -8,7 +8,7 @@
 message 00000007000000010000000003e80000 of publisher 7 at broker 1, 1970-01-01 00:00:01.000 UTC
 broker 1 (origin, 8e-06)
 ├── broker 2 (8e-06)
-│   └─▸ audit (3e-06)
+│   └── ▸ audit (3e-06)
 └── broker 3 (8e-06, suspect: neither delivered nor passed on)
 not asked: broker 4 (no route)
 """
@@ -56,7 +56,7 @@ def _tree(root: Hop, children: dict[int, list[Hop]], origin: int) -> list[str]:
         below = children.get(hop.broker, [])
         for number, one in enumerate(hop.subscribers):
             last = number == len(hop.subscribers) - 1 and not below
-            lines.append(f"{rest}{'└' if last else '├'}─▸ {printable(one.peer)} ({one.probability:.2g})")
+            lines.append(f"{rest}{'└' if last else '├'}── ▸ {printable(one.peer)} ({one.probability:.2g})")
         for position, child in enumerate(reversed(below)):
             last = position == 0
             stack.append((child, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   ")))

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from tidings.errors import RemoteProtocolError
 from tidings.model.message_id import MessageId
+from tidings.tracking.dominators import dominators, is_behind
 from tidings.tracking.record import Answer, Statement, Verdict
 
 
@@ -108,18 +109,19 @@ class PathSearch:
 
     def report(self) -> Path:
         senders, order = self._walk()
+        above = dominators(self.message.broker, {broker: self._given(broker) for broker in order})
         claims = {broker for broker, answer in self._answers.items() if answer.verdict is Verdict.HELD}
         adrift = sorted(claims - set(order))
         false = [broker for broker in adrift if not any(map(self._leads, self._links[broker]))]
         order += [broker for broker in adrift if broker not in false]
         order = self._needed(order, senders, claims)
-        hops = tuple(self._hop(broker, senders.get(broker), order) for broker in order)
+        hops = tuple(self._hop(broker, senders.get(broker), order, above) for broker in order)
         origin = self._answers.get(self.message.broker)
         return Path(
             message=self.message,
             confirmed=origin is not None and origin.verdict is Verdict.HELD,
             hops=hops,
-            false_positives=tuple(self._hop(broker, None, ()) for broker in false),
+            false_positives=tuple(self._hop(broker, None, (), above) for broker in false),
             unasked=dict(sorted(self._failed.items())),
             unknown=tuple(sorted(b for b, answer in self._answers.items() if answer.incomplete)),
             asked=len(self._answers) + len(self._failed),
@@ -178,16 +180,22 @@ class PathSearch:
             return senders, order
         seen = set(order)
         for broker in order:
-            answer = self._answers.get(broker)
-            given = self._links.get(broker, set())
-            if answer is not None and answer.forwarded is not None and answer.verdict is Verdict.HELD:
-                given = given & set(answer.forwarded)
-            for other in sorted(given):
-                if other not in seen and self._leads(other):
+            for other in self._given(broker):
+                if other not in seen:
                     seen.add(other)
                     senders[other] = broker
                     order.append(other)
         return senders, order
+
+    def _given(self, broker: int) -> list[int]:
+        """Who may have had the message from it."""
+        if not self._leads(broker):
+            return []
+        answer = self._answers.get(broker)
+        given = self._links.get(broker, set())
+        if answer is not None and answer.forwarded is not None and answer.verdict is Verdict.HELD:
+            given = given & set(answer.forwarded)
+        return sorted(filter(self._leads, given))
 
     def _needed(self, order: list[int], senders: Mapping[int, int], claims: Collection[int]) -> list[int]:
         """Without opaque brokers that lead to nobody."""
@@ -199,12 +207,14 @@ class PathSearch:
                 at = senders.get(at)
         return [broker for broker in order if broker in needed]
 
-    def _hop(self, broker: int, sender: int | None, route: Collection[int]) -> Hop:
+    def _hop(self, broker: int, sender: int | None, route: Collection[int], above: Mapping[int, int]) -> Hop:
+        """`above`: whom the message must have passed before it came to a broker."""
         answer = self._answers.get(broker)
         if answer is None or answer.verdict is not Verdict.HELD:
             return Hop(broker, sender, 0.0, opaque=answer is None or answer.verdict is Verdict.UNKNOWN)
         around = self._links[broker] & set(route)
-        others = tuple(sorted(b for b in around if b != sender and self._may_give(b, broker)))
+        possible = (b for b in around if b != sender and self._may_give(b, broker))
+        others = tuple(sorted(b for b in possible if not is_behind(b, broker, above)))
         is_origin = broker == self.message.broker
         rim = not is_origin and not answer.subscribers and not around - {sender}
         others = () if is_origin else others
