@@ -1,6 +1,7 @@
 """Tidings: a content-based publish/subscribe broker network you can reason about."""
 
-from tidings.client import Client, Delivery, Subscription, Transaction, connect, sync
+from tidings import sync
+from tidings.client import Client, Delivery, Subscription, Transaction, connect
 from tidings.errors import (
     ConnectionLostError,
     LimitError,
