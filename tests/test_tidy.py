@@ -23,6 +23,7 @@ LAYERS = [
     "broker",
     "protocols",
     "client",
+    "sync",
     "lab",
     "pipeline",
     "console",

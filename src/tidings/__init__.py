@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidings.client import Client, Delivery, Subscription, Transaction, connect, sync
+    from tidings import sync
+    from tidings.client import Client, Delivery, Subscription, Transaction, connect
     from tidings.errors import (
         ConnectionLostError,
         LimitError,
@@ -44,7 +45,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _WHERE = {
-    "tidings.client": ("Client", "Delivery", "Subscription", "Transaction", "connect", "sync"),
+    "tidings.client": ("Client", "Delivery", "Subscription", "Transaction", "connect"),
     "tidings.errors": (
         "ConnectionLostError",
         "LimitError",
@@ -63,7 +64,7 @@ _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names
 if not TYPE_CHECKING:  # a type checker knows the names from above, and would take any other for one of them
 
     def __getattr__(name: str) -> object:
-        if name in ("client", "errors", "model"):
+        if name in ("client", "errors", "model", "sync"):
             return import_module(f"tidings.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module 'tidings' has no attribute {name!r}")

@@ -1,10 +1,17 @@
 """The blocking client."""
 
+import asyncio
+import importlib
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 import tidings
+from tidings.client.sync import _Loop
 from tidings.testing.local_broker import BrokerThread
 
 
@@ -61,3 +68,77 @@ def test_a_receipt_is_waited_for(url: str) -> None:
         assert [one.message.id for one in client.queue("queue:q").browse()] == [one.message_id for one in receipts]
         with client.transaction() as work:
             assert work.publish("queue:q", wait=False).confirmed().message_id
+
+
+def test_threads_that_make_the_first_clients_share_one_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[asyncio.AbstractEventLoop] = []
+    new_event_loop = asyncio.new_event_loop
+
+    def slowly() -> asyncio.AbstractEventLoop:
+        time.sleep(0.02)  # so that others come meanwhile
+        made.append(new_event_loop())
+        return made[-1]
+
+    monkeypatch.setattr(asyncio, "new_event_loop", slowly)
+    shared = _Loop()
+    threads = [threading.Thread(target=shared.get) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [shared.get()]
+    made[0].call_soon_threadsafe(made[0].stop)
+    assert shared._thread is not None
+    shared._thread.join()
+    made[0].close()
+
+
+def test_a_blocking_call_from_on_error_is_refused() -> None:
+    heard: list[tidings.TidingsError] = []
+    called = threading.Event()
+
+    def on_error(_: tidings.TidingsError) -> None:
+        try:
+            client.publish("t")
+        except tidings.TidingsError as error:
+            heard.append(error)
+        called.set()
+
+    with BrokerThread() as broker, tidings.sync.connect(broker.url, on_error=on_error) as client:
+        assert broker._broker is not None
+        broker._loop.call_soon_threadsafe(broker._broker.end_connections, None, "E_TOO_MUCH", "enough for today")
+        assert called.wait(30)
+        client.publish("t", wait=True)
+    assert [error.code for error in heard] == ["E_BLOCKING_CALL"]
+
+
+def test_a_forked_process_has_clients_of_its_own(url: str) -> None:
+    with tidings.sync.connect(url) as client:
+        client.publish("queue:q", {"by": "parent"}, persistent=True)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                signal.alarm(30)
+                with pytest.raises(tidings.ConnectionLostError, match="E_FORKED"):
+                    client.publish("queue:q")
+                with tidings.sync.connect(url) as own:
+                    own.publish("queue:q", {"by": "child"}, persistent=True)
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        client.publish("queue:q", {"by": "parent"}, persistent=True)
+        found = [one.message.properties["by"] for one in client.queue("queue:q").browse()]
+        assert found == ["parent", "child", "parent"]
+
+
+def test_it_is_imported_by_its_short_name() -> None:
+    assert importlib.import_module("tidings.sync") is tidings.sync
+
+
+def test_no_tags_are_not_all_messages(url: str) -> None:
+    with tidings.sync.connect(url) as client:
+        client.publish("queue:q", persistent=True)
+        assert client.queue("queue:q").purge(tags=[]) == client.queue("queue:q").move("queue:r", tags=[]) == 0
+        assert client.queue("queue:q").purge() == 1

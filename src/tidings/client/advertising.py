@@ -12,6 +12,8 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
+from tidings.client.checking import address, text
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.values import Value
 from tidings.protocols.frames import FrameType, control, field
 
@@ -38,12 +40,17 @@ class Advertising(ABC):
         self._advertisement_numbers = itertools.count(1)
 
     @abstractmethod
-    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+    async def request(
+        self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
+    ) -> dict[str, Value]:
         """Ask the broker; the answer's fields."""
 
-    async def advertise(self, destination: str, selector: str | None = None) -> Advertisement:
+    async def advertise(
+        self, destination: str | Destination | DestinationPattern, selector: str | None = None
+    ) -> Advertisement:
         """Say that messages to this topic pattern will be published, as far as they match the selector."""
-        one = Advertisement(self, next(self._advertisement_numbers), destination, selector or "")
+        pattern, wanted = address("destination", destination), text("selector", selector or "")
+        one = Advertisement(self, next(self._advertisement_numbers), pattern, wanted)
         one.used = field(await self.request(one.request), "used", bool)
         self._advertisements[one.number] = one
         return one

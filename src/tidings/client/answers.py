@@ -1,8 +1,9 @@
 """What a client has asked a broker, and what it answers: a receipt for a publication, or why not."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidings.errors import RemoteError, SecurityError, TidingsError
 from tidings.model.message_id import MessageId
@@ -26,17 +27,21 @@ class Receipt:
         return self
 
 
-@dataclass(slots=True)
-class Asked:
-    """Something asked of the broker that is not answered yet."""
-
-    make: Callable[[int], bytes]  # from its receipt number
-    future: "asyncio.Future[dict[str, Value]]"
-    repeatable: bool  # makes sense on another connection too
-
-
 def error_of(fields: Mapping[str, Value]) -> TidingsError:
     code, reason = str(fields.get("code", "E_UNKNOWN")), str(fields.get("reason", "the broker gave no reason"))
     position = int(fields["position"]) - 1 if "position" in fields else None
     kind = SecurityError if code in SECURITY_CODES else RemoteError
     return kind(code, reason, position=position, fatal=bool(fields.get("fatal")))
+
+
+def again(error: TidingsError) -> TidingsError:
+    """The same error for another who waits, or for the next call: one that is raised again grows by its stack."""
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    return copy
+
+
+def retrieved(done: "asyncio.Future[Any]") -> None:
+    """A callback: an error that nobody waits for is not an unhandled one of the event loop."""
+    if not done.cancelled():
+        done.exception()

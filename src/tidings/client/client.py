@@ -22,10 +22,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tidings.client.advertising import Advertising
-from tidings.client.answers import LATER_CODES, PASSING_CODES, Asked, Receipt, error_of
+from tidings.client.answers import LATER_CODES, Receipt, again, error_of
+from tidings.client.checking import a_name, flag, whole
 from tidings.client.composing import compose, now_ms
 from tidings.client.dismissing import Dismissing
 from tidings.client.event_types import EventTypes
@@ -33,14 +35,18 @@ from tidings.client.link import Link
 from tidings.client.observing import Observing
 from tidings.client.options import Options
 from tidings.client.queue import Page, Queue
+from tidings.client.requests import Requests
+from tidings.client.resubscribing import Resubscribing
 from tidings.client.retained import Retaining
+from tidings.client.subscribing import subscribe_fields
 from tidings.client.subscription import Subscription
+from tidings.client.transacting import Transacting
 from tidings.client.transaction import Transaction
 from tidings.client.unconfirmed import Unconfirmed
 from tidings.errors import ConnectionLostError, LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.codec import encode_frame
-from tidings.model.destination import Destination
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import PRIORITY_DEFAULT
 from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.model.values import Value
@@ -59,15 +65,17 @@ from tidings.protocols.frames import (
 log = logging.getLogger("tidings.client")
 WINDOW = 1000
 ERRORS_MAX = 100  # the latest are kept
-RESUBSCRIBE_SECONDS = 0.25
+LAST_TRY_SECONDS = 0.1  # for a connection, however soon the client is to give up
+RECEIVED_BYTES_MORE = 64 << 10
 _DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
-class Client(Retaining, Advertising, EventTypes, Observing):
+class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
     def __init__(self, options: Options) -> None:
         Retaining.__init__(self)
         Advertising.__init__(self)
         EventTypes.__init__(self)
+        Transacting.__init__(self)
         self.generation = 0  # counts connections
         self.skew_ms = 0
         self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
@@ -76,13 +84,13 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         self._ids: MessageIdSource | None = None
         self._subscriptions: dict[int, Subscription] = {}
         self.pages: dict[int, Page] = {}  # of queues that are being browsed
-        self._requests: dict[int, Asked] = {}
-        self._dismissing = Dismissing(self._ask)
+        self._requests = Requests()
+        self._dismissing = Dismissing(self.ask)
+        self._resubscribing = Resubscribing(self)
         self._unconfirmed = Unconfirmed()
         self._ready = asyncio.Event()
-        self._receipts = itertools.count(1)
         self.numbers = itertools.count(1)  # of subscriptions
-        self._sessions = itertools.count(1)
+        self._started = False
         self._closed: TidingsError | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._refused: TidingsError | None = None  # why the broker will not have us: no use in coming back
@@ -92,8 +100,15 @@ class Client(Retaining, Advertising, EventTypes, Observing):
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> "Client":
-        self._closed = self._refused = None
-        await self._connect()
+        if self._started and self._closed is None:
+            return self  # connected, or on the way back
+        self._started, self._closed, self._refused = True, None, None
+        try:
+            await self._connect(self._options.connect_seconds)
+        except BaseException:
+            self._started = False
+            self._ready.set()  # who waits for it hears that
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -119,6 +134,11 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         waiting = self._unconfirmed.futures()
         if waiting and self.connected:
             await asyncio.wait(waiting, timeout=5)
+        if self.connected:
+            for subscription in self._subscriptions.values():
+                subscription.leave(finished=finished)
+                subscription.give_back()
+                self._dismissing.dismiss(subscription.number)
         if self._reconnecting is not None:
             self._reconnecting.cancel()
             await asyncio.wait([self._reconnecting])  # it may have a connection to close
@@ -128,9 +148,9 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             link.write(control(FrameType.CLOSE, {}))
             await link.close()
 
-    async def _connect(self) -> None:
+    async def _connect(self, seconds: float) -> None:
         options = self._options
-        link = await Link.open(options.host, options.port, options.tls, options.connect_seconds)
+        link = await Link.open(options.host, options.port, options.tls, seconds)
         hello: dict[str, Value] = {
             "version": VERSION,
             "user": options.user,
@@ -140,7 +160,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             "time_ms": now_ms(),
         }
         try:
-            frame = await link.greet(control(FrameType.HELLO, hello), options.connect_seconds)
+            frame = await link.greet(control(FrameType.HELLO, hello), seconds)
             fields = decode_fields(frame.payload)
             if frame.type != FrameType.WELCOME:
                 raise error_of(fields)
@@ -153,44 +173,20 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             raise
 
     def _welcome(self, link: Link, heartbeat_ms: int) -> None:
-        link.payload_bytes_max = self._frame_bytes_max + _DELIVERY.size
+        # The limit is for what is published. What comes may be longer: a dead letter says where it has been, and what
+        # fitted into another protocol's frame need not fit into one of ours.
+        link.payload_bytes_max = 2 * self._frame_bytes_max + RECEIVED_BYTES_MORE
         self.generation += 1
         self._link = link
-        link.start(self._received, self._lost, heartbeat_ms)
-        for subscription in self._subscriptions.values():
+        link.start(self._received, partial(self._lost, link), heartbeat_ms)
+        for subscription in list(self._subscriptions.values()):
             if subscription.active:  # the others are among the requests below
-                self._repeat_subscription(subscription)
+                self._resubscribing.repeat(subscription)
         for frame in (*self.advertised_again(), *self.types_advertised_again()):
             link.write(frame)
-        for receipt, request in self._requests.items():
-            if request.repeatable:
-                link.write(request.make(receipt))
-        for frame in self._unconfirmed.frames():
+        for frame in (*self._requests.repeat(), *self._unconfirmed.frames()):
             link.write(frame)
         self._ready.set()
-
-    def _repeat_subscription(self, subscription: Subscription) -> None:
-        if self._link is None or subscription.closed:
-            return
-        generation = self.generation
-        future = self._ask(subscription.request, repeatable=False)
-        future.add_done_callback(lambda done: self._repeated(subscription, generation, done))
-
-    def _repeated(self, subscription: Subscription, generation: int, done: "asyncio.Future[Any]") -> None:
-        """A subscription that could not be made anew is over, unless the connection was merely lost again."""
-        error = None if done.cancelled() else done.exception()
-        if not isinstance(error, TidingsError) or isinstance(error, ConnectionLostError):
-            return
-        if error.code in PASSING_CODES:  # the broker may not have noticed yet that our last connection is gone
-
-            def again() -> None:
-                if self.generation == generation:
-                    self._repeat_subscription(subscription)
-
-            asyncio.get_running_loop().call_later(RESUBSCRIBE_SECONDS, again)
-        else:
-            self._subscriptions.pop(subscription.number, None)
-            subscription.end(error)
 
     # --- publishing -----------------------------------------------------------------------------------------------
 
@@ -214,6 +210,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         `wait=False` returns at once, for many messages under way at a time: `await receipt.confirmed()` later. A
         non-persistent message is not confirmed unless `wait=True`. `expires_in` is in seconds.
         """
+        whole("session", session, 16)
         ids = await self._ready_ids()
         message_id = ids.next(now_ms())
         while message_id is None:
@@ -246,10 +243,10 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         while confirm and self._unconfirmed.full:
             await self._unconfirmed.room()
             self._check_open()
-        if session and self._link is None:
-            raise ConnectionLostError("E_CONNECTION_LOST", "the transaction ended with its connection")
+        if session and session in self._transactions:
+            self._transactions[session].check()
         if confirm:
-            number = self._next_receipt()
+            number = self._requests.next_receipt()
             self._unconfirmed.add(number, message, session, future)
         else:
             future.set_result(None)
@@ -261,17 +258,23 @@ class Client(Retaining, Advertising, EventTypes, Observing):
     async def _ready_ids(self) -> MessageIdSource:
         while self._link is None:
             self._check_open()
+            if not self._started:
+                raise UsageError("E_NOT_CONNECTED", "connect first: `async with client:`, or `await client`")
             self._ready.clear()
             await self._ready.wait()
         self._check_open()
         assert self._ids is not None
         return self._ids
 
+    async def ready(self) -> None:
+        """Return when there is a connection."""
+        await self._ready_ids()
+
     # --- subscribing ----------------------------------------------------------------------------------------------
 
     async def subscribe(
         self,
-        destination: str = "",
+        destination: str | Destination | DestinationPattern = "",
         *,
         type: str = "",
         selector: str = "",
@@ -281,7 +284,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         policy: str = "push-back",
         no_local: bool = False,
         window: int = WINDOW,
-        session: int = 0,
+        transaction: Transaction | None = None,
     ) -> Subscription:
         """Subscribe to a topic pattern (`ticks.>`), consume a queue (`queue:orders`), or name an event `type`.
 
@@ -292,25 +295,22 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         drop-oldest, drop-newest or disconnect. `no_local`: not what this client publishes; for topics with ack="auto",
         neither durable nor shared.
         """
-        if durable is True:
-            if not shared:
-                raise UsageError("E_SUBSCRIBE_NAME", "durable=True needs shared='name'; or give durable a name")
-            durable = shared
-        fields: dict[str, Value] = {
-            "destination": destination,
-            "type": type,
-            "selector": selector,
-            "ack": ack,
-            "durable": durable or "",
-            "shared": shared,
-            "policy": policy,
-            "no_local": no_local,
-        }
+        fields = subscribe_fields(
+            destination,
+            type=type,
+            selector=selector,
+            ack=ack,
+            durable=durable,
+            shared=shared,
+            policy=policy,
+            no_local=no_local,
+        )
+        whole("window", window)
         await self._ready_ids()
         number = next(self.numbers)
-        subscription = Subscription(self, number, fields, window=window, session=session)
+        subscription = Subscription(self, number, fields, window=window, transaction=transaction)
+        asked = self.ask(subscription.request, repeatable=transaction is None)
         self._subscriptions[number] = subscription
-        asked = self._ask(subscription.request, repeatable=session == 0)
         try:
             await asyncio.shield(asked)
         except BaseException:
@@ -323,6 +323,10 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         subscription.active = True
         return subscription
 
+    def ended(self, subscription: Subscription, error: TidingsError) -> None:
+        self._subscriptions.pop(subscription.number, None)
+        subscription.end(error)
+
     async def unsubscribe(self, number: int) -> None:
         if self._subscriptions.pop(number, None) is not None and self.connected:
             with suppress(ConnectionLostError):  # with which it ended
@@ -330,32 +334,21 @@ class Client(Retaining, Advertising, EventTypes, Observing):
 
     async def forget(self, durable: str, *, shared: bool = False) -> None:
         """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it."""
-        fields: dict[str, Value] = {"durable": durable, **({"shared": durable} if shared else {})}
-        await self.request(lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}))
+        fields: dict[str, Value] = {"durable": a_name("durable", durable)}
+        if flag("shared", shared):
+            fields["shared"] = durable
+        await self.request(
+            lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}),
+            done_code="E_DURABLE_UNKNOWN",
+        )
 
-    def queue(self, name: str) -> Queue:
+    def queue(self, name: str | Destination) -> Queue:
         """A queue to look into and tidy up; see `tidings.client.queue`."""
         return Queue(self, name)
 
-    # --- transactions ---------------------------------------------------------------------------------------------
-
     def transaction(self) -> Transaction:
         """A transacted session; see `tidings.client.transaction`."""
-        return Transaction(self, next(self._sessions))
-
-    async def begin(self, session: int) -> None:
-        await self._control(FrameType.BEGIN, session)
-
-    async def commit(self, session: int, key: str = "", number: int = 0) -> bool:
-        """Whether it happened now: with a key, not if it was committed before under this or a higher number."""
-        return not (await self._control(FrameType.COMMIT, session, key=key, number=number)).get("duplicate")
-
-    async def rollback(self, session: int) -> None:
-        await self._control(FrameType.ROLLBACK, session)
-
-    async def _control(self, type: FrameType, session: int, **fields: Value) -> dict[str, Value]:
-        # Not repeated after a reconnection: the transaction ended with the connection, and the caller must know.
-        return await self.request(lambda n: control(type, {**fields, "receipt": n}, session=session), repeatable=False)
+        return Transaction(self)
 
     # --- frames ---------------------------------------------------------------------------------------------------
 
@@ -368,18 +361,19 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         if self._link is not None:
             self._link.write(frame)
 
-    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+    async def request(
+        self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
+    ) -> dict[str, Value]:
         await self._ready_ids()
-        return await self._ask(make, repeatable=repeatable)
+        return await self.ask(make, repeatable=repeatable, done_code=done_code)
 
-    def _ask(self, make: Callable[[int], bytes], *, repeatable: bool) -> "asyncio.Future[dict[str, Value]]":
+    def ask(
+        self, make: Callable[[int], bytes], *, repeatable: bool, done_code: str = ""
+    ) -> "asyncio.Future[dict[str, Value]]":
         """Without waiting for the answer, but on a connection."""
-        receipt = self._next_receipt()
-        future: asyncio.Future[dict[str, Value]] = asyncio.get_running_loop().create_future()
-        self._requests[receipt] = Asked(make, future, repeatable)
-        future.add_done_callback(lambda _: self._requests.pop(receipt, None))
+        frame, future = self._requests.add(make, repeatable=repeatable, done_code=done_code)
         assert self._link is not None
-        self._link.write(make(receipt))
+        self._link.write(frame)
         return future
 
     def _received(self, frame: RawFrame) -> None:
@@ -408,19 +402,17 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         receipt = int(fields.get("receipt", 0))
         match type:
             case FrameType.OK:
-                request = self._requests.pop(receipt, None)
-                if request is not None and not request.future.done():
-                    request.future.set_result(fields)
+                self._requests.answered(receipt, fields)
             case FrameType.REFUSED:
                 self._unconfirmed.confirm(receipt, error_of(fields))
             case FrameType.ERROR:
-                request = self._requests.pop(receipt, None)
-                if request is not None and not request.future.done():
-                    request.future.set_exception(error_of(fields))
-                elif fields.get("fatal"):
-                    self._refused = error_of(fields)
+                error = error_of(fields)
+                if self._requests.failed(receipt, error):
+                    pass
+                elif error.fatal:
+                    self._refused = error
                 else:
-                    self._note(error_of(fields))
+                    self._note(error)
             case FrameType.CLOCK:
                 if self._ids is not None:
                     self._ids.adjust(field(fields, "delta_ms", int))
@@ -440,15 +432,14 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             except Exception:  # it is called while a frame is read, whose other half must not be lost
                 log.exception("on_error failed")
 
-    def _next_receipt(self) -> int:
-        return next(self._receipts) % 0xFFFF_FFFF + 1
-
     # --- loss and return ------------------------------------------------------------------------------------------
 
-    def _lost(self, cause: Exception | None) -> None:
-        if self._link is None:
+    def _lost(self, link: Link, cause: Exception | None) -> None:
+        if self._link is not link:  # it was left before
             return
         self._link = None
+        if isinstance(cause, TidingsError) and not isinstance(cause, ConnectionLostError):
+            self._note(cause.alone())  # what came was no frame, or none we could take
         lost = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
         error: TidingsError = self._refused or self._farewell or lost
         self._farewell = None
@@ -456,10 +447,7 @@ class Client(Retaining, Advertising, EventTypes, Observing):
             subscription.disconnected()
         self._dismissing.lost()
         self._unconfirmed.lost(error)
-        for request in self._requests.values():
-            if not request.repeatable and not request.future.done():
-                request.future.set_exception(error)
-        self._requests = {number: one for number, one in self._requests.items() if one.repeatable}
+        self._requests.lost(error)
         if self._options.reconnect and self._closed is None and self._refused is None:
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect(error))
         else:
@@ -469,29 +457,36 @@ class Client(Retaining, Advertising, EventTypes, Observing):
         deadline = time.monotonic() + self._options.give_up_seconds
         pause = 0.05
         while self._closed is None:
-            await asyncio.sleep(pause * (0.5 + random.random()))
+            left = deadline - time.monotonic()
+            await asyncio.sleep(min(pause * (0.5 + random.random()), max(left, 0)))
+            left = deadline - time.monotonic()
             try:
-                await self._connect()
+                await self._connect(min(self._options.connect_seconds, max(left, LAST_TRY_SECONDS)))
                 return
             except (OSError, TidingsError) as failure:
                 if isinstance(failure, SecurityError) and failure.code not in LATER_CODES:
                     self._give_up(failure)
                 elif time.monotonic() > deadline:
                     self._give_up(ConnectionLostError(error.code, f"{error.reason}; and then: {failure}"))
+            except Exception as failure:  # to try again would be no use, and to end silently none to those who wait
+                log.exception("cannot connect again")
+                self._give_up(ConnectionLostError("E_RECONNECT", f"{error.reason}; and then: {failure!r}"))
             pause = min(pause * 2, 2.0)
 
     def _give_up(self, error: TidingsError) -> None:
         self._closed = error
         for subscription in list(self._subscriptions.values()):
             subscription.end(None if error.code == "E_CLOSED" else error)
-        for request in self._requests.values():
-            if not request.future.done():
-                request.future.set_exception(error)
+        self._requests.give_up(error)
         self._unconfirmed.give_up(error)
         self._subscriptions.clear()
-        self._requests.clear()
         self._ready.set()
+
+    def forked(self) -> None:
+        """In a child process: the connection is the parent's, and nothing may be said on it."""
+        self._link = None
+        self._give_up(ConnectionLostError("E_FORKED", "the client belongs to the process that was forked"))
 
     def _check_open(self) -> None:
         if self._closed is not None:
-            raise self._closed
+            raise again(self._closed)

@@ -24,16 +24,18 @@ def compose(
     type: str | None = None,
 ) -> Message:
     """The arguments of `Client.publish`; a UsageError says what is wrong with them."""
+    if properties is not None and not isinstance(properties, Mapping):
+        raise UsageError("E_MESSAGE_FIELD", f"properties must be a mapping, not {_kind(properties)}")
     return Message(
-        _destination(destination),
-        properties or {},
+        _destination("destination", destination),
+        {} if properties is None else properties,
         body,
         id=message_id,
         persistent=persistent,
         priority=priority,
         expiration_ms=None if expires_in is None else message_id.ms + _milliseconds(expires_in),
         correlation_id=correlation_id,
-        reply_to=None if reply_to is None else _destination(reply_to),
+        reply_to=None if reply_to is None else _destination("reply_to", reply_to),
         type=type,
     )
 
@@ -42,8 +44,16 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _destination(text: str | Destination) -> Destination:
-    return text if isinstance(text, Destination) else Destination.parse(text)
+def _destination(name: str, given: str | Destination) -> Destination:
+    if isinstance(given, Destination):
+        return given
+    if not isinstance(given, str):
+        raise UsageError("E_MESSAGE_FIELD", f"{name} must be text or a Destination, not {_kind(given)}")
+    return Destination.parse(given)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 def _milliseconds(seconds: float) -> int:

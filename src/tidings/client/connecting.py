@@ -3,9 +3,10 @@
 import ssl
 from collections.abc import Callable
 
+from tidings.client.checking import flag, seconds, text, whole
 from tidings.client.client import Client
 from tidings.client.options import Options, parse_url
-from tidings.errors import TidingsError
+from tidings.errors import TidingsError, UsageError
 
 
 def connect(
@@ -25,18 +26,22 @@ def connect(
     `client_id` names the owner of durable subscriptions; give one if you make any. `on_error` is called with what no
     call could raise: why the broker ended the connection, or refused a publication that nobody waits for.
     """
+    if tls is not None and not isinstance(tls, ssl.SSLContext):
+        raise UsageError("E_ARGUMENT", "tls must be an ssl.SSLContext")
+    if on_error is not None and not callable(on_error):
+        raise UsageError("E_ARGUMENT", "on_error must be a function")
     host, port, url_user, url_password, encrypted = parse_url(url)
     return Client(
         Options(
             host=host,
             port=port,
-            user=user or url_user,
-            password=password or url_password,
-            client_id=client_id,
+            user=text("user", user) or url_user,
+            password=text("password", password) or url_password,
+            client_id=text("client_id", client_id),
             tls=ssl.create_default_context() if encrypted and tls is None else tls,
-            reconnect=reconnect,
-            give_up_seconds=give_up_seconds,
-            heartbeat_ms=heartbeat_ms,
+            reconnect=flag("reconnect", reconnect),
+            give_up_seconds=seconds("give_up_seconds", give_up_seconds),
+            heartbeat_ms=whole("heartbeat_ms", heartbeat_ms),
             on_error=on_error,
         )
     )

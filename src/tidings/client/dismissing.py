@@ -21,9 +21,9 @@ class Dismissing:
         self._ask = ask
         self._leaving: set[int] = set()  # unsubscribed on this connection; deliveries may still be on their way
 
-    def dismiss(self, number: int, *, release: bool = False) -> "asyncio.Future[dict[str, Value]]":
-        """Unsubscribe. `release`: nobody saw what was delivered, so it does not count as tried."""
-        fields: dict[str, Value] = {"subscription": number, "release": release}
+    def dismiss(self, number: int) -> "asyncio.Future[dict[str, Value]]":
+        """Unsubscribe. What was delivered and is not settled nobody saw: it does not count as tried."""
+        fields: dict[str, Value] = {"subscription": number, "release": True}
         self._leaving.add(number)
         future = self._ask(
             lambda receipt: control(FrameType.UNSUBSCRIBE, {**fields, "receipt": receipt}), repeatable=False
@@ -33,19 +33,19 @@ class Dismissing:
 
     def abandon(self, number: int, asked: "asyncio.Future[dict[str, Value]]") -> None:
         """Nobody waits any more for the answer to this subscription."""
-        dismissed = self.dismiss(number, release=True)
+        dismissed = self.dismiss(number)
 
         def answered(done: "asyncio.Future[Any]") -> None:
             # A broker that looks for an event type, or another connection, makes it after it was to be dismissed.
             if _succeeded(done) and dismissed.done() and not _succeeded(dismissed):
-                self.dismiss(number, release=True)
+                self.dismiss(number)
 
         asked.add_done_callback(answered)
 
     def stray(self, number: int) -> None:
         """Something was delivered for a subscription that is not known."""
         if number not in self._leaving:
-            self.dismiss(number, release=True)
+            self.dismiss(number)
 
     def lost(self) -> None:
         """The connection is gone, and with it what was subscribed on it."""

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from tidings.client.answers import Receipt
+from tidings.client.checking import a_name, text
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.type_json import attributes_of, types_from_json, types_to_json
@@ -30,7 +31,9 @@ class EventTypes(ABC):
         self._advertised: dict[str, tuple[str, TypeTree]] = {}  # by type: the topic of its events, and what they have
 
     @abstractmethod
-    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+    async def request(
+        self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
+    ) -> dict[str, Value]:
         """Ask the broker; the answer's fields."""
 
     @abstractmethod
@@ -44,13 +47,17 @@ class EventTypes(ABC):
 
         Adding a type that is known in the same form does nothing.
         """
-        if isinstance(event_type, str):
-            event_type = EventType(event_type, parent, attributes_of(dict(attributes or {})))
+        if not isinstance(event_type, EventType):
+            if attributes is not None and not isinstance(attributes, Mapping):
+                raise UsageError("E_ARGUMENT", f"attributes must be a mapping, not {type(attributes).__name__}")
+            if parent is not None:
+                text("parent", parent)
+            event_type = EventType(text("event_type", event_type), parent, attributes_of(dict(attributes or {})))
         await self._about_types("add", types=types_to_json([event_type]))
 
     async def remove_type(self, name: str) -> None:
         """Forget a type. It must have no subtypes, no subscribers and nobody who advertises it."""
-        await self._about_types("remove", name)
+        await self._about_types("remove", a_name("name", name), done_code="E_TYPE_UNKNOWN")
 
     async def types(self) -> list[EventType]:
         """Those that this broker knows of, parents first: in a network that need not be all."""
@@ -58,23 +65,23 @@ class EventTypes(ABC):
 
     async def get_type(self, name: str) -> list[EventType]:
         """A type, after its ancestors, the root first; in a network it is looked for."""
-        return await self._about_types("show", name)
+        return await self._about_types("show", a_name("name", name))
 
     async def advertise_type(self, name: str) -> None:
         """Say that this client publishes events of a type, which it must before it does."""
-        chain = await self._about_types("advertise", name)
+        chain = await self._about_types("advertise", a_name("name", name))
         self._advertised[name] = (topic_of(tuple(one.name for one in chain)), TypeTree(chain))
 
     async def unadvertise_type(self, name: str) -> None:
-        if self._advertised.pop(name, None) is None:
+        if self._advertised.pop(text("name", name), None) is None:
             raise UsageError("E_TYPE_UNADVERTISED", f"this client does not advertise event type {name!r}")
-        await self._about_types("unadvertise", name)
+        await self._about_types("unadvertise", name, done_code="E_TYPE_UNADVERTISED")
 
     async def publish_event(
         self, name: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **options: Any
     ) -> Receipt:
         """Send an event of an advertised type; options as in `publish`. An error says what does not fit the type."""
-        if name not in self._advertised:
+        if text("name", name) not in self._advertised:
             raise UsageError("E_TYPE_UNADVERTISED", f"advertise event type {name!r} before you publish its events")
         topic, tree = self._advertised[name]
         if problems := tree.check(name, properties or {}):
@@ -87,9 +94,11 @@ class EventTypes(ABC):
         """For a new connection. Without a receipt: what is refused is told as an error that no call could raise."""
         return (_frame({"operation": "advertise", "name": name}, 0) for name in self._advertised)
 
-    async def _about_types(self, operation: str, name: str = "", types: str = "") -> list[EventType]:
+    async def _about_types(
+        self, operation: str, name: str = "", types: str = "", done_code: str = ""
+    ) -> list[EventType]:
         fields: dict[str, Value] = {"operation": operation, "name": name, "types": types}
-        answer = await self.request(partial(_frame, fields))
+        answer = await self.request(partial(_frame, fields), done_code=done_code)
         return types_from_json(field(answer, "types", str) or "[]")
 
 

@@ -5,7 +5,8 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from tidings.errors import ConnectionLostError, TidingsError
+from tidings.client.answers import retrieved
+from tidings.errors import ConnectionLostError, TidingsError, UsageError
 from tidings.model.codec import encode_frame
 from tidings.protocols.frames import FrameSplitter, FrameType, RawFrame
 
@@ -21,6 +22,7 @@ class Link(asyncio.Protocol):
         self._gathered_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._first: asyncio.Future[RawFrame] = self._loop.create_future()
+        self._first.add_done_callback(retrieved)  # nobody waits for it if connecting was cancelled
         self._on_frame: Callable[[RawFrame], None] = self._greeted
         self._on_lost: Callable[[Exception | None], None] = self._lost_early
         self._writable = asyncio.Event()
@@ -40,6 +42,8 @@ class Link(asyncio.Protocol):
             raise ConnectionLostError("E_CONNECT_TIMEOUT", f"{host}:{port} did not answer in {seconds:g} s") from None
         except OSError as error:
             raise ConnectionLostError("E_CONNECT", f"cannot connect to {host}:{port}: {error}") from error
+        except ValueError as error:  # of a name that cannot be looked up
+            raise UsageError("E_URL", f"there is no host {host!r}: {error}") from None
         return link
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from tidings.client.checking import text
 from tidings.errors import TidingsError, UsageError
 
 DEFAULT_PORT = 7300
@@ -43,16 +44,19 @@ def parse_url(url: str) -> tuple[str, int, str, str, bool]:
     >>> parse_url("tidings://me:secret@example.org")
     ('example.org', 7300, 'me', 'secret', False)
     """
-    shown = without_login(url)
+    shown = without_login(text("the address", url))
     try:
         parts = urlsplit(url if "://" in url else f"tidings://{url}")
+        (parts.hostname or "").encode("idna")
     except ValueError:  # whose text may show all of it
         raise UsageError("E_URL", f"the address {shown!r} has no valid host") from None
     if parts.scheme not in ("tidings", "tidings+tls"):
         raise UsageError("E_URL", f"the address {shown!r} does not begin with tidings:// or tidings+tls://")
     try:
-        port = parts.port or DEFAULT_PORT
+        port = DEFAULT_PORT if parts.port is None else parts.port
     except ValueError:
-        raise UsageError("E_URL", f"the address {shown!r} has no valid port") from None
+        port = 0
+    if not port:
+        raise UsageError("E_URL", f"the address {shown!r} has no valid port")
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return parts.hostname or "127.0.0.1", port, user, password, parts.scheme == "tidings+tls"

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidings.client.checking import address, tag_list, text, whole
+from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.values import Value
 from tidings.protocols.frames import FrameType, control, encode_tags
@@ -41,13 +43,14 @@ class Page:
 
 
 class Queue:
-    def __init__(self, client: "Client", name: str) -> None:
-        self.name = name
+    def __init__(self, client: "Client", name: str | Destination) -> None:
+        self.name = address("name", name)
         self._client = client
 
     async def browse(self, *, selector: str = "", page: int = 0) -> AsyncIterator[Browsed]:
         """What waits, in the order in which it would be delivered; fetched page by page while you go on."""
-        fields: dict[str, Value] = {"queue": self.name, "selector": selector, "count": page}
+        fields: dict[str, Value] = {"queue": self.name, "selector": text("selector", selector)}
+        fields["count"] = whole("page", page)
         more = True
         while more:
             shown, answer = await self._page(fields)
@@ -70,17 +73,24 @@ class Queue:
         finally:
             client.pages.pop(number, None)
 
-    async def purge(self, *, tags: Iterable[int] = ()) -> int:
-        """Delete all that waits, or the messages with these tags; returns how many."""
-        return await self._repeat(FrameType.PURGE, {"queue": self.name}, tuple(tags))
+    async def purge(self, *, tags: Iterable[int] | None = None) -> int:
+        """Delete all that waits, or only the messages with these tags; returns how many.
 
-    async def move(self, target: str, *, tags: Iterable[int] = ()) -> int:
-        """Move all that waits, or the messages with these tags, to the end of another queue; returns how many."""
-        return await self._repeat(FrameType.MOVE, {"queue": self.name, "target": target}, tuple(tags))
+        It may have been more, here and in `move`, if the connection was lost meanwhile: what was done before is not
+        counted when the broker is asked again.
+        """
+        return await self._repeat(FrameType.PURGE, {"queue": self.name}, tags)
 
-    async def _repeat(self, type: FrameType, fields: dict[str, Value], tags: tuple[int, ...]) -> int:
+    async def move(self, target: str | Destination, *, tags: Iterable[int] | None = None) -> int:
+        """Move all that waits, or only the messages with these tags, to the end of another queue; how many."""
+        return await self._repeat(FrameType.MOVE, {"queue": self.name, "target": address("target", target)}, tags)
+
+    async def _repeat(self, type: FrameType, fields: dict[str, Value], tags: Iterable[int] | None) -> int:
         """Until there is no more to be done: the broker does a page at a time."""
-        said, count, more = {**fields, "tags": encode_tags(tags)}, 0, True
+        chosen = () if tags is None else tag_list(tags)
+        if tags is not None and not chosen:
+            return 0  # none is not all
+        said, count, more = {**fields, "tags": encode_tags(chosen)}, 0, True
         while more:
             answer = await self._client.request(lambda receipt: control(type, {**said, "receipt": receipt}))
             count += int(answer.get("count", 0))

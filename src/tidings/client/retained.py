@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidings.client.checking import address, flag, milliseconds, text, whole
 from tidings.kernel.codec import decode_message
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
 from tidings.model.values import Value
 from tidings.protocols.frames import FrameType, control, decode_retained, unsigned
@@ -47,9 +49,11 @@ class Retained:
         strict: bool = False,
     ) -> Page:
         """The next messages above an offset, up to another if given; `strict`: an error if some are gone already."""
-        fields: dict[str, Value] = {"name": self.name, "after": after, "up_to": up_to, "selector": selector}
-        fields |= {"messages": messages, "bytes_max": bytes_max, "strict": strict}
-        answer, found = await self._client.ask(FrameType.READ, fields)
+        fields: dict[str, Value] = {"name": self.name, "selector": text("selector", selector)}
+        fields |= {"after": whole("after", after, 63), "up_to": whole("up_to", up_to, 63)}
+        fields |= {"messages": whole("messages", messages), "bytes_max": whole("bytes_max", bytes_max)}
+        fields["strict"] = flag("strict", strict)
+        answer, found = await self._client.ask_retained(FrameType.READ, fields)
         next, first, last = (unsigned(answer, name, 63) for name in ("next", "first", "last"))
         return Page(found, next, first, last)
 
@@ -73,14 +77,14 @@ class Retained:
 
     async def release(self, up_to: int) -> None:
         """Messages up to this offset are not needed any more."""
-        await self._range(FrameType.RELEASE, {"up_to": up_to})
+        await self._range(FrameType.RELEASE, {"up_to": whole("up_to", up_to, 63)})
 
     async def forget(self) -> None:
         """Retain nothing more, and forget what there is."""
-        await self._range(FrameType.RELEASE, {"forget": True})
+        await self._range(FrameType.RELEASE, {"forget": True}, done_code="E_RETAINED_UNKNOWN")
 
-    async def _range(self, type: FrameType, fields: dict[str, Value]) -> tuple[int, int]:
-        answer, _ = await self._client.ask(type, {"name": self.name, **fields})
+    async def _range(self, type: FrameType, fields: dict[str, Value], done_code: str = "") -> tuple[int, int]:
+        answer, _ = await self._client.ask_retained(type, {"name": self.name, **fields}, done_code)
         return unsigned(answer, "first", 63), unsigned(answer, "last", 63)
 
 
@@ -91,26 +95,37 @@ class Retaining(ABC):
         self._retrieved: dict[int, Found] = {}  # by the receipt of the read
 
     @abstractmethod
-    async def request(self, make: Callable[[int], bytes], *, repeatable: bool = True) -> dict[str, Value]:
+    async def request(
+        self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
+    ) -> dict[str, Value]:
         """Ask the broker; the answer's fields."""
 
     async def retain(
-        self, name: str, destination: str, *, selector: str = "", age_seconds: float = 0, bytes_max: int = 0
+        self,
+        name: str,
+        destination: str | Destination | DestinationPattern,
+        *,
+        selector: str = "",
+        age_seconds: float = 0,
+        bytes_max: int = 0,
     ) -> Retained:
         """Have the broker keep what is published there from now on, to be read again from any offset.
 
         It exists until it is forgotten, and under its name for every client. Without limits messages stay for as long
         as the broker's own limit on bytes allows; the oldest go first.
         """
-        retained = Retained(self, name)
-        await retained.make(destination, selector, round(age_seconds * 1000), bytes_max)
+        retained = self.retained(name)
+        where, age_ms = address("destination", destination), milliseconds("age_seconds", age_seconds)
+        await retained.make(where, text("selector", selector), age_ms, whole("bytes_max", bytes_max, 63))
         return retained
 
     def retained(self, name: str) -> Retained:
         """One that was made before."""
-        return Retained(self, name)
+        return Retained(self, text("name", name))
 
-    async def ask(self, type: FrameType, fields: Mapping[str, Value]) -> tuple[dict[str, Value], Found]:
+    async def ask_retained(
+        self, type: FrameType, fields: Mapping[str, Value], done_code: str = ""
+    ) -> tuple[dict[str, Value], Found]:
         """A request about retained messages: the answer's fields, and the messages that came with it."""
         number = 0
 
@@ -121,7 +136,7 @@ class Retaining(ABC):
             return control(type, {**fields, "receipt": receipt})
 
         try:
-            answer = await self.request(make)
+            answer = await self.request(make, done_code=done_code)
             return answer, self._retrieved.get(number, [])
         finally:
             self._retrieved.pop(number, None)

@@ -1,37 +1,64 @@
 """A client's subscription: an asynchronous iterator over deliveries.
 
 The broker sends at most as much as it has credit for; the client gives new credit as its user takes messages, half a
-window at a time, so that neither side waits for the other and nothing piles up. With ack="auto" a message counts as
-done when the next one is asked for, or when the subscription or the client is closed.
+window at a time, so that neither side waits for the other and nothing piles up.
+
+With ack="auto" a message counts as done when the next one is asked for, or when the subscription or the client is
+closed; the broker hears of it in the same turn of the event loop. With ack="dups-ok" it hears of many at a time, so
+that more come again after a failure. What waits here unseen when the subscription ends goes back as if it had never
+been sent; what was seen and not acknowledged goes back too, and counts as tried.
 """
 
 import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tidings.client.answers import again
+from tidings.client.checking import seconds
 from tidings.client.delivery import Delivery
 from tidings.errors import TidingsError
 from tidings.model.message import Message
 from tidings.model.values import Value
-from tidings.protocols.frames import FrameType, control, encode_ack, encode_credit
+from tidings.protocols.frames import (
+    ACK_CUMULATIVE,
+    ACK_DEAD,
+    ACK_ELSEWHERE,
+    ACK_RETRY,
+    FrameType,
+    control,
+    encode_ack,
+    encode_credit,
+)
 
 if TYPE_CHECKING:
     from tidings.client.client import Client
+    from tidings.client.transaction import Transaction
 
 
 class Subscription:
-    def __init__(self, client: "Client", number: int, fields: dict[str, Value], *, window: int, session: int) -> None:
+    def __init__(
+        self,
+        client: "Client",
+        number: int,
+        fields: dict[str, Value],
+        *,
+        window: int,
+        transaction: "Transaction | None" = None,
+    ) -> None:
         self.number = number
         self.window = window
-        self.session = session
         self._client = client
+        self._transaction = transaction
         self._fields = fields
-        self._auto = fields.get("ack", "auto") != "client"
+        self._auto = fields["ack"] != "client"
+        self._lazy = fields["ack"] == "dups-ok"
         self._waiting: deque[Delivery] = deque()
         self._arrived = asyncio.Event()
         self._taken = 0  # since credit was last given
         self._current: Delivery | None = None  # with the user, to be acknowledged when the next is asked for
+        self._seen: dict[int, None] = {}  # tags of what the user has and must acknowledge, in the order of delivery
         self._done: list[int] = []
+        self._flushing: asyncio.Handle | None = None
         self._error: TidingsError | None = None
         self._closed = False
         self.active = False  # the broker has confirmed it once
@@ -61,11 +88,12 @@ class Subscription:
 
     async def receive(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when the subscription is closed, or when `timeout` seconds have passed."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + seconds("timeout", timeout)
         self._finish_current()
-        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
         while not self._waiting:
             if self._error is not None:
-                raise self._error
+                raise again(self._error)
             if self._closed:
                 return None
             self._flush()
@@ -85,17 +113,27 @@ class Subscription:
     async def settle(self, delivery: Delivery, flags: int) -> None:
         """What the user says of a delivery goes to the broker; of an earlier connection's it no longer matters."""
         tag = delivery.need_tag()
-        if delivery is self._current:
+        transacted = None if flags & (ACK_RETRY | ACK_DEAD) else self._transaction  # those act at once
+        if transacted is not None:
+            transacted.check()
+        if delivery.generation != self._client.generation or not self._client.connected:
+            return
+        if transacted is not None:
+            transacted.use()
+        if self._current is not None and tag == self._current.tag:
             self._current = None
-        if delivery.generation == self._client.generation:
-            await self._client.send(encode_ack(self.number, (tag,), flags, session=self.session))
+        for known in [one for one in self._seen if one <= tag] if flags & ACK_CUMULATIVE else (tag,):
+            self._seen.pop(known, None)
+        await self._client.send(encode_ack(self.number, (tag,), flags, session=self._session))
 
     async def close(self) -> None:
         """End the subscription. A durable one goes on collecting at the broker."""
         if not self._closed:
-            self._finish_current()
-            self._flush()
+            self.leave(finished=True)
+            self.give_back()
             self.end()
+            if self._transaction is not None:
+                self._transaction.left(self)
             await self._client.unsubscribe(self.number)
 
     # --- for the client -------------------------------------------------------------------------------------------
@@ -103,9 +141,9 @@ class Subscription:
     def request(self, receipt: int) -> bytes:
         """The frame that makes this subscription, at first and after each reconnection."""
         self._taken = 0
-        self._done.clear()
-        fields = {**self._fields, "subscription": self.number, "credit": self.window, "receipt": receipt}
-        return control(FrameType.SUBSCRIBE, fields, session=self.session)
+        room = max(self.window - len(self._waiting), 0)  # what nobody has taken yet is part of the window
+        fields = {**self._fields, "subscription": self.number, "credit": room, "receipt": receipt}
+        return control(FrameType.SUBSCRIBE, {**fields, "paused": self.window > 0 and not room})
 
     def deliver(self, message: Message, attempt: int, tag: int) -> None:
         self._waiting.append(Delivery(self, message, attempt, tag, self._client.generation))
@@ -113,43 +151,91 @@ class Subscription:
 
     def disconnected(self) -> None:
         """What the user has not seen will come again if it must be acknowledged: forget it."""
-        self._waiting = deque(one for one in self._waiting if not one.tag)
+        self._forget_waiting()
+        self._seen.clear()
+        self._done.clear()
         self._current = None
+
+    def finish(self) -> None:
+        """All that the user was given is done, and the broker hears of it now."""
+        self._finish_current()
+        self._flush()
 
     def leave(self, *, finished: bool) -> None:
         """The client closes: say what is done; `finished`: with what the user was given last too."""
+        self._taken = 0  # no more is wanted
         if finished:
             self._finish_current()
-        self._taken = 0  # no more is wanted
         self._flush()
+
+    def give_back(self) -> None:
+        """Before UNSUBSCRIBE, which gives back what waits unseen: what the user has seen counts as tried."""
+        self._retry([*self._take_unfinished(), *self._seen], ACK_RETRY | ACK_ELSEWHERE)
+        self._seen.clear()
+
+    def retry_unfinished(self) -> None:
+        """What would have been acknowledged without the user's doing cannot be: it shall come again."""
+        self._retry(self._take_unfinished(), ACK_RETRY)
 
     def end(self, error: TidingsError | None = None) -> None:
         self._closed, self._error = True, error
+        self._forget_waiting()
         self._arrived.set()
 
     # --- acknowledgement and credit -------------------------------------------------------------------------------
 
+    @property
+    def _session(self) -> int:
+        return 0 if self._transaction is None else self._transaction.session
+
     def _take(self) -> Delivery:
         delivery = self._waiting.popleft()
-        if self._auto and delivery.tag:
-            self._current = delivery
+        if delivery.tag:
+            self._hand_out(delivery)
         self._taken += 1
         if self._taken * 2 >= self.window:
             self._flush()
         return delivery
 
+    def _hand_out(self, delivery: Delivery) -> None:
+        if self._transaction is not None:
+            self._transaction.use()  # so that it cannot be committed on another connection than this came by
+        if self._auto:
+            self._current = delivery
+        else:
+            self._seen[delivery.tag] = None
+
     def _finish_current(self) -> None:
         current, self._current = self._current, None
         if current is not None and current.generation == self._client.generation:
             self._done.append(current.tag)
+            if self._flushing is None and not self._lazy:
+                self._flushing = asyncio.get_running_loop().call_soon(self._flush_done)
+
+    def _take_unfinished(self) -> list[int]:
+        tags = [*self._done, *(() if self._current is None else (self._current.tag,))]
+        self._done, self._current = [], None
+        return tags
+
+    def _retry(self, tags: list[int], flags: int) -> None:
+        if tags and self._client.connected:
+            self._client.write(encode_ack(self.number, tags, flags))
+
+    def _forget_waiting(self) -> None:
+        self._waiting = deque(one for one in self._waiting if not one.tag)
 
     def _flush(self) -> None:
         """Send gathered acknowledgements and new credit."""
-        if not self._client.connected:
-            return
-        if self._done:
-            self._client.write(encode_ack(self.number, self._done, session=self.session))
-            self._done = []
-        if self._taken:
+        self._flush_done()
+        if self._taken and self._client.connected:
             self._client.write(encode_credit(self.number, self._taken))
             self._taken = 0
+
+    def _flush_done(self) -> None:
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        if not self._done or not self._client.connected or (self._transaction is not None and self._transaction.lost):
+            return
+        self._client.write(encode_ack(self.number, self._done, session=self._session))
+        self._done = []

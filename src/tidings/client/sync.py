@@ -5,14 +5,16 @@
         client.publish("ticks.xyz", {"stock": "XYZ", "price": 50})
         for message in ticks: ...
 
-One event loop on a thread of its own serves all blocking clients of the process.
+One event loop on a thread of its own serves all blocking clients of the process. A process that is forked has to make
+clients of its own: those of its parent are closed there (E_FORKED).
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Iterable, Iterator
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from tidings.client.advertising import Advertisement as AsyncAdvertisement
 from tidings.client.answers import Receipt as AsyncReceipt
@@ -25,23 +27,56 @@ from tidings.client.retained import Page
 from tidings.client.retained import Retained as AsyncRetained
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
-from tidings.errors import TidingsError
+from tidings.errors import TidingsError, UsageError
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.event_type import EventType
 from tidings.model.message_id import MessageId
 from tidings.tracking.path import Path
 
 T = TypeVar("T")
+Pattern: TypeAlias = str | Destination | DestinationPattern
 
 
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="tidings-client", daemon=True).start()
-    return loop
+class _Loop:
+    """The event loop of all blocking clients, made when the first of them needs it: in each process anew."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self.clients: WeakSet[AsyncClient] = WeakSet()
+
+    @property
+    def here(self) -> bool:
+        """Whether this is its thread."""
+        return threading.current_thread() is self._thread
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="tidings-client", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def forked(self) -> None:
+        """In the child: the thread is the parent's, and so are the connections."""
+        clients = list(self.clients)
+        self.__init__()  # type: ignore[misc]
+        for client in clients:
+            client.forked()
+
+
+_loop = _Loop()
+os.register_at_fork(after_in_child=_loop.forked)
 
 
 def _wait(work: Coroutine[Any, Any, T]) -> T:
-    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    if _loop.here:
+        work.close()
+        reason = "a blocking call on the clients' own thread, as from on_error, would wait for itself: use another one"
+        raise UsageError("E_BLOCKING_CALL", reason)
+    future = asyncio.run_coroutine_threadsafe(work, _loop.get())
     try:
         return future.result()
     except BaseException:
@@ -117,11 +152,11 @@ class Transaction:
     def __init__(self, transaction: AsyncTransaction) -> None:
         self._transaction = transaction
 
-    def publish(self, destination: str, *arguments: Any, **fields: Any) -> Receipt:
+    def publish(self, destination: str | Destination, *arguments: Any, **fields: Any) -> Receipt:
         """As `Client.publish`; nobody sees the message before `commit`."""
         return _receipt(self._transaction.publish(destination, *arguments, **fields))
 
-    def subscribe(self, destination: str, **options: Any) -> Subscription:
+    def subscribe(self, destination: Pattern = "", **options: Any) -> Subscription:
         """As `Client.subscribe`; acknowledgements count only with `commit`."""
         return Subscription(_wait(self._transaction.subscribe(destination, **options)))
 
@@ -180,12 +215,12 @@ class Queue:
         while (one := _wait(following())) is not None:
             yield one
 
-    def purge(self, *, tags: Iterable[int] = ()) -> int:
-        """Delete all that waits, or the messages with these tags; returns how many."""
+    def purge(self, *, tags: Iterable[int] | None = None) -> int:
+        """Delete all that waits, or only the messages with these tags; returns how many."""
         return _wait(self._queue.purge(tags=tags))
 
-    def move(self, target: str, *, tags: Iterable[int] = ()) -> int:
-        """Move all that waits, or the messages with these tags, to another queue; returns how many."""
+    def move(self, target: str | Destination, *, tags: Iterable[int] | None = None) -> int:
+        """Move all that waits, or only the messages with these tags, to another queue; returns how many."""
         return _wait(self._queue.move(target, tags=tags))
 
 
@@ -212,15 +247,16 @@ class Client:
             return await connect_async(url, **options)  # type: ignore[no-any-return]
 
         self._client = _wait(make())
+        _loop.clients.add(self._client)
 
-    def publish(self, destination: str, *arguments: Any, **fields: Any) -> Receipt:
+    def publish(self, destination: str | Destination, *arguments: Any, **fields: Any) -> Receipt:
         """Send a message; a persistent one is on the broker's disk when this returns.
 
         `wait=False` returns at once: `receipt.confirmed()` blocks until it is.
         """
         return _receipt(self._client.publish(destination, *arguments, **fields))
 
-    def subscribe(self, destination: str = "", **options: Any) -> Subscription:
+    def subscribe(self, destination: Pattern = "", **options: Any) -> Subscription:
         """Subscribe to a topic pattern, consume a queue, or name an event `type`; active when this returns."""
         return Subscription(_wait(self._client.subscribe(destination, **options)))
 
@@ -233,10 +269,10 @@ class Client:
         """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it."""
         _wait(self._client.forget(durable, shared=shared))
 
-    def queue(self, name: str) -> Queue:
+    def queue(self, name: str | Destination) -> Queue:
         return Queue(self._client.queue(name))
 
-    def advertise(self, destination: str, selector: str | None = None) -> Advertisement:
+    def advertise(self, destination: Pattern, selector: str | None = None) -> Advertisement:
         """Say that messages to this topic pattern will be published, as far as they match the selector."""
         return Advertisement(_wait(self._client.advertise(destination, selector)))
 
@@ -275,7 +311,7 @@ class Client:
         """How the broker is."""
         return _wait(self._client.inspect(part, **options))
 
-    def retain(self, name: str, destination: str, **options: Any) -> "Retained":
+    def retain(self, name: str, destination: Pattern, **options: Any) -> "Retained":
         """Have the broker keep what is published there from now on, to be read again from any offset."""
         return Retained(_wait(self._client.retain(name, destination, **options)))
 

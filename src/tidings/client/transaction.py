@@ -3,62 +3,129 @@
 async with client.transaction() as work:
     await work.publish("queue:invoices", {"order": 17})
     await order.ack()          # of a subscription made with work.subscribe(...)
+
+With ack="auto" a commit acknowledges all that was received so far by the session's subscriptions, the last message
+too; a rollback gives it back.
+
+A transaction begins with `begin`, or with the first thing that is part of it: a message sent or received. It does not
+outlive its connection. If that breaks while `commit` waits for the broker's answer nobody here can know whether it
+happened: the error is E_COMMIT_UNKNOWN. Under any other code nothing of it did. With a key it is safe to do it again.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tidings.client.answers import Receipt, again, retrieved
+from tidings.client.checking import text, whole
 from tidings.client.subscription import Subscription
-from tidings.errors import ConnectionLostError, RemoteError
+from tidings.errors import ConnectionLostError, RemoteError, TidingsError, UsageError
+from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.values import Value
+from tidings.protocols.frames import FrameType
 
 if TYPE_CHECKING:
-    from tidings.client.answers import Receipt
     from tidings.client.client import Client
 
 
 class Transaction:
-    """A transacted session: `commit` ends one transaction and begins the next."""
+    """A transacted session: after `commit` the next thing that is part of it begins the next transaction."""
 
-    def __init__(self, client: "Client", session: int) -> None:
-        self._client = client
-        self.session = session
+    def __init__(self, client: "Client") -> None:
         self.open = False
+        self._client = client
+        self._session = 0  # its number on the wire, from when it is needed until the transaction's end
         self._generation = 0  # of the connection it was begun on
+        self._begun: asyncio.Future[dict[str, Value]] | None = None
+        self._subscriptions: list[Subscription] = []
+
+    @property
+    def session(self) -> int:
+        if not self._session:
+            self._session = self._client.take_session(self)
+        return self._session
+
+    @property
+    def lost(self) -> bool:
+        """It was begun on a connection that is gone."""
+        return self.open and not (self._client.connected and self._client.generation == self._generation)
 
     async def begin(self) -> None:
-        await self._client.begin(self.session)
-        self.open, self._generation = True, self._client.generation
+        await self._client.ready()
+        if self.open and not self.lost:
+            raise UsageError("E_TRANSACTION_OPEN", "the session is in a transaction already")
+        self._end()
+        begun = self._begin()
+        try:
+            await asyncio.shield(begun)
+        except TidingsError:
+            self._end()
+            raise
+        except asyncio.CancelledError:
+            if not self.lost:  # the broker has it open, or will: nobody would end it
+                self._client.ask_session(FrameType.ROLLBACK, self.session).add_done_callback(retrieved)
+            self._end()
+            raise
 
     async def publish(
-        self, destination: str, properties: Mapping[str, Value] | None = None, body: bytes = b"", **fields: Any
-    ) -> "Receipt":
+        self,
+        destination: str | Destination,
+        properties: Mapping[str, Value] | None = None,
+        body: bytes = b"",
+        **fields: Any,
+    ) -> Receipt:
         """As `Client.publish`; nobody sees the message before `commit`, which fails if the broker refuses it."""
+        self.check()
+        await self._client.ready()
+        self.use()
         return await self._client.publish(destination, properties, body, session=self.session, **fields)
 
-    async def subscribe(self, destination: str, **options: Any) -> Subscription:
+    async def subscribe(self, destination: str | Destination | DestinationPattern = "", **options: Any) -> Subscription:
         """As `Client.subscribe`; acknowledgements count only with `commit`."""
-        return await self._client.subscribe(destination, session=self.session, **options)
+        subscription = await self._client.subscribe(destination, transaction=self, **options)
+        self._subscriptions.append(subscription)
+        return subscription
 
     async def commit(self, key: str = "", number: int = 0) -> bool:
-        """All of it happens now, or an error says that nothing did.
+        """All of it happens now, or an error says that nothing did (E_COMMIT_UNKNOWN: that it is not known).
 
         With a key it happens once: False if this number, or a higher one, was committed under the key before.
         """
-        self.open = False
-        new = await self._client.commit(self.session, key, number)
-        await self.begin()
-        return new
+        text("key", key)
+        whole("number", number, 63)
+        if self.lost:
+            self._abandon()
+            raise _gone()
+        await self._client.ready()
+        self.use()
+        self._received()
+        begun = self._begun
+        try:
+            return await self._client.commit(self.session, key, number)
+        except RemoteError:
+            cause = begun.exception() if begun is not None and begun.done() else None
+            if isinstance(cause, TidingsError):  # it never began
+                raise again(cause) from None
+            raise
+        finally:
+            self._end()
 
     async def rollback(self) -> None:
         """Nothing of it happened; acknowledged messages are delivered again."""
-        self.open = False
+        if self.lost:
+            self._abandon()
+        if not self.open:
+            return
+        self._received()
         try:
             await self._client.rollback(self.session)
         except RemoteError as error:
-            if error.code != "E_TRANSACTION_NONE":  # it ended with an earlier connection: just as well
+            if error.code != "E_TRANSACTION_NONE":
                 raise
-        await self.begin()
+        except ConnectionLostError:
+            pass  # with which it ended: just as well
+        finally:
+            self._end()
 
     async def __aenter__(self) -> "Transaction":
         await self.begin()
@@ -67,9 +134,52 @@ class Transaction:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self.open:
             return
-        self.open = False
-        if self._client.connected and self._client.generation == self._generation:
-            await (self._client.commit(self.session) if kind is None else self._client.rollback(self.session))
-        elif kind is None:
-            reason = "the transaction ended with its connection: nothing of it happened"
-            raise ConnectionLostError("E_CONNECTION_LOST", reason)
+        if kind is None:
+            await self.commit()
+        else:
+            await self.rollback()
+
+    # --- for the client -------------------------------------------------------------------------------------------
+
+    def use(self) -> None:
+        """Something becomes part of it: it begins, unless it has begun."""
+        if not self.open:
+            self._begin()
+
+    def check(self) -> None:
+        if self.lost:
+            raise _gone()
+
+    def left(self, subscription: Subscription) -> None:
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> "asyncio.Future[dict[str, Value]]":
+        """Without waiting for the answer: what follows on the connection follows it at the broker."""
+        begun = self._client.ask_session(FrameType.BEGIN, self.session)
+        begun.add_done_callback(retrieved)
+        self.open, self._generation, self._begun = True, self._client.generation, begun
+        return begun
+
+    def _received(self) -> None:
+        """What was received and need not be acknowledged one by one is part of it."""
+        for subscription in self._subscriptions:
+            subscription.finish()
+
+    def _abandon(self) -> None:
+        """It is gone with its connection; what came on the new one meanwhile cannot be part of it."""
+        for subscription in self._subscriptions:
+            subscription.retry_unfinished()
+        self._end()
+
+    def _end(self) -> None:
+        self.open, self._begun = False, None
+        if self._session:
+            self._client.leave_session(self._session)
+            self._session = 0
+
+
+def _gone() -> ConnectionLostError:
+    return ConnectionLostError("E_CONNECTION_LOST", "the transaction ended with its connection: nothing of it happened")

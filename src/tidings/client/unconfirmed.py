@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
+from tidings.client.answers import again, retrieved
 from tidings.errors import TidingsError
 from tidings.protocols.frames import encode_publish
 
@@ -27,7 +28,7 @@ class Unconfirmed:
 
     def add(self, receipt: int, message: bytes, session: int, future: "asyncio.Future[None]") -> None:
         self._entries[receipt] = (message, session, future)
-        future.add_done_callback(_retrieved)
+        future.add_done_callback(retrieved)
 
     def confirm(self, receipt: int, error: TidingsError | None) -> None:
         entry = self._entries.pop(receipt, None)
@@ -35,7 +36,7 @@ class Unconfirmed:
             if error is None:
                 entry[2].set_result(None)
             else:
-                entry[2].set_exception(error)
+                entry[2].set_exception(again(error))
         if not self.full:
             self._room.set()
 
@@ -53,17 +54,11 @@ class Unconfirmed:
         for receipt, (_, session, future) in list(self._entries.items()):
             if session and not future.done():
                 self._entries.pop(receipt)
-                future.set_exception(error)
+                future.set_exception(again(error))
 
     def give_up(self, error: TidingsError) -> None:
         for future in self.futures():
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(again(error))
         self._entries.clear()
         self._room.set()
-
-
-def _retrieved(done: "asyncio.Future[None]") -> None:
-    """A refused publication nobody waits for is not an unhandled error of the event loop."""
-    if not done.cancelled():
-        done.exception()

@@ -132,7 +132,7 @@ class QueuesPane:
     def _actions(self) -> None:
         with ui.element("div").classes("t-row"):
             target = ui.input("Move to queue", value="queue:").props("outlined dense")
-            ui.button("Move all", on_click=lambda: self._move(target.value, ())).props("outline no-caps")
+            ui.button("Move all", on_click=lambda: self._move(target.value, None)).props("outline no-caps")
             ui.button("Purge …", on_click=self._ask_purge).props("outline no-caps color=negative")
 
     def _message(self, one: Browsed) -> None:
@@ -150,7 +150,7 @@ class QueuesPane:
                 purge = ui.button("Delete", on_click=lambda: self._purge((one.tag,)))
                 purge.props("flat dense no-caps color=negative")
 
-    async def _move(self, target: str, tags: tuple[int, ...]) -> None:
+    async def _move(self, target: str, tags: tuple[int, ...] | None) -> None:
         try:
             client = await chosen_source(self._session).client()
             count = await client.queue(self._queue).move(target, tags=tags)
@@ -168,9 +168,9 @@ class QueuesPane:
                 ui.button("Keep it", on_click=lambda: dialog.submit(False)).props("flat no-caps autofocus")
                 ui.button("Delete all", on_click=lambda: dialog.submit(True)).props("no-caps color=negative")
         if await dialog:
-            await self._purge(())
+            await self._purge(None)
 
-    async def _purge(self, tags: tuple[int, ...]) -> None:
+    async def _purge(self, tags: tuple[int, ...] | None) -> None:
         try:
             client = await chosen_source(self._session).client()
             count = await client.queue(self._queue).purge(tags=tags)

@@ -1,0 +1,25 @@
+"""The blocking client by its short name: `import tidings.sync`, or `from tidings.sync import connect`."""
+
+from tidings.client.sync import (
+    Advertisement,
+    Client,
+    Delivery,
+    Queue,
+    Receipt,
+    Retained,
+    Subscription,
+    Transaction,
+    connect,
+)
+
+__all__ = [
+    "Advertisement",
+    "Client",
+    "Delivery",
+    "Queue",
+    "Receipt",
+    "Retained",
+    "Subscription",
+    "Transaction",
+    "connect",
+]
