@@ -187,6 +187,9 @@ class Door:
         tracer = AccessTable(user="alice", operations=("trace",), destination=">")
         return Member(hello.user, Rules.of((everybody, tracer)).concerning(hello.user, ()))
 
+    def still(self, principal: Principal) -> bool:
+        return True
+
 
 def test_only_those_trace_who_may() -> None:
     async def work() -> None:

@@ -12,6 +12,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tidings.client import connect
 from tidings.testing.console import Browser, ConsoleProcess, WatchedNetwork
+from tidings.testing.local_broker import BrokerThread
 
 PATHS = {
     "/": "Map",
@@ -229,3 +230,16 @@ return {
   headings: [...document.querySelectorAll('h1')].map((one) => one.innerText),
 };
 """
+
+
+def test_brokers_that_stand_alone_are_shown_each(chromium: Chrome) -> None:
+    with BrokerThread() as one, BrokerThread() as other, ConsoleProcess(one.url, other.url) as console:
+        page = Browser(chromium, console.home)
+        page.open("/")
+        page.sees("2 of 2 brokers answer")
+        page.until(lambda: len(page.all(".node.up")) == 2)
+        page.open("/rates")
+        page.sees(*(f"broker 1 ({url.partition('://')[2]})" for url in (one.url, other.url)))
+        page.open("/capacity")
+        page.sees("broker 1", "estimates nothing")
+        assert page.complaints() == []

@@ -56,6 +56,52 @@ def test_brokers_that_are_not_watched_or_are_gone_stay_on_the_map() -> None:
     assert [one.url for one in view.unreached] == ["c"]
 
 
+def test_brokers_that_stand_alone_are_several_whatever_their_numbers() -> None:
+    said = [
+        Said("tidings://a:1", overview(1, 12, 500, network={}), overview(1, 10, 100, network={})),
+        Said("tidings://b:1", overview(1, 12, 0, network={}), overview(1, 10, 0, network={})),
+        Said("tidings://c:1", None, overview(1, 10, network={}), State.LOST, "no connection"),
+    ]
+    view = network_view(said)
+    assert [one.rates.received for one in view.brokers.values()] == [200, 0, 0]
+    assert [(one.id, one.url, one.state) for one in view.brokers.values()] == [
+        (1, "tidings://a:1", State.UP),
+        (1, "tidings://b:1", State.UP),
+        (1, "tidings://c:1", State.LOST),
+    ]
+    assert [one.name for one in view.brokers.values()] == ["broker 1 (a:1)", "broker 1 (b:1)", "broker 1 (c:1)"]
+    assert view.watched.keys() == {one.url for one in said}
+    assert view.rates.received == 200
+
+
+def linked(id: int, peer: int, network: str, pid: int) -> dict[str, Any]:
+    said = overview(id, 12, links={peer: 0})
+    return said | {
+        "broker": {"id": id, "name": "tidings", "pid": pid},
+        "network": said["network"] | {"network": network},
+    }
+
+
+@pytest.mark.parametrize("names", [("one", "two"), ("one", "one")])
+def test_networks_with_the_same_numbers_are_several(names: tuple[str, str]) -> None:
+    said = [Said(f"{i}", linked(id, 3 - id, names[i // 2], 10 + i)) for i, id in enumerate((1, 2, 1, 2))]
+    view = network_view(said)
+    assert [one.id for one in view.brokers.values()] == [1, 2, 1, 2]
+    assert {ends for link in view.links for ends in link.ends} == view.brokers.keys()
+    assert len(view.links) == 2
+    assert view.name(view.base("3") + 1) == "broker 1 (2)", "a number is that of the network where it was told"
+
+
+def test_a_broker_of_a_network_with_two_addresses_is_one() -> None:
+    said = linked(1, 2, "one", 10)
+    view = network_view([Said("a", None, said, State.LOST, "refused"), Said("b", said)])
+    assert [(one.id, one.url, one.state) for one in view.brokers.values()] == [
+        (1, "b", State.UP),
+        (2, "", State.UNSEEN),
+    ]
+    assert {url: one.state for url, one in view.watched.items()} == {"a": State.LOST, "b": State.UP}
+
+
 def test_a_broker_that_was_started_anew_has_no_negative_rates() -> None:
     view = network_view([Said("a", overview(1, 3, 5) | {"steady_seconds": 20.0}, overview(1, 10, 500))])
     assert view.brokers[1].rates.received == 0

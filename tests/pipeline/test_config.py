@@ -32,6 +32,16 @@ def test_everything_wrong_is_named_at_once(tmp_path: Path) -> None:
     assert "forwards: takes bool, not 3" in caught.value.problems[2]
     with pytest.raises(ConfigError, match=r"generate\.messages: -5 is less than 0"):
         load(settings=["generate.messages=-5"])
+    odd = ["generate.seed=-1", f"sweep.runs={2**70}", "generate.zipf=nan"]
+    with pytest.raises(ConfigError) as caught:
+        load(settings=odd)
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        "sweep.runs",
+        "generate.seed",
+        "generate.zipf",
+    ]
+    with pytest.raises(ConfigError, match=r"generate\.zipf: inf is not a number up to"):
+        load(settings=["generate.zipf=inf"])
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"bytes\.toml"):
         load(tmp_path / "bytes.toml")

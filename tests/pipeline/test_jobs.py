@@ -16,12 +16,16 @@ from pyspark.sql import DataFrame, SparkSession
 from scipy.optimize import nnls
 
 from tidings.errors import UsageError
-from tidings.kernel.codec import MessageBatch
+from tidings.kernel.codec import MessageBatch, encode_message
 from tidings.matching.indexed import IndexedMatcher
 from tidings.matching.matcher import per_message
 from tidings.matching.workload import Workload
+from tidings.model.codec import encode_predicate
 from tidings.model.covering import covers
+from tidings.model.destination import Destination
+from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.model.selector import Selector
 from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES
 from tidings.pipeline import jobs, sweep
 from tidings.pipeline.config import Config, load
@@ -348,9 +352,33 @@ def test_ids_that_are_none_are_counted(run: Run, root: Path) -> None:
     assert (traced.state, traced.skipped) == ("up to date", {"ids": "1 are left out: null, or not of 16 bytes"})
 
 
+def test_messages_that_are_none_are_counted_and_change_nothing(run: Run, spark: SparkSession, root: Path) -> None:
+    whole = [encode_message(Message(Destination("t"), {"price": price})) for price in (1, 10, 20)]
+    ids = [number.to_bytes(16, "big") for number in range(7)]
+    messages = [*whole, b"damaged", None, whole[0], whole[1]]
+    columns = {"id": [*ids[:5], None, b"short"], "message": messages}
+    pq.write_table(pa.table({name: pa.array(one, pa.binary()) for name, one in columns.items()}), root / "some.parquet")
+    predicate = encode_predicate(Selector("price > 9").predicate)
+    pq.write_table(pa.table({"number": [1, 2], "router": [1, 2], "predicate": [predicate] * 2}), root / "wants.parquet")
+    given = replace(run.config.replay, messages=f"{root}/some.parquet", subscriptions=f"{root}/wants.parquet")
+    config = replace(run.config, output=f"{root}/odd", replay=given)
+    for state in ("written", "up to date"):
+        with jobs.opened(config) as other:
+            told = {outcome.table: outcome for outcome in jobs.work(other, "replay")}
+        assert {outcome.state for outcome in told.values()} == {state}
+        assert told["matches"].skipped == {"ids": "2 are left out: null, or not of 16 bytes"}
+        assert told["moments"].skipped == {"messages": "2 are left out: null, or damaged"}
+    with jobs.opened(config) as other:
+        grades = {row.grade: row.messages for row in other.result("grades").read(spark).collect()}
+        (moments,) = other.result("moments").read(spark).collect()
+    assert grades == {0: 1, 2: 2}
+    assert (moments.messages, moments.damaged, moments.mean) == (3, 2, pytest.approx(4 / 3))
+
+
 def test_inputs_that_cannot_be_are_refused(run: Run, root: Path) -> None:
     pq.write_table(pa.table({"id": ["00" * 16]}), root / "text.parquet")
     pq.write_table(pa.table({"message": [b"x"]}), root / "other.parquet")
+    pq.write_table(pa.table({"number": [1], "router": [-1], "predicate": [b""]}), root / "negative.parquet")
     (root / "no.toml").write_bytes(b"\xff\xfe")
     (root / "no.parquet").write_text("no Parquet")
     wrong = {
@@ -361,6 +389,7 @@ def test_inputs_that_cannot_be_are_refused(run: Run, root: Path) -> None:
         ("replay", "replay.messages", "nothing"): "there is nothing at",
         ("replay", "replay.subscriptions", "nothing"): "there is nothing at",
         ("replay", "replay.subscriptions", "other.parquet"): "has no column number",
+        ("replay", "replay.subscriptions", "negative.parquet"): "the router is -1",
         ("sweep", "sweep.scenario", "no.toml"): "is no text",
         ("ingest", "input", "nothing"): "there is no such folder",
         ("run", "input", "tables"): "it has none of samples",

@@ -95,6 +95,26 @@ def test_nothing_to_read_is_no_rows(spark: SparkSession, broker: BrokerThread, c
     assert read(spark, broker, name, startOffset=last, endOffset=last - 2).load().collect() == []
 
 
+def test_a_batch_read_says_when_messages_are_gone(
+    spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
+) -> None:
+    kept = client.retain(name, f"{name}.>")
+    publish(client, f"{name}.a", 9)
+    offsets = [offset for offset, _ in kept.read().messages]
+    kept.release(offsets[6])
+    last = offsets[-1]
+
+    def found(**options: Any) -> list[int]:
+        return [row.n for row in read(spark, broker, name, **options).schema(SCHEMA).load().collect()]
+
+    for lost in ({}, {"endOffset": offsets[4]}):
+        with pytest.raises(PySparkException, match="E_SOURCE_LOSS"):
+            found(startOffset=offsets[1], **lost)
+    assert found(startOffset=offsets[1], failOnDataLoss="false") == [7, 8, -1]
+    assert found(startOffset=offsets[6]) == [7, 8, -1]
+    assert found(endOffset=last) == [7, 8, -1], "all there are"
+
+
 def test_what_is_written_is_what_the_columns_say(
     spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
 ) -> None:

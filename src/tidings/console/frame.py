@@ -84,5 +84,6 @@ def _tell_status(label: ui.label, session: Session) -> None:
         return
     session.used_at = time.monotonic()  # an open page asks for nothing, and yet somebody looks at it
     watch = session.watch
-    up = sum(broker.state is State.UP for broker in watch.view.brokers.values())
+    watched = watch.view.watched
+    up = sum(one.url in watched and watched[one.url].state is State.UP for one in watch.sources)
     label.text = f"{up} of {len(watch.sources)} brokers answer" if watch.rounds else "asking the brokers …"

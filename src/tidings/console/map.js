@@ -19,7 +19,7 @@ export default {
           <title>{{ node.title }}</title>
           <circle class="halo" :r="radius + 5" />
           <circle class="body" :r="radius" />
-          <text v-if="radius > 9" class="number" dy="0.35em" text-anchor="middle">{{ node.id }}</text>
+          <text v-if="radius > 9" class="number" dy="0.35em" text-anchor="middle">{{ node.number }}</text>
           <text v-if="labels" class="name" :y="radius + 16" text-anchor="middle">{{ node.name }}</text>
           <text v-if="node.note" class="note" :y="-radius - 8" text-anchor="middle">{{ node.note }}</text>
         </g>

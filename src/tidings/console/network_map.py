@@ -25,7 +25,7 @@ WAITING_BYTES = 64 << 10  # so much waits for a link only if it cannot keep up
 
 @dataclass(frozen=True, slots=True)
 class Lit:
-    """What is to stand out: brokers with a note each, and links with their direction."""
+    """What is to stand out, by place: brokers with a note each, and links with their direction."""
 
     brokers: Mapping[int, str] = field(default_factory=dict)
     links: tuple[tuple[int, int], ...] = ()  # from, to
@@ -44,12 +44,12 @@ class NetworkMap(Element, component="map.js"):
             self.on("link", lambda event: on_link(str(event.args)))
 
     def show(self, view: NetworkView, *, lit: Lit | None = None, selected: int = 0, chosen: str = "") -> None:
-        """`selected` is a broker, `chosen` a link. Nothing is sent to the browser if nothing has changed."""
+        """`selected` is a broker's place, `chosen` a link. Nothing is sent to the browser if nothing has changed."""
         lit = lit or Lit()
         places = layout(tuple(view.brokers), tuple(link.ends for link in view.links))
         nodes = [
-            {**_node(broker, lit), "x": round(places[id][0], 4), "y": round(places[id][1], 4)}
-            for id, broker in view.brokers.items()
+            {**_node(place, broker, lit), "x": round(places[place][0], 4), "y": round(places[place][1], 4)}
+            for place, broker in view.brokers.items()
         ]
         most = busiest(view)
         links = [_link(view, one, lit, most) for one in view.links]
@@ -122,17 +122,18 @@ def load_text(link: LinkView, busiest_bytes_s: float) -> str:
     return COMPARED_NAMES[int(level)] + (" of the busiest" if int(level) else "")
 
 
-def _node(broker: BrokerView, lit: Lit) -> dict[str, Any]:
+def _node(place: int, broker: BrokerView, lit: Lit) -> dict[str, Any]:
     state = {State.UP: "up", State.UNSEEN: "unseen"}.get(broker.state, "lost")
     level = use_level(broker.rates.utilisation)
     told = f"{USE_NAMES[level]} of a core" if broker.state is State.UP and level else broker.state.value
-    note = lit.brokers.get(broker.id, "")
+    note = lit.brokers.get(place, "")
     return {
-        "id": broker.id,
+        "id": place,
+        "number": broker.id,
         "name": broker.name,
         "level": level,
         "state": state,
-        "lit": broker.id in lit.brokers,
+        "lit": place in lit.brokers,
         "note": note,
         "title": f"{broker.name}: {note or told}",
     }

@@ -9,7 +9,7 @@ from nicegui.element import Element
 
 from tidings.console.sessions import Session
 from tidings.console.source import Source
-from tidings.console.view import State
+from tidings.console.view import State, address_of
 from tidings.console.watch import Watch
 from tidings.errors import TidingsError
 
@@ -208,14 +208,16 @@ def chosen_source(session: Session) -> Source:
 
 def unseen(watch: Watch, url: str) -> str:
     """Why a broker tells nothing, or nothing new; empty: it tells what it knows."""
-    told = [(one.url, one.state, one.error) for one in watch.view.brokers.values()]
+    told = [(one.url, one.state, one.error) for one in watch.view.watched.values()]
     told += [(one.url, one.state, one.error) for one in watch.view.unreached]
     return next((why or state.value for of, state, why in told if of == url and state is not State.UP), "")
 
 
 def label_of(watch: Watch, url: str) -> str:
-    found = [one for one in watch.view.brokers.values() if one.url == url]
-    return f"{found[0].name} ({url.partition('://')[2]})" if found else url
+    found, address = watch.view.watched.get(url), address_of(url)
+    if found is None:
+        return url
+    return found.name if address in found.name else f"{found.name} ({address})"
 
 
 def every(seconds: float, act: Callable[[], Any]) -> ui.timer:

@@ -4,14 +4,19 @@
 >>> after = {"steady_seconds": 2.0, "cpu_seconds": 1.5, "plane": {"received": 350, "delivered": 0, "unmatched": 50}}
 >>> rates_between(before, after)
 Rates(received=250.0, delivered=0.0, unmatched=50.0, dropped=0.0, utilisation=0.5)
+
+Brokers' numbers are unique in a network and nowhere else: brokers that stand alone have all the same. What tells
+brokers apart is their *place*: the number, and above it which of the networks that the console sees it belongs to.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 Overview = Mapping[str, Any]
+PLACES = 1 << 32  # of a network: numbers are below this
 _DROPPED = ("dropped_oldest", "dropped_newest", "dropped_stalled", "dropped_far")
 
 
@@ -55,7 +60,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """Between two brokers, the smaller number first. `up` is False as soon as one end says so."""
+    """Between two brokers' places, the smaller one first. `up` is False as soon as one end says so."""
 
     a: int
     b: int
@@ -80,6 +85,11 @@ class BrokerView:
     error: str = ""
     rates: Rates = Rates()  # frozen
     overview: Overview = field(default_factory=dict)
+    base: int = 0  # to a number of its network this is added to have the place
+
+    @property
+    def place(self) -> int:
+        return self.base + self.id
 
     @property
     def network(self) -> Mapping[str, Any]:
@@ -91,17 +101,22 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class NetworkView:
-    brokers: Mapping[int, BrokerView] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerView] = field(default_factory=dict)  # by place, each once
     links: tuple[LinkView, ...] = ()
     unreached: tuple[Said, ...] = ()  # addresses that never told which broker they are
+    watched: Mapping[str, BrokerView] = field(default_factory=dict)  # by address: what it says, and whether it does
 
     @property
     def rates(self) -> Rates:
         return sum((one.rates for one in self.brokers.values()), Rates())
 
-    def name(self, broker: int) -> str:
-        found = self.brokers.get(broker)
-        return found.name if found is not None else f"broker {broker}"
+    def name(self, place: int) -> str:
+        found = self.brokers.get(place)
+        return found.name if found is not None else f"broker {place % PLACES}"
+
+    def base(self, url: str) -> int:
+        """What the broker at an address calls by a number is at this place and so much."""
+        return self.watched[url].base if url in self.watched else 0
 
 
 def rates_between(before: Overview, after: Overview) -> Rates:
@@ -126,21 +141,51 @@ def _seconds_between(before: Overview, after: Overview) -> float:
 def network_view(said: Iterable[Said]) -> NetworkView:
     """Everything together; a broker that nobody asked is there if another one has a link or a route to it."""
     told = list(said)
-    brokers: dict[int, BrokerView] = {}
+    watched: dict[str, BrokerView] = {}
+    networks: list[_Network] = []
     for one in told:
         latest = one.now or one.before
         if latest is not None:
-            broker = latest["broker"]
-            rates = rates_between(one.before, one.now) if one.before and one.now else Rates()
-            name = _name(broker)
-            brokers[broker["id"]] = BrokerView(broker["id"], name, one.state, one.url, one.error, rates, latest)
-    links = _links([one for one in told if one.now is not None])
+            watched[one.url] = _watched(one, latest, _base(one.url, latest, networks))
+    watched = _told_apart(watched)
+    brokers: dict[int, BrokerView] = {}
+    for broker in watched.values():  # of several addresses of one broker one that answers
+        if broker.place not in brokers or brokers[broker.place].state is not State.UP:
+            brokers[broker.place] = broker
+    links = _links([(watched[one.url].base, one) for one in told if one.now is not None])
     known = {end for link in links for end in link.ends}
-    known |= {int(router) for broker in brokers.values() for router in broker.network.get("routes", {})}
-    for number in sorted(known - brokers.keys()):
-        brokers[number] = BrokerView(number, f"broker {number}")
+    known |= {one.base + int(router) for one in brokers.values() for router in one.network.get("routes", {})}
+    for place in sorted(known - brokers.keys()):
+        number = place % PLACES
+        brokers[place] = BrokerView(number, f"broker {number}", base=place - number)
     unreached = tuple(one for one in told if one.now is None and one.before is None)
-    return NetworkView(dict(sorted(brokers.items())), links, unreached)
+    return NetworkView(dict(sorted(brokers.items())), links, unreached, watched)
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """In which numbers are unique: its name and its processes; a broker that stands alone is one by itself."""
+
+    name: str
+    processes: dict[int, int] = field(default_factory=dict)  # by number
+
+
+def _base(url: str, latest: Overview, networks: list[_Network]) -> int:
+    """Where the places of a broker's network begin. Networks of one name are told apart if they share a number."""
+    number, process = latest["broker"]["id"], latest["broker"].get("pid", 0)
+    network = latest.get("network")
+    name = f"network {network.get('network', '')}" if network else f"alone {url}"
+    for index, one in enumerate(networks):
+        if one.name == name and one.processes.setdefault(number, process) == process:
+            return index * PLACES
+    networks.append(_Network(name, {number: process}))
+    return (len(networks) - 1) * PLACES
+
+
+def _watched(one: Said, latest: Overview, base: int) -> BrokerView:
+    broker = latest["broker"]
+    rates = rates_between(one.before, one.now) if one.before and one.now else Rates()
+    return BrokerView(broker["id"], _name(broker), one.state, one.url, one.error, rates, latest, base)
 
 
 def _name(broker: Mapping[str, Any]) -> str:
@@ -148,16 +193,31 @@ def _name(broker: Mapping[str, Any]) -> str:
     return str(broker["name"]) if broker["name"] != "tidings" else f"broker {broker['id']}"
 
 
-def _links(told: list[Said]) -> tuple[LinkView, ...]:
+def _told_apart(watched: Mapping[str, BrokerView]) -> dict[str, BrokerView]:
+    """Brokers of the same name have their addresses beside it."""
+    places = {(one.name, one.place) for one in watched.values()}
+    uses = Counter(name for name, _ in places)
+    return {
+        url: replace(one, name=f"{one.name} ({address_of(url)})") if uses[one.name] > 1 else one
+        for url, one in watched.items()
+    }
+
+
+def address_of(url: str) -> str:
+    return url.rpartition("://")[2]
+
+
+def _links(told: list[tuple[int, Said]]) -> tuple[LinkView, ...]:
+    """Of brokers with the bases of their places."""
     found: dict[tuple[int, int], LinkView] = {}
     down: set[tuple[int, int]] = set()
-    for one in told:
+    for base, one in told:
         assert one.now is not None
-        me = int(one.now["broker"]["id"])
+        me = base + int(one.now["broker"]["id"])
         earlier = {} if one.before is None else (one.before.get("network") or {}).get("links", {})
         seconds = 0.0 if one.before is None else _seconds_between(one.before, one.now)
         for peer, link in ((one.now.get("network") or {}).get("links", {})).items():
-            ends = min(me, int(peer)), max(me, int(peer))
+            ends = _ends(me, base + int(peer))
             sent, received = (
                 _rate(link, earlier.get(peer, link), way, seconds) for way in ("sent_bytes", "received_bytes")
             )
@@ -172,10 +232,14 @@ def _links(told: list[Said]) -> tuple[LinkView, ...]:
             )
             other = found.get(ends)
             found[ends] = seen if other is None else _both(other, seen)
-        down |= {(min(me, peer), max(me, peer)) for peer in one.now.get("links_down", ())}
+        down |= {_ends(me, base + peer) for peer in one.now.get("links_down", ())}
     for ends in down - found.keys():
         found[ends] = LinkView(*ends, up=False)
     return tuple(found[ends] for ends in sorted(found))
+
+
+def _ends(one: int, other: int) -> tuple[int, int]:
+    return min(one, other), max(one, other)
 
 
 def _rate(now: Mapping[str, Any], before: Mapping[str, Any], name: str, seconds: float) -> float:

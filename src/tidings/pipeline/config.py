@@ -89,6 +89,7 @@ class Config:
         return self
 
 
+_MOST = 2**63 - 1
 _LEAST = {("generate", "routers"): 1, ("sweep", "runs"): 1, ("trace", "persist_ms"): 1, ("trace", "filters_mb_max"): 1}
 
 
@@ -120,14 +121,18 @@ def load(path: Path | None = None, settings: Iterable[str] = ()) -> Config:
 
 
 def _out_of_range(config: Config) -> list[str]:
-    """Numbers are not negative, but for a seed; some are at least 1."""
+    """Numbers are finite and not negative; some are at least 1."""
     tables = [one.name for one in fields(config) if is_dataclass(getattr(config, one.name))]
     given = {(t, one.name): getattr(getattr(config, t), one.name) for t in tables for one in fields(getattr(config, t))}
-    return [
-        f"{table}.{key}: {value} is less than {least}"
-        for (table, key), value in given.items()
-        if isinstance(value, int | float) and key != "seed" and value < (least := _LEAST.get((table, key), 0))
-    ]
+    problems = []
+    for (table, key), value in given.items():
+        if isinstance(value, int | float):
+            least = _LEAST.get((table, key), 0)
+            if value < least:
+                problems.append(f"{table}.{key}: {value} is less than {least}")
+            elif not value <= _MOST:  # nor is it a number
+                problems.append(f"{table}.{key}: {value} is not a number up to {_MOST}")
+    return problems
 
 
 def _merged(options: Any, data: Mapping[str, Any], where: str, problems: list[str]) -> Any:

@@ -33,6 +33,8 @@ from tidings.pipeline.storage import Manifest, Stored
 from tidings.sim.scenario import Scenario
 from tidings.tracking.record import Settings
 
+IMPROPER = f"null, or not of {SIZE} bytes"
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -221,9 +223,7 @@ def trace_job(run: Run) -> list[Outcome]:
         return trace.traces(ids, records)
 
     def skipped() -> dict[str, str]:
-        left = trace.improper(ids)
-        told = {"ids": f"{left} are left out: null, or not of {SIZE} bytes"} if left else {}
-        return {**recorded.skipped, **attached.skipped, **told}
+        return {**recorded.skipped, **attached.skipped, **_left_out(ids=(trace.improper(ids), IMPROPER))}
 
     traced = run.write(run.result("traces"), inputs, rows, skipped)
     stored = run.result("traces")
@@ -239,7 +239,14 @@ def replay_job(run: Run) -> list[Outcome]:
     options = run.config.replay
     inputs = {"messages": about, "subscriptions": subscriptions, "options": asdict(options)}
     stored = run.result("matches")
-    made = [run.write(stored, inputs, lambda: replay.matches(messages, folders))]
+    counted = cache(lambda: replay.counted(messages))
+
+    def matches() -> DataFrame:
+        if options.subscriptions != "generated":
+            replay.check_subscriptions(folders)  # refused here, not on a worker
+        return replay.matches(messages, folders)
+
+    made = [run.write(stored, inputs, matches, lambda: _left_out(ids=(counted()[1], IMPROPER)))]
     matched = {"matches": parts_of(stored.need()), "name": options.name}
     rows = stored.read(run.spark)
     name = f.lit(options.name).alias("replay")
@@ -247,13 +254,23 @@ def replay_job(run: Run) -> list[Outcome]:
     sets = rows.groupBy("destinations").agg(f.min("members").alias("routers"), f.count("*").alias("messages"))
     made.append(run.write(run.result("grades"), matched, lambda: grades))
     made.append(run.write(run.result("destinations"), matched, lambda: sets.select(name, "*")))
-    summed = cache(lambda: _summed(run, folders))
+    damaged = cache(lambda: counted()[0] - stored.need().rows)
+    summed = cache(lambda: _summed(run, folders, damaged()))
     made.append(run.write(run.result("router_shares"), matched, lambda: summed()["router_shares"]))
-    made.append(run.write(run.result("moments"), matched, lambda: summed()["moments"]))
+
+    def skipped() -> dict[str, str]:
+        return _left_out(messages=(damaged(), "null, or damaged"))
+
+    made.append(run.write(run.result("moments"), matched, lambda: summed()["moments"], skipped))
     return made
 
 
-def _summed(run: Run, folders: list[Place]) -> dict[str, DataFrame]:
+def _left_out(**found: tuple[int, str]) -> dict[str, str]:
+    """What a table was not made of, for its manifest."""
+    return {name: f"{count} are left out: {reason}" for name, (count, reason) in found.items() if count}
+
+
+def _summed(run: Run, folders: list[Place], damaged: int) -> dict[str, DataFrame]:
     """The tables that come of the tasks' sums and of the grades."""
     options = run.config.replay
     rows = run.result("matches").read(run.spark)
@@ -273,7 +290,7 @@ def _summed(run: Run, folders: list[Place]) -> dict[str, DataFrame]:
     messages = sum(count for _, count in grades)
     sums = [sum(grade**power * count for grade, count in grades) for power in (1, 2, 3)]
     means = [one / max(messages, 1) for one in (*sums, int(total.router_messages.sum()))]
-    made = [(options.name, messages, total.damaged, *means, degree, similarity)]
+    made = [(options.name, messages, damaged, *means, degree, similarity)]
     return {
         "router_shares": run.spark.createDataFrame(shares, spark_schema(RESULTS["router_shares"])),
         "moments": run.spark.createDataFrame(made, spark_schema(RESULTS["moments"])),

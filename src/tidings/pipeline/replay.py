@@ -3,7 +3,7 @@
 Each worker process builds the matcher once. A row says how many subscriptions a message matched, at how many brokers,
 and which set of brokers that is, by a number; a set's members stand beside the first message of a task that had it. The
 last row of a task carries what it has counted for each broker and subscription, so that no pair of message and
-subscription ever becomes a row.
+subscription ever becomes a row. Messages that cannot be decoded have no row: nobody knows what they would match.
 
 Similarity. φ(S) of the covering paper is the share of a root's messages that are wanted by others too, once S is gone:
 by those that become roots or by those S does not cover. Whatever S covers lies below one or the other, so φ(S) is the
@@ -19,15 +19,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
+from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import Buffer, MessageBatch
 from tidings.kernel.tally import Tally
 from tidings.matching.cover_index import CoverIndex
 from tidings.matching.indexed import IndexedMatcher
 from tidings.model.codec import decode_predicate
+from tidings.model.message_id import SIZE
 from tidings.model.predicate import Predicate
 from tidings.pipeline.distinct import distinct
 from tidings.pipeline.places import Place
@@ -49,13 +53,7 @@ class Subscriptions:
 
     @classmethod
     def read(cls, folders: Sequence[Place]) -> "Subscriptions":
-        tables = []
-        for folder in folders:
-            inside = [place for place, _, _ in folder.list(recursive=True)] if not folder.is_file() else []
-            for place in [one for one in inside if one.name.endswith(".parquet")] or [folder]:
-                system, path = place.open()
-                tables.append(pq.read_table(path, filesystem=system, columns=["number", "router", "predicate"]))
-        table = pa.concat_tables(tables).sort_by("number")
+        table = pa.concat_tables([one for _, one in _tables(folders)]).sort_by("number")
         blobs, ends = column_of(table["predicate"].combine_chunks())
         return cls(table["number"].to_numpy(), table["router"].to_numpy(), bytes(blobs), ends)
 
@@ -67,11 +65,54 @@ class Subscriptions:
         return decode_predicate(self.blobs[start : int(self.ends[i])])
 
 
+def _tables(folders: Sequence[Place]) -> Iterator[tuple[Place, pa.Table]]:
+    """Subscriptions file by file."""
+    types = pa.schema([("number", pa.int64()), ("router", pa.int64()), ("predicate", pa.binary())])
+    for folder in folders:
+        inside = [place for place, _, _ in folder.list(recursive=True)] if not folder.is_file() else []
+        for place in [one for one in inside if one.name.endswith(".parquet")] or [folder]:
+            system, path = place.open()
+            yield place, pq.read_table(path, filesystem=system, columns=types.names).cast(types)
+
+
+def check_subscriptions(folders: Sequence[Place]) -> None:
+    """An error that names the first row which no worker could use."""
+    for place, table in _tables(folders):
+        wrong = _wrong_row(table)
+        if wrong is not None:
+            row, reason = wrong
+            raise UsageError("E_PIPELINE_INPUT", f"replay.subscriptions: row {row} (from 0) of {place.uri}: {reason}")
+
+
+def _wrong_row(table: pa.Table) -> tuple[int, str] | None:
+    for name in table.column_names:
+        row = pc.index(pc.is_null(table[name]), True).as_py()
+        if row >= 0:
+            return row, f"{name} is null"
+    row = pc.index(pc.less(table["router"], 0), True).as_py()
+    if row >= 0:
+        return row, f"the router is {table['router'][row]}, less than 0"
+    try:
+        blobs, ends = column_of(table["predicate"].combine_chunks())
+        IndexedMatcher().add_many(np.arange(len(table), dtype=np.uint32), bytes(blobs), ends)
+    except CodecError:
+        return _wrong_predicate(table["predicate"])
+    return None
+
+
+def _wrong_predicate(predicates: pa.ChunkedArray) -> tuple[int, str] | None:
+    for row, one in enumerate(predicates.to_pylist()):
+        try:
+            IndexedMatcher().add_many(np.zeros(1, np.uint32), one, np.array([len(one)], np.uint64))
+        except CodecError as error:
+            return row, f"this is no predicate: {error}"
+    return None
+
+
 @dataclass(slots=True)
 class Sums:
     """What a task has counted; those of all tasks are the sums of these."""
 
-    damaged: int
     router_messages: Numbers  # by router, in ascending order of routers
     router_matches: Numbers
     matched: Numbers  # by subscription: messages
@@ -79,35 +120,33 @@ class Sums:
 
     @classmethod
     def empty(cls, routers: int, subscriptions: int) -> "Sums":
-        return cls(0, *(np.zeros(n, np.int64) for n in (routers, routers, subscriptions, subscriptions)))
+        return cls(*(np.zeros(n, np.int64) for n in (routers, routers, subscriptions, subscriptions)))
 
     def add(self, other: "Sums") -> None:
-        self.damaged += other.damaged
         for name in ("router_messages", "router_matches", "matched", "alone"):
             getattr(self, name).__iadd__(getattr(other, name))
 
     def to_bytes(self) -> bytes:
-        parts = (np.array([self.damaged]), self.router_messages, self.router_matches, self.matched, self.alone)
+        parts = (self.router_messages, self.router_matches, self.matched, self.alone)
         return b"".join(part.astype("<i8").tobytes() for part in parts)
 
     @classmethod
     def from_bytes(cls, data: bytes, routers: int, subscriptions: int) -> "Sums":
         flat = np.frombuffer(data, "<i8").astype(np.int64)
-        cuts = np.cumsum([1, routers, routers, subscriptions])
-        damaged, *rest = np.split(flat, cuts)
-        return cls(int(damaged[0]), *(part.copy() for part in rest))
+        cuts = np.cumsum([routers, routers, subscriptions])
+        return cls(*(part.copy() for part in np.split(flat, cuts)))
 
 
 class Counting:
     """What a task counts while it matches."""
 
     def __init__(self, tally: Tally) -> None:
-        self.tally, self.damaged = tally, 0
+        self.tally = tally
         self.sets: set[int] = set()  # of brokers, that were met
 
     def sums(self) -> Sums:
         tally = self.tally
-        return Sums(self.damaged, tally.router_messages, tally.router_matches, tally.matched, tally.alone)
+        return Sums(tally.router_messages, tally.router_matches, tally.matched, tally.alone)
 
 
 class Replayer:
@@ -126,35 +165,43 @@ class Replayer:
 
     def match(
         self, messages: Buffer, ends: NDArray[np.uint64], counting: Counting
-    ) -> tuple[Numbers, Numbers, Numbers, list[list[int] | None]]:
-        """For each message: matches, brokers, the number of the set of brokers, and the set where it is first met."""
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers, list[list[int] | None]]:
+        """For each message that can be decoded: its place, matches, brokers, the number of the set of brokers, and the
+        set where it is first met."""
         began = time.thread_time()
         batch = MessageBatch.from_column(messages, ends, derived=self.matcher.derived_mask)
         offsets, found = self.matcher.match(batch)
         routers, sets = counting.tally.add(offsets, found)
         SPENT["kernel"] += time.thread_time() - began
-        counting.damaged += batch.broken
-        members: list[list[int] | None] = [None] * len(routers)
+        whole = np.arange(len(batch))
+        if batch.broken:
+            whole = np.array([i for i in range(len(batch)) if batch.is_message(i)], np.int64)
+        sets = sets[whole]
+        members: list[list[int] | None] = [None] * len(whole)
         values, firsts, _ = distinct(sets)
-        for value, place in zip(values.tolist(), firsts.tolist(), strict=True):
+        for value, first in zip(values.tolist(), firsts.tolist(), strict=True):
             if value not in counting.sets:
                 counting.sets.add(value)
+                place = whole[first]
                 own = np.unique(self._router_of[found[offsets[place] : offsets[place + 1]]])
-                members[place] = self.routers[own].tolist()
+                members[first] = self.routers[own].tolist()
         matches: Numbers = (offsets[1:] - offsets[:-1]).astype(np.int64)
-        return matches, routers, sets.view(np.int64), members
+        return whole, matches[whole], routers[whole], sets.view(np.int64), members
 
-    def match_column(self, messages: pa.Array, counting: Counting) -> list[pa.Array]:
-        """The same as columns, for as many messages as there are."""
-        data, ends = column_of(messages)
+    def match_column(self, messages: pa.Array, counting: Counting) -> tuple[Numbers, list[pa.Array]]:
+        """The same as places and columns, for as many messages as there are."""
+        data, ends = column_of(messages.fill_null(b""))
         found = []
         for start in range(0, max(len(ends), 1), SLICE):
             first = int(ends[start - 1]) if start else 0
             part = ends[start : start + SLICE]
             last = int(part[-1]) if len(part) else first
-            found.append(self.match(data[first:last], part - np.uint64(first), counting))
-        numbers = [pa.array(np.concatenate([one[i] for one in found])) for i in range(3)]
-        return [*numbers, pa.array([one for part in found for one in part[3]], pa.list_(pa.int64()))]
+            whole, *numbers, members = self.match(data[first:last], part - np.uint64(first), counting)
+            found.append((whole + start, numbers, members))
+        numbers = [np.concatenate([one[i] for _, one, _ in found]) for i in range(3)]
+        members = [one for _, _, some in found for one in some]
+        columns = [*map(pa.array, numbers), pa.array(members, pa.list_(pa.int64()))]
+        return np.concatenate([whole for whole, _, _ in found]), columns
 
 
 def column_of(blobs: pa.Array) -> tuple[memoryview, NDArray[np.uint64]]:
@@ -170,9 +217,17 @@ def column_of(blobs: pa.Array) -> tuple[memoryview, NDArray[np.uint64]]:
 
 
 def matches(messages: DataFrame, folders: Sequence[Place]) -> DataFrame:
-    """Columns of the table `matches`, of messages with `id` and `message`."""
+    """Columns of the table `matches`, of messages with `id` and `message`; what is no id is left out: see `counted`."""
     uris = tuple(place.uri for place in folders)
-    return messages.select("id", "message").mapInArrow(partial(_replay, folders=uris), spark_schema(RESULTS["matches"]))
+    proper = messages.select("id", "message").where(f.length("id") == SIZE)
+    return proper.mapInArrow(partial(_replay, folders=uris), spark_schema(RESULTS["matches"]))
+
+
+def counted(messages: DataFrame) -> tuple[int, int]:
+    """How many messages there are with a proper id, and how many without: null, or not of 16 bytes."""
+    proper = f.length("id") == SIZE
+    (row,) = messages.agg(f.count("*").alias("all"), f.count(f.when(proper, 1)).alias("proper")).collect()
+    return row["proper"], row["all"] - row["proper"]
 
 
 @lru_cache(maxsize=1)
@@ -188,9 +243,12 @@ def _replay(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> Iter
     for batch in batches:
         if not batch.num_rows:
             continue
+        whole, columns = replayer.match_column(batch.column("message"), counting)
+        if not len(whole):
+            continue
         if held is not None:
             yield pa.RecordBatch.from_arrays([*held, pa.nulls(len(held[0]), pa.binary())], names)
-        held = [batch.column("id"), *replayer.match_column(batch.column("message"), counting)]
+        held = [batch.column("id").take(pa.array(whole)), *columns]
     if held is not None:
         tallies: list[bytes | None] = [None] * (len(held[0]) - 1) + [counting.sums().to_bytes()]
         yield pa.RecordBatch.from_arrays([*held, pa.array(tallies, pa.binary())], names)

@@ -62,7 +62,7 @@ SUBSCRIPTIONS = _table(
     "subscriptions",
     "what a replay matches messages against",
     ("number", INT, "below 2^32, unique"),
-    ("router", INT, "the broker it is attached to"),
+    ("router", INT, "the broker it is attached to, from 0"),
     ("predicate", BYTES, "its wire encoding (docs/wire.md)"),
 )
 
@@ -117,8 +117,8 @@ RESULTS = {
             "moments",
             "of the replication grade: what the planner needs",
             ("replay", TEXT, "name of the replay"),
-            ("messages", INT, "in all"),
-            ("damaged", INT, "that could not be decoded"),
+            ("messages", INT, "that were matched"),
+            ("damaged", INT, "that could not be decoded, and count nowhere else"),
             ("mean", FLOAT, "E[R]"),
             ("second", FLOAT, "E[R²]"),
             ("third", FLOAT, "E[R³]"),

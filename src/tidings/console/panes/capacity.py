@@ -92,8 +92,7 @@ class CapacityPane:
         self._lines.clear()
 
     def _broker(self) -> BrokerView | None:
-        url = chosen_url(self._session)
-        return next((one for one in self._session.watch.view.brokers.values() if one.url == url), None)
+        return self._session.watch.view.watched.get(chosen_url(self._session))
 
     def _show(self) -> None:
         broker = self._broker()

@@ -83,8 +83,8 @@ class QueuesPane:
 
     async def _begin(self) -> None:
         """Dead letters first: whoever comes here mostly comes for them."""
-        broker = [one for one in self._session.watch.view.brokers.values() if one.url == chosen_url(self._session)]
-        self._queue = str(broker[0].overview.get("dead_letters", "")) if broker else ""
+        broker = self._session.watch.view.watched.get(chosen_url(self._session))
+        self._queue = str(broker.overview.get("dead_letters", "")) if broker else ""
         await self._look()
 
     async def _pick(self, item: dict[str, Any]) -> None:

@@ -96,7 +96,7 @@ class RatesPane:
         }
         known = any(one.overview for one in view.brokers.values())
         self._figures.set(figures if known else dict.fromkeys(figures, "–"))
-        self._table.rows = [{"id": one.id, "name": one.name, **_row(one.rates)} for one in view.brokers.values()]
+        self._table.rows = [{"id": one.place, "name": one.name, **_row(one.rates)} for one in view.brokers.values()]
         moments = list(self._watch.history)
         times = [datetime.fromtimestamp(one.at, UTC).astimezone().strftime("%H:%M:%S") for one in moments]
         rates = [one.rates for one in moments]

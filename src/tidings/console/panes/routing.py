@@ -42,16 +42,18 @@ class RoutingPane:
 
     def _row(self, item: dict[str, Any]) -> dict[str, Any]:
         view, hop = self._session.watch.view, item["next_hop"]
+        base = view.base(chosen_url(self._session))
         return {
-            "name": f"{item['router']}: {view.name(item['router'])}",
-            "by": "no way there" if hop is None else "directly" if hop == item["router"] else view.name(hop),
+            "name": f"{item['router']}: {view.name(base + item['router'])}",
+            "by": "no way there" if hop is None else "directly" if hop == item["router"] else view.name(base + hop),
             "distance": "" if item["distance"] is None else item["distance"],
             "interests": count_text(item["interests"]),
         }
 
     def _show(self) -> None:
         chosen = chosen_url(self._session)
-        network = next((one.network for one in self._session.watch.view.brokers.values() if one.url == chosen), {})
+        broker = self._session.watch.view.watched.get(chosen)
+        network = broker.network if broker is not None else {}
         self._scheme.clear()
         with self._scheme:
             if not network:

@@ -4,7 +4,7 @@ from nicegui import ui
 
 from tidings.console.frame import Pane
 from tidings.console.network_map import Lit, NetworkMap
-from tidings.console.parts import broker_select, card, chosen_source, empty, every, faint, problem, table
+from tidings.console.parts import broker_select, card, chosen_source, chosen_url, empty, every, faint, problem, table
 from tidings.console.sessions import Session
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
@@ -17,6 +17,7 @@ class TracePane:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._path: Path | None = None
+        self._asked = ""  # the address of the broker that found it
         asked = ui.context.client.request.query_params.get("id", "")
         with card("Message"), ui.element("div").classes("t-row"):
             self._id = ui.input("Message id (32 hexadecimal digits)", value=asked).props("outlined dense clearable")
@@ -41,6 +42,7 @@ class TracePane:
 
     async def _trace(self) -> None:
         self._path, error = None, ""
+        self._asked = chosen_url(self._session)
         try:
             message = MessageId.parse((self._id.value or "").strip())
             client = await chosen_source(self._session).client()
@@ -58,10 +60,12 @@ class TracePane:
         self._draw()
 
     def _draw(self) -> None:
-        self._map.show(self._session.watch.view, lit=lit_path(self._path))
+        view = self._session.watch.view
+        self._map.show(view, lit=lit_path(self._path, view.base(self._asked)))
 
     def _tell(self, path: Path) -> None:
         view = self._session.watch.view
+        base = view.base(self._asked)
         if not path.hops:
             empty("No broker has a record of it. Is tracking on ([tracking] in the configuration), and the id right?")
         else:
@@ -69,8 +73,8 @@ class TracePane:
             rows = [
                 {
                     "id": hop.broker,
-                    "broker": view.name(hop.broker),
-                    "sender": "published here" if hop.sender is None else view.name(hop.sender),
+                    "broker": view.name(base + hop.broker),
+                    "sender": "published here" if hop.sender is None else view.name(base + hop.sender),
                     "p": _chance(hop),
                     "subscribers": ", ".join(one.peer or "(unnamed)" for one in hop.subscribers) or "–",
                 }
@@ -81,19 +85,21 @@ class TracePane:
         if path.hops and not path.confirmed:
             problem("The broker where it was published does not confirm it.")
         for broker, reason in path.unasked.items():
-            problem(f"{view.name(broker)} could not be asked: {reason}")
+            problem(f"{view.name(base + broker)} could not be asked: {reason}")
         for broker in path.unknown:
-            problem(f"{view.name(broker)} has lost its records of that time.")
+            problem(f"{view.name(base + broker)} has lost its records of that time.")
         for hop in path.false_positives:
-            faint(f"{view.name(hop.broker)} claims it too, but lies off every way there: a false positive.")
+            faint(f"{view.name(base + hop.broker)} claims it too, but lies off every way there: a false positive.")
         faint(f"{path.asked} brokers asked, {path.filters} filters looked at.")
 
 
-def lit_path(path: Path | None) -> Lit:
+def lit_path(path: Path | None, base: int) -> Lit:
+    """At the places of the network that begin with `base`."""
     if path is None:
         return Lit()
-    links = tuple((hop.sender, hop.broker) for hop in path.hops if hop.sender is not None)
-    return Lit({hop.broker: f"p {_chance(hop)}" if hop.probability else _chance(hop) for hop in path.hops}, links)
+    links = tuple((base + hop.sender, base + hop.broker) for hop in path.hops if hop.sender is not None)
+    notes = {base + hop.broker: f"p {_chance(hop)}" if hop.probability else _chance(hop) for hop in path.hops}
+    return Lit(notes, links)
 
 
 def _chance(hop: Hop) -> str:

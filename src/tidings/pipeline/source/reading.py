@@ -42,8 +42,10 @@ class BatchReader(DataSourceReader):
         with self.options.access.connect() as client:
             kept = prepared(client, self.options)
             first, last = kept.range()
-        end = min(self.options.end or last, last)
-        return ranges(max(self.options.start, first), end, self.options.partitions)
+        start, end = self.options.start, min(self.options.end or last, last)
+        if self.options.fail_on_loss and 0 < start < min(first, end):  # from 0: all there are
+            raise loss(f"offsets {start + 1} to {min(first, end)} of {self.options.subscription!r} are gone")
+        return ranges(max(start, first), end, self.options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
@@ -79,10 +81,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = kept.range()
         at = begun
         if at < first and self.options.fail_on_loss:
-            raise self._loss(f"offsets {at + 1} to {first} of {self.options.subscription!r} are gone")
+            raise loss(f"offsets {at + 1} to {first} of {self.options.subscription!r} are gone")
         if last < at and at > self.options.start:  # it has begun anew, and gives out offsets that it gave out before
             if self.options.fail_on_loss:
-                raise self._loss(f"{self.options.subscription!r} ends at offset {last}, but was read up to {at}")
+                raise loss(f"{self.options.subscription!r} ends at offset {last}, but was read up to {at}")
             at, self._stale = 0, begun
         last = last if self._until is None else min(self._until, last)
         if not isinstance(limit, ReadMaxRows):
@@ -94,9 +96,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 break
             wanted, at = wanted - PAGE, page.next
         return {"offset": at}
-
-    def _loss(self, reason: str) -> UsageError:
-        return UsageError("E_SOURCE_LOSS", f"{reason}; failOnDataLoss=false goes on with what there is")
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         count = self.options.batch_messages
@@ -126,6 +125,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = self.options.access.connect()
             prepared(self._client, self.options)
         return self._client.retained(self.options.subscription)
+
+
+def loss(reason: str) -> UsageError:
+    return UsageError("E_SOURCE_LOSS", f"{reason}; failOnDataLoss=false goes on with what there is")
 
 
 def prepared(client: sync.Client, options: ReadOptions) -> sync.Retained:
@@ -162,8 +165,8 @@ def read_range(options: ReadOptions, schema: StructType, asked: Range) -> Iterat
         while at < asked.end:
             page = kept.read(at, up_to=asked.end, selector=options.selector)
             if at < page.first and options.fail_on_loss:
-                lost = f"offsets {at + 1} to {min(page.first, asked.end)}"
-                raise UsageError("E_SOURCE_LOSS", f"{lost} of {options.subscription!r} are gone")
+                gone = f"offsets {at + 1} to {min(page.first, asked.end)}"
+                raise loss(f"{gone} of {options.subscription!r} are gone")
             waiting += page.messages
             if len(waiting) >= ROWS_PER_BATCH:
                 yield maker.batch(waiting)
