@@ -141,9 +141,9 @@ def test_a_temporary_queue_is_its_owners_to_make_and_to_remove() -> None:
     for options in ({}, {"temporary": True}):
         taking = other.subscribe(1, "queue:tmp.1", **options)
         assert code(other.answer(taking)) == "E_FORBIDDEN"
-    for request in (Browse(21, 1, "queue:tmp.1"), Purge(22, "queue:tmp.1"), Move(23, "queue:tmp.1", "queue:mine")):
-        other.ask(request)
-        assert code(other.answer(request.receipt)) == "E_QUEUE_UNKNOWN"
+    for looking in (Browse(21, 1, "queue:tmp.1"), Purge(22, "queue:tmp.1"), Move(23, "queue:tmp.1", "queue:mine")):
+        other.ask(looking)
+        assert code(other.answer(looking.receipt)) == "E_QUEUE_UNKNOWN"
     assert other.publish(driver.message("queue:tmp.1", b"answer")) in other.accepted
     owner.subscribe(1, "queue:tmp.1")
     assert owner.bodies() == [b"answer"]
