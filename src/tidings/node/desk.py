@@ -26,6 +26,7 @@ from tidings.node.requests import (
     Failed,
     Forget,
     Identify,
+    Leave,
     MakeTemporary,
     Move,
     Purge,
@@ -105,6 +106,9 @@ class Desk:
                 self._outbox.answer(client.number, Done(request.receipt))
             case Sync():
                 self._done_when_written(client, request.receipt)
+            case Leave():
+                self._end_all(client)
+                self._done_when_written(client, request.receipt)
             case Browse():
                 self.queues.browse(now_ms, client, request)
             case Purge():
@@ -119,10 +123,14 @@ class Desk:
         for transaction in client.transactions.values():
             self.transacted_bytes -= transaction.bytes
             self._roll_back(transaction)
-        for subscription in client.subscriptions.values():
-            self._end(subscription)
+        self._end_all(client)
         for mailbox in client.temporary.values():
             self._office.remove(mailbox)
+
+    def _end_all(self, client: Connection) -> None:
+        for subscription in client.subscriptions.values():
+            self._end(subscription)
+        client.subscriptions.clear()
 
     def _end(self, subscription: Subscription) -> None:
         match subscription:
