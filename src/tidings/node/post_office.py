@@ -16,7 +16,7 @@ from typing import assert_never
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
-from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
+from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Consumer, Mailbox, MailboxKind, SlowPolicy, Tries
 from tidings.delivery.retained import Retained, Retention
 from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
 from tidings.errors import LimitError, StoreError, TidingsError, UsageError
@@ -70,13 +70,14 @@ class PostOffice:
         for box in [box for box in recovered.mailboxes if box.kind in kinds]:  # others are not the post office's
             mailbox = self._recovered(box)
             waiting = recovered.waiting[box.mailbox]
-            perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
+            perhaps = box.mailbox in recovered.attached  # it had a consumer, who may have seen them
             mailbox.unsure_seq = recovered.last_seq if perhaps else 0
             if len(waiting):
                 self.sweep.unknown(mailbox)
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
-                counted = recovered.counted.get((box.mailbox, seq), 0)
-                mailbox.offer(Place(seq, priority), deliveries=max(counted, perhaps))
+                number = recovered.counted.get((box.mailbox, seq))
+                tries = Tries.of(number) if number else PERHAPS_SEEN if perhaps else NEW
+                mailbox.offer(Place(seq, priority), tries=tries)
         self._next_seq = recovered.last_seq + 1
         self._next_mailbox = recovered.last_mailbox + 1
 
@@ -175,8 +176,8 @@ class PostOffice:
             if held is None or held.expires_ms:  # the store may know more
                 self.sweep.offered(mailbox, 0 if held is None else held.expires_ms)
         if mailbox.durable:
-            for seq, deliveries in tried:
-                self._journal.change(Counted(mailbox.number, seq, deliveries))
+            for seq, tries in tried:
+                self._journal.change(Counted(mailbox.number, seq, tries.number))
         self.bury(mailbox, dead, "delivered too often")
         if self.is_open(mailbox):
             self.touch(mailbox)
@@ -218,7 +219,7 @@ class PostOffice:
         message_id = message[ID]
         if perhaps_sent and self._repeated(message_id, done, failed):
             return
-        stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, int(perhaps_sent))
+        stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, PERHAPS_SEEN if perhaps_sent else NEW)
 
         def finish() -> None:
             self._under_way.discard(message_id)
@@ -265,7 +266,7 @@ class PostOffice:
         mailboxes: list[Mailbox],
         expires_ms: int = 0,
         publisher: int | None = None,
-        deliveries: int = 0,
+        tries: Tries = NEW,
     ) -> tuple[bool, Callable[[], None]]:
         """Put the message into the journal if it must be there; returns whether, and what then offers it."""
         seq = self.take_seq()
@@ -275,12 +276,12 @@ class PostOffice:
         stored = bool(durable) and bool(message[1] & PERSISTENT or crowded or kept)
         if stored:
             self._journal.message(Stored(seq, message, durable), len(message))
-            if deliveries:
+            if tries.given:
                 for number in durable:
-                    self._journal.message(Counted(number, seq, deliveries), 0)
+                    self._journal.message(Counted(number, seq, tries.number), 0)
 
         offer = partial(self.offer, seq, message, mailboxes, stored=stored, expires_ms=expires_ms)
-        return stored, partial(offer, publisher=publisher, deliveries=deliveries)
+        return stored, partial(offer, publisher=publisher, tries=tries)
 
     def offer(
         self,
@@ -291,7 +292,7 @@ class PostOffice:
         stored: bool,
         expires_ms: int = 0,
         publisher: int | None = None,
-        deliveries: int = 0,
+        tries: Tries = NEW,
     ) -> None:
         """A message, perhaps written before, is there for those of the mailboxes that were not removed meanwhile."""
         there = [mailbox for mailbox in mailboxes if mailbox in self._open_sinks]
@@ -306,7 +307,7 @@ class PostOffice:
         place = Place(seq, message[PRIORITY])
         for mailbox in there:
             if mailbox.durable or self._has_room(mailbox, len(message), publisher):
-                mailbox.offer(place, size=len(message), deliveries=deliveries)
+                mailbox.offer(place, size=len(message), tries=tries)
                 if expires_ms:
                     self.sweep.offered(mailbox, expires_ms)
                 self._touched[mailbox] = None
