@@ -58,7 +58,8 @@ class Bench:
 
     def turn(self, now_ms: int = 0, error: TidingsError | None = None) -> None:
         self.transit.pump(now_ms)
-        for persist in self.journal.flush():
+        while flushed := self.journal.flush():
+            (persist,) = flushed
             if error is None:
                 self.store.append(persist.records)
                 self.records += persist.records

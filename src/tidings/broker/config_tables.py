@@ -182,7 +182,7 @@ class LimitsTable:
 class DeliveryTable:
     deliveries_max: int = setting(
         _SETTINGS.deliveries_max,
-        "so many times a message is tried, then it is a dead letter; of what a lost consumer had only the oldest counts",
+        "so many times a message is tried, then it is a dead letter; of what a lost consumer had the oldest counts",
         minimum=1,
         maximum=1_000_000,
     )

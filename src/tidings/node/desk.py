@@ -105,10 +105,10 @@ class Desk:
                 self._roll_back(self._end_transaction(client, request.session))
                 self._outbox.answer(client.number, Done(request.receipt))
             case Sync():
-                self._done_when_written(client, request.receipt)
+                self._done_when_written(client, request.receipt, all=True)
             case Leave():
                 self._end_all(client)
-                self._done_when_written(client, request.receipt)
+                self._done_when_written(client, request.receipt, all=True)
             case Browse():
                 self.queues.browse(now_ms, client, request)
             case Purge():
@@ -199,7 +199,7 @@ class Desk:
                 self._office.remove(mailbox)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
-        self._journal.then(active, undo)
+        self._journal.then_changed(active, undo)
 
     def _unsubscribe(self, client: Connection, request: Unsubscribe) -> None:
         subscription = client.subscription(request.subscription)
@@ -210,7 +210,11 @@ class Desk:
             self._office.touch(subscription.mailbox)
         self._end(subscription)
         del client.subscriptions[request.subscription]
-        self._done_when_written(client, request.receipt)
+
+        def ended(_: TidingsError | None = None) -> None:
+            self._outbox.answer(client.number, Done(request.receipt))
+
+        self._journal.then_changed(ended, ended)  # so it is, even if a crash makes what was acknowledged come again
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
@@ -469,8 +473,8 @@ class Desk:
         self._plane.transacted(client.number, session, False)
         return transaction
 
-    def _done_when_written(self, client: Connection, receipt: int) -> None:
-        self._journal.then(
+    def _done_when_written(self, client: Connection, receipt: int, *, all: bool = False) -> None:
+        (self._journal.then if all else self._journal.then_changed)(
             lambda: self._outbox.answer(client.number, Done(receipt)),
             lambda error: self._outbox.answer(client.number, Failed(receipt, error)),
         )

@@ -143,8 +143,9 @@ class PostOffice:
         return self._open_sinks[mailbox][1]
 
     def attach(self, mailbox: Mailbox, consumer: Consumer) -> None:
-        """Of a durable mailbox the consumer gets nothing before it is on disk that somebody may have seen it."""
-        if mailbox.durable:
+        """Of a durable mailbox the consumer gets nothing before it is on disk that somebody may have seen it, as it is
+        when there is another one."""
+        if mailbox.durable and not any(one.active for one in mailbox.consumers):
             consumer.active = False
             self._journal.change(Attached(mailbox.number))
         mailbox.attach(consumer)
