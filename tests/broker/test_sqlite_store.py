@@ -129,7 +129,7 @@ class FullDisk:
     def execute(self, statement: str, *arguments: object) -> sqlite3.Cursor:
         if self.full and statement.startswith(("BEGIN", "INSERT")) and self._reserve.exists():
             error = sqlite3.OperationalError("database or disk is full")
-            error.sqlite_errorcode = sqlite3.SQLITE_FULL  # type: ignore[misc]
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise error
         return self._db.execute(statement, *arguments)  # type: ignore[arg-type]
 

@@ -6,6 +6,7 @@ from typing import assert_never
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
+from tidings.node.dead_letters import REJECTED
 from tidings.node.encoded import expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.once import Once
@@ -372,7 +373,7 @@ class Desk:
             self._office.retry(mailbox, places)
             return
         if returned.verdict is Verdict.DEAD:
-            self._office.bury(mailbox, places, "rejected by its consumer")
+            self._office.dead_letters.bury(mailbox, places, REJECTED)
         else:
             for place in places:
                 mailbox.put_back(place)

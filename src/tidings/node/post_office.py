@@ -10,7 +10,6 @@ The node tells it what came in and what consumers said; it keeps memory, mailbox
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -20,31 +19,31 @@ from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Consumer, Mailbox, Mailb
 from tidings.delivery.retained import Retained, Retention
 from tidings.delivery.store import Acked, Attached, Counted, Detached, MailboxAdded, MailboxRemoved, Recovered, Stored
 from tidings.errors import LimitError, StoreError, TidingsError, UsageError
-from tidings.kernel.codec import decode_message, encode_message
 from tidings.kernel.recent import RecentIds
 from tidings.model.destination import Destination
-from tidings.model.message import Message
 from tidings.node.brakes import Brakes
+from tidings.node.dead_letters import EXPIRED, TOO_OFTEN, DeadLetters
 from tidings.node.encoded import ID, PERSISTENT, PRIORITY, QUEUE, destination_of, expires_ms_of
 from tidings.node.journal import Journal
+from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.settings import Settings
 from tidings.node.subscribing import is_temporary, queue_predicate
 from tidings.node.sweep import Sweep
 
-EXPIRED = "expired"
-ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
+DROPS = ("oldest", "newest", "stalled")
 
 
 class PostOffice:
-    def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings) -> None:
+    def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings, outbox: Outbox) -> None:
         self.depot = Depot(settings.messages_bytes_max)
         self.sweep = Sweep(self.depot)
         self.by_sink: dict[int, Mailbox] = {}
         self.by_name: dict[str, Mailbox] = {}
         self.retained: dict[int, Retained] = {}  # by number
         self.expired = 0
-        self.buried = 0
+        self.dropped = dict.fromkeys(DROPS, 0)  # of all mailboxes, those that are gone too
+        self.dead_letters = DeadLetters(self, settings.dead_letters, outbox)
         self.duplicates = 0
         self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self.slow: set[int] = set()  # connections to be closed because they did not keep up
@@ -60,7 +59,6 @@ class PostOffice:
         self._touched: dict[Mailbox, None] = {}
         self._attended: dict[Mailbox, None] = {}  # those with consumers
         self._full_since_ms: dict[Mailbox, int] = {}  # those that publishers wait for
-        self._unread: dict[int, list[tuple[Mailbox, Place, str]]] = {}  # dead letters whose bytes are being fetched
 
     # --- mailboxes ------------------------------------------------------------------------------------------------
 
@@ -91,7 +89,8 @@ class PostOffice:
         return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
 
     def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
-        self._check_room()
+        if name != str(self._settings.dead_letters):  # dead letters are never too many
+            self._check_room()
         number = self.take_mailbox()
         mailbox = self._open(number, name, kind, predicate)
         if mailbox.durable:
@@ -136,6 +135,11 @@ class PostOffice:
         if mailbox.durable:
             self._journal.change(MailboxRemoved(mailbox.number))
 
+    @property
+    def pushed_back(self) -> int:
+        """How often a publisher had to wait for a mailbox."""
+        return self._brakes.pushed_back
+
     def is_open(self, mailbox: Mailbox) -> bool:
         return mailbox in self._open_sinks
 
@@ -179,7 +183,7 @@ class PostOffice:
         if mailbox.durable:
             for seq, tries in tried:
                 self._journal.change(Counted(mailbox.number, seq, tries.number))
-        self.bury(mailbox, dead, "delivered too often")
+        self.dead_letters.bury(mailbox, dead, TOO_OFTEN)
         if self.is_open(mailbox):
             self.touch(mailbox)
 
@@ -314,6 +318,7 @@ class PostOffice:
                 self._touched[mailbox] = None
             else:
                 mailbox.dropped += 1
+                self.dropped["stalled" if mailbox.policy is SlowPolicy.PUSH_BACK else "newest"] += 1
                 self.depot.release(seq)
         if stored:
             self.recent.add(message[ID])
@@ -334,6 +339,7 @@ class PostOffice:
                 while mailbox.bytes + size > self._settings.sink_bytes_max:
                     if not mailbox.drop_oldest():
                         return False
+                    self.dropped["oldest"] += 1
                 return True
             case SlowPolicy.DISCONNECT:
                 self.slow.update(consumer.connection for consumer in mailbox.consumers)
@@ -387,7 +393,7 @@ class PostOffice:
         """These have waited past their time and left the backlog."""
         self.expired += len(places)
         if self._settings.bury_expired and mailbox.durable:
-            self.bury(mailbox, places, EXPIRED)
+            self.dead_letters.bury(mailbox, places, EXPIRED)
             return
         for place in places:
             mailbox.finish(place.seq)
@@ -401,17 +407,16 @@ class PostOffice:
 
     @property
     def at_rest(self) -> bool:
-        return not (self._touched or self._unread or self.changes or self.slow or self.sweep.passes)
+        return not (self._touched or self.dead_letters.unread or self.changes or self.slow or self.sweep.passes)
 
     def unread(self) -> list[int]:
         """What the store must bring for other reasons than to be given out."""
-        return [*self._unread, *self.sweep.wanted()] if self._unread or self.sweep.passes else []
+        dying = self.dead_letters.unread
+        return [*dying, *self.sweep.wanted()] if dying or self.sweep.passes else []
 
     def loaded(self, now_ms: int, messages: dict[int, bytes]) -> None:
         """The store has brought the bytes of these messages."""
-        for seq, message in messages.items():
-            for mailbox, place, cause in self._unread.pop(seq, ()):
-                self._bury(mailbox, place, message, cause)
+        self.dead_letters.loaded(messages)
         swept = {seq: expires_ms_of(messages[seq]) for seq in self.sweep.wanted() if seq in messages}
         for mailbox, places in self.sweep.loaded(now_ms, swept):
             self.late(mailbox, places)
@@ -430,53 +435,7 @@ class PostOffice:
                 mailbox.finish(place.seq)
                 self.finished(mailbox, [place.seq])
             self.touch(mailbox)
-        for seq in lost:
-            for mailbox, _, _ in self._unread.pop(seq, ()):
-                mailbox.finish(seq)
-                self.finished(mailbox, [seq])
-
-    def bury(self, mailbox: Mailbox, places: Iterable[Place], cause: str) -> None:
-        """Move dead letters to the dead-letter queue, in one batch with their end here."""
-        for place in places:
-            held = self.depot.get(place.seq)
-            if held is None:
-                self._unread.setdefault(place.seq, []).append((mailbox, place, cause))
-            else:
-                self._bury(mailbox, place, held.message, cause)
-
-    def _bury(self, mailbox: Mailbox, place: Place, message: bytes, cause: str) -> None:
-        letter = decode_message(message)
-        grave = self._settings.dead_letters
-        if letter.destination == grave:  # a dead letter that dies is gone: there is no second graveyard
-            self.buried += 1
-            self.finished(mailbox, [place.seq])
-            mailbox.finish(place.seq)
-            return
-        marks = {ORIGIN: str(letter.destination), CAUSE: cause}
-        if cause == EXPIRED:  # or it would expire there again
-            letter = replace(letter, expiration_ms=None)
-        self.buried += self._relocate(mailbox, place, replace(letter, properties={**letter.properties, **marks}), grave)
-
-    def move(self, mailbox: Mailbox, place: Place, message: bytes, target: Destination) -> bool:
-        """A message that has left the backlog goes to the end of another queue; False: it cannot, and is back."""
-        return self._relocate(mailbox, place, decode_message(message), target)
-
-    def _relocate(self, mailbox: Mailbox, place: Place, message: Message, target: Destination) -> bool:
-        try:
-            moved = encode_message(replace(message, destination=target))
-            queue = self.queue(target)
-        except TidingsError:  # no more mailboxes, or too large by now: better delivered too often than lost
-            mailbox.put_back(place)
-            return False
-        self.finished_if_written(mailbox, [place.seq])
-        self.accept(
-            moved,
-            [queue],
-            expires_ms=message.expiration_ms or 0,
-            done=lambda: mailbox.finish(place.seq),
-            failed=lambda _: mailbox.put_back(place) if self.is_open(mailbox) else mailbox.finish(place.seq),
-        )
-        return True
+        self.dead_letters.lost(lost)
 
     def _open(self, number: int, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
         mailbox = Mailbox(number, name, kind, self.depot, deliveries_max=self._settings.deliveries_max)

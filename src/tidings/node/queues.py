@@ -119,7 +119,7 @@ class Queues:
                 message = job.messages.get(place.seq)
                 if message is not None and mailbox.backlog.holds(place):
                     mailbox.backlog.remove(place)
-                    moved += self._office.move(mailbox, place, message, target)
+                    moved += self._office.dead_letters.move(mailbox, place, message, target)
             self._answer_when_written(client, request.receipt, moved, more=more and moved > 0, then=self._journal.then)
 
         self._start(now_ms, _Job(mailbox, places[:PAGE_MESSAGES_MAX], shift))
