@@ -4,6 +4,7 @@ import re
 from tidings.broker.metrics import MAILBOXES_MAX, Metrics
 from tidings.client import connect
 from tidings.errors import StoreError
+from tidings.node.settings import Settings
 from tidings.testing.local_broker import local_broker, run
 
 SAMPLE = re.compile(r'tidings_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.e+-]+')
@@ -41,6 +42,22 @@ def test_many_mailboxes_do_not_make_a_long_page() -> None:
             body = Metrics(here.broker).metrics().body
             assert body.count("tidings_mailbox_waiting{") == MAILBOXES_MAX
             assert f'tidings_mailboxes_waiting{{kind="queue"}} {MAILBOXES_MAX + 20}' in body
+
+    run(check())
+
+
+def test_what_mailboxes_drop_and_push_back_is_counted_when_they_are_gone() -> None:
+    async def check() -> None:
+        async with local_broker(settings=Settings(sink_bytes_max=3_000)) as here, connect(here.url) as client:
+            for policy in ("drop-newest", "drop-oldest"):
+                taking = await client.subscribe("t", ack="client", window=1, policy=policy)
+                for number in range(20):
+                    await client.publish("t", body=bytes(1_000), wait=number == 19)
+                await taking.close()
+            body = Metrics(here.broker).metrics().body
+            drops = dict(re.findall(r'messages_dropped_total{reason="(\w+)"} (\d+)', body))
+            assert int(drops["newest"]) > 10
+            assert int(drops["oldest"]) > 10
 
     run(check())
 

@@ -1,5 +1,7 @@
 """The SQLite store: the contract, space, full disks, locks, versions."""
 
+import errno
+import os
 import sqlite3
 import subprocess
 import sys
@@ -115,6 +117,87 @@ def test_a_full_disk_refuses_the_batch_and_only_that(tmp_path: Path) -> None:
     assert store.recover().notes == {}
     assert (list(store.recover().waiting[1].seqs), store.read([2])) == ([2], [b"fits again"])
     store.close()
+
+
+class FullDisk:
+    """SQLite's connection and `fallocate` on a disk that has no room but what the reserve keeps."""
+
+    def __init__(self, db: sqlite3.Connection, reserve: Path) -> None:
+        self._db, self._reserve, self.full = db, reserve, True
+        self.in_transaction = False
+
+    def execute(self, statement: str, *arguments: object) -> sqlite3.Cursor:
+        if self.full and statement.startswith(("BEGIN", "INSERT")) and self._reserve.exists():
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return self._db.execute(statement, *arguments)  # type: ignore[arg-type]
+
+    def allocate(self, file: int, start: int, size: int) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "no space left")
+        os.truncate(file, start + size)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def test_what_makes_room_is_written_on_a_full_disk_and_messages_wait_for_the_reserve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, reserve = SqliteStore(tmp_path / "store.db"), tmp_path / "store.db.reserve"
+    assert reserve.stat().st_size > 0
+    store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, b"first", (1,)), Stored(2, b"second", (1,))])
+    disk = FullDisk(store._db, reserve)
+    monkeypatch.setattr(store, "_db", disk)
+    monkeypatch.setattr(os, "posix_fallocate", disk.allocate)
+    with pytest.raises(StoreError, match="E_STORE_FULL"):
+        store.append([Stored(3, b"third", (1,))])
+    assert reserve.exists(), "it is not for messages"
+    store.append([Acked(1, (1,))])
+    assert not reserve.exists()
+    with pytest.raises(StoreError, match="E_STORE_FULL"):
+        store.append([Stored(3, b"third", (1,))])
+    disk.full = False
+    monkeypatch.setattr(store._room, "due", lambda: True)
+    store.append([Stored(3, b"third", (1,))])
+    assert reserve.exists()
+    store.close()
+    store = SqliteStore(tmp_path / "store.db")
+    assert list(store.recover().waiting[1].seqs) == [2, 3]
+    store.close()
+
+
+def test_the_file_has_room_for_what_the_log_holds(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.append([MailboxAdded(1, "queue:a", "queue")])
+    for seq in range(1, 11):
+        store.append([Stored(seq, bytes(400_000), (1,))])
+    assert (tmp_path / "store.db").stat().st_size >= 10 * 400_000
+    store.close()
+
+
+def test_nothing_is_confirmed_once_the_files_were_removed(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.append([Note("a", b"there")])
+    moved = (tmp_path / "store.db").rename(tmp_path / "elsewhere")
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"E_STORE_IO.*store\.db was removed"):
+            store.append([Note("a", b"lost")])
+    moved.rename(tmp_path / "store.db")
+    store.append([Note("a", b"there again")])
+    store.close()
+
+
+@pytest.mark.parametrize("what", ["directory", "link"])
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "store.db"
+    if what == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere/store.db")
+    with pytest.raises(StoreError, match=rf"E_STORE_IO.*store\.db cannot be opened: it is a {what}"):
+        SqliteStore(path)
 
 
 IO_ERROR = """

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
-from tidings.delivery.mailbox import Consumer, Delivery, Mailbox, MailboxKind
+from tidings.delivery.mailbox import Consumer, Delivery, Mailbox, MailboxKind, Tries
 
 
 def mailbox(deliveries_max: int = 3) -> tuple[Mailbox, Depot]:
@@ -108,6 +108,34 @@ def test_what_a_lost_consumer_had_goes_to_another_in_its_old_order() -> None:
     given = box.dispatch(0)
     assert [one.attempt for one in given] == [2, 2, 1]
     assert seqs(given) == [1, 2, 3]
+
+
+def test_of_what_lost_consumers_had_only_the_oldest_counts_as_tried() -> None:
+    box, depot = mailbox(deliveries_max=3)
+    for seq in (1, 2, 3):
+        offer(box, depot, seq)
+    dead = []
+    for attempt in (1, 2, 3):
+        consumer = Consumer(1, 1, credit=10)
+        box.attach(consumer)
+        assert [one.attempt for one in box.dispatch(0)] == [attempt] * 3
+        dead += box.detach(consumer)
+    assert dead == [Place(1, 4)]
+    assert [tries for seq, tries in box.take_tried() if seq == 3] == [Tries(0, spared) for spared in (1, 2, 3)]
+    consumer = Consumer(1, 1, credit=10)
+    box.attach(consumer)
+    given = box.dispatch(0)
+    assert [one.attempt for one in given] == [4, 4]
+    assert box.refuse(consumer, [one.tag for one in given]) == [], "each was spared, at least for a time"
+    assert seqs(box.dispatch(0)) == [2, 3]
+
+
+@pytest.mark.parametrize("tries", [Tries(0, 1), Tries(1, 0), Tries(1_000_000, 4095)])
+def test_tries_are_stored_in_32_bits(tries: Tries) -> None:
+    assert 0 < tries.number < 1 << 32
+    assert Tries.of(tries.number) == tries
+    assert Tries.of(5) == Tries(5, 0), "what was stored before any was spared"
+    assert Tries.of(Tries(1 << 30, 1 << 30).number).given > 1_000_000
 
 
 def test_expired_messages_are_not_given_out() -> None:

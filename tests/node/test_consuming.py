@@ -95,6 +95,26 @@ def test_what_is_released_is_not_counted() -> None:
         consumer.ack(got, verdict=Verdict.RELEASE)
 
 
+def test_of_what_lost_consumers_had_all_is_marked_and_only_the_oldest_dies() -> None:
+    driver = NodeDriver(settings=Settings(deliveries_max=3))
+    publisher = driver.connect()
+    for number in range(4):
+        publisher.publish(driver.message("queue:q", b"%d" % number))
+    for lost in range(9):
+        consumer = driver.connect()
+        consumer.subscribe(1, "queue:q")
+        assert all((one.attempt > 1) == (lost > 0) for one in consumer.receive()), "marked, after a crash too"
+        if lost % 2:
+            driver.crash()
+        else:
+            consumer.leave()
+    consumer = driver.connect()
+    consumer.subscribe(1, "queue:q")
+    assert consumer.bodies() == [b"1", b"2", b"3"]
+    consumer.subscribe(2, "queue:dead-letters")
+    assert consumer.bodies() == [b"0"]
+
+
 def test_what_is_sent_elsewhere_does_not_come_back_to_the_same_consumer() -> None:
     driver = NodeDriver()
     publisher, first, second = driver.connect(), driver.connect(), driver.connect()

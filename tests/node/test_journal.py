@@ -117,3 +117,33 @@ def test_what_no_store_can_keep_does_not_hold_up_the_rest() -> None:
     assert told == ["E_STORE_RECORD"]
     (again,) = journal.flush(retry=True)
     assert again.records == (Detached(1),)
+
+
+def test_changes_do_not_wait_behind_messages_that_cannot_be_written() -> None:
+    journal, told = Journal(), []
+    journal.change(Acked(1, (1,)))
+    journal.then_changed(lambda: told.append("freed"), lambda _: told.append("not freed"))
+    journal.message(Stored(2, b"m", (1,)), 1)
+    journal.then(lambda: told.append("stored"), lambda _: told.append("refused"))
+    (persist,) = journal.flush()
+    journal.later(Acked(1, (3,)))
+    journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no space left"))
+    assert told == ["refused"]
+    assert not journal.idle
+    (persist,) = journal.flush()
+    assert persist.records == (Acked(1, (1,)),)
+    journal.finished(persist.ticket, None)
+    assert told == ["refused", "freed"]
+    (persist,) = journal.flush(retry=True)
+    assert persist.records == (Acked(1, (3,)),)
+
+
+def test_who_waits_for_changes_and_there_are_none_is_told_when_the_messages_fail() -> None:
+    journal, told = Journal(), []
+    journal.then_changed(lambda: told.append("done"))
+    journal.message(Stored(2, b"m", (1,)), 1)
+    (persist,) = journal.flush()
+    journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no space left"))
+    assert journal.flush() == []
+    assert told == ["done"]
+    assert journal.idle

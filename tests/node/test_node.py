@@ -162,6 +162,49 @@ def test_what_is_refused_too_often_becomes_a_dead_letter(persistent: bool) -> No
     assert all(len(waiting) == 0 for waiting in driver.store.recover().waiting.values())
 
 
+def test_dead_letters_have_a_queue_however_many_there_are() -> None:
+    driver = NodeDriver(settings=Settings(mailboxes_max=1))
+    publisher, consumer = driver.connect(), driver.connect()
+    publisher.publish(driver.message("queue:q", b"poison"))
+    consumer.subscribe(1, "queue:q")
+    consumer.ack(*consumer.receive(), verdict=Verdict.DEAD)
+    assert driver.node.post_office.by_name.keys() == {"queue:q", "queue:dead-letters"}
+    assert consumer.receive() == []
+
+
+def test_what_is_rejected_and_cannot_be_buried_comes_again_marked_and_is_counted() -> None:
+    driver = NodeDriver()
+    publisher, consumer = driver.connect(), driver.connect()
+    publisher.publish(driver.message("queue:q", b"poison"))
+    consumer.subscribe(1, "queue:q")
+    (got,) = consumer.receive()
+    driver.failure = StoreError("E_STORE_FULL", "no space left")
+    consumer.ack(got, verdict=Verdict.DEAD)
+    driver.tick()
+    (again,) = consumer.receive()
+    assert again.attempt == 2
+    letters = driver.node.post_office.dead_letters
+    assert letters.failed == 1
+    driver.failure = None
+    consumer.ack(again, verdict=Verdict.DEAD)
+    driver.tick()
+    assert consumer.receive() == []
+    assert letters.failed == 1
+
+
+def test_a_dead_letter_dies_only_if_somebody_says_so() -> None:
+    driver = NodeDriver(settings=Settings(deliveries_max=2))
+    publisher, consumer = driver.connect(), driver.connect()
+    publisher.publish(driver.message("queue:dead-letters", b"poison"))
+    consumer.subscribe(1, "queue:dead-letters")
+    for attempt in range(1, 6):
+        (got,) = consumer.receive()
+        assert got.attempt == attempt
+        consumer.ack(got, verdict=Verdict.RETRY)
+    consumer.ack(*consumer.receive(), verdict=Verdict.DEAD)
+    assert consumer.receive() == []
+
+
 def test_a_dead_letter_whose_bytes_left_memory_is_fetched() -> None:
     driver = NodeDriver(settings=Settings(messages_bytes_max=100))
     publisher, consumer = driver.connect(), driver.connect()

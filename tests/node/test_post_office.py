@@ -107,6 +107,8 @@ def test_a_full_private_mailbox_pushes_back_then_loses_then_pushes_back_again() 
     assert mailbox.dropped == 2
     publisher.publish(big[0])
     assert consumer.receive() == [], "it holds its publisher again"
+    consumer.leave()
+    assert (driver.node.post_office.pushed_back, driver.node.post_office.dropped["stalled"]) == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.brakes import Brakes
 from tidings.node.journal import Journal
+from tidings.node.outbox import Outbox
 from tidings.node.post_office import PostOffice
 from tidings.node.settings import Settings
 from tidings.node.transit import Transit, decode_item, encode_item
@@ -47,7 +48,7 @@ def message(counter: int, size: int = 10, expiration_ms: int | None = None) -> b
 class Bench:
     def __init__(self, store: MemoryStore | None = None, **options: int) -> None:
         self.plane, self.journal = Plane(), Journal()
-        self.office = PostOffice(self.plane, self.journal, Brakes(self.plane), Settings())
+        self.office = PostOffice(self.plane, self.journal, Brakes(self.plane), Settings(), Outbox())
         self.transit = Transit(self.plane, self.journal, self.office, 1, **options)
         self.store = store or MemoryStore()
         recovered = self.store.recover()
@@ -58,7 +59,8 @@ class Bench:
 
     def turn(self, now_ms: int = 0, error: TidingsError | None = None) -> None:
         self.transit.pump(now_ms)
-        for persist in self.journal.flush():
+        while flushed := self.journal.flush():
+            (persist,) = flushed
             if error is None:
                 self.store.append(persist.records)
                 self.records += persist.records

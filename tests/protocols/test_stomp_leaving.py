@@ -157,3 +157,22 @@ def test_no_name_of_an_earlier_start_is_used_again() -> None:
     for _ in range(2):
         with_broker(check)
     assert len(set(sessions)) == 2
+
+
+@pytest.mark.parametrize("other", ["auto", "client-individual"])
+def test_what_a_consumer_had_does_not_go_to_the_others_of_a_connection_that_leaves(other: str) -> None:
+    """One that acknowledges nothing would lose the message, and each that does would count as one more delivery."""
+
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.subscribe("/queue/a", ack="client-individual")
+        await raw.send("SEND", {"destination": "/queue/a", "persistent": "true"}, b"precious")
+        await raw.expect("MESSAGE")
+        for id in range(2, 10):
+            await raw.subscribe("/queue/a", str(id), ack=other)
+        await raw.send("DISCONNECT", {"receipt": "bye"})
+        await raw.expect("RECEIPT")
+        (mailbox,) = here.broker.node.post_office.by_name.values()
+        assert [mailbox.deliveries(place.seq) for place in mailbox.backlog.scan()] == [1]
+
+    with_broker(check)

@@ -195,7 +195,7 @@ class LimitsTable:
 class DeliveryTable:
     deliveries_max: int = setting(
         _SETTINGS.deliveries_max,
-        "so many times a message is tried, then it is a dead letter",
+        "so many times a message is tried, then it is a dead letter; of what a lost consumer had the oldest counts",
         minimum=1,
         maximum=1_000_000,
     )

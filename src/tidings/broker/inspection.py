@@ -61,7 +61,7 @@ def overview(broker: "Broker") -> Item:
         "cpu_seconds": round(time.process_time(), 6),
         "plane": plane,
         "expired": plane["expired"] + office.expired,
-        "dead": office.buried,
+        "dead": office.dead_letters.buried,
         "dead_letters": str(broker.settings.dead_letters),
         "connections": len(broker.connections),
         "filters": broker.forwarder.filters(),

@@ -16,11 +16,11 @@ from tidings.broker.observing import Observer
 from tidings.broker.server import Broker
 from tidings.broker.writer import LATENCY_SECONDS, StoreStats
 from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.node.post_office import DROPS
 
 MAILBOXES_MAX = 500
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_DROPS = ("oldest", "newest", "stalled", "far")
 
 # What the forwarding plane counts under which name, and what it means.
 _FORWARDER = {
@@ -106,11 +106,14 @@ class Metrics:
     def _traffic(self, text: _Text) -> None:
         stats, office = self._broker.forwarder.stats(), self._broker.node.post_office
         for key, (name, meaning) in _FORWARDER.items():
-            text.add(name, "counter", meaning, stats[key])
-        drops = [({"reason": reason}, stats[f"dropped_{reason}"]) for reason in _DROPS]
+            text.add(name, "counter", meaning, stats[key] + (office.pushed_back if key == "pushed_back" else 0))
+        drops = [({"reason": one}, stats[f"dropped_{one}"] + office.dropped[one]) for one in DROPS]
+        drops.append(({"reason": "far"}, stats["dropped_far"]))  # mailboxes lose nothing so
         drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
         text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
-        text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", office.buried)
+        text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", office.dead_letters.buried)
+        failed = office.dead_letters.failed
+        text.add("dead_letters_failed_total", "counter", "Could not be moved there and stay where they are.", failed)
         text.add("messages_duplicate_total", "counter", "Sent again and known already.", office.repeats.duplicates)
 
     def _clients(self, text: _Text) -> None:

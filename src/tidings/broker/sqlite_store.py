@@ -30,26 +30,28 @@ What is guaranteed
   page; batches have no gaps in their numbers, so what is missing is known and reported.
 - Cut off is not the same as damaged: if the *end* of the write-ahead log is missing, no one can tell that from a crash
   before it was written. The batches before the cut are there, those behind it are gone without a report.
+- What lets go of messages can be written on a full disk too: some megabytes are kept in reserve for it (`store_room`).
 - One process at a time; a lock file beside the store says so.
 
 All calls may come from any thread, one at a time.
 """
 
-import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from tidings.broker import sqlite_salvage as salvage
+from tidings.broker.store_errors import NOT_DAMAGED, hindrance, is_full, translate, translated
 from tidings.broker.store_index import Index
+from tidings.broker.store_room import Room
 from tidings.broker.store_state import Change, State
 from tidings.delivery.journal import FEW, Head, Ints, layout, outline, pack, scan
 from tidings.delivery.store import Acked, Counted, Damage, Record, Recovered, Stored
@@ -59,6 +61,9 @@ BATCH_BYTES_MAX = 512 << 20
 INSERT = "INSERT INTO batch VALUES (?, ?)"
 UNSETTLED_MAX = 32  # small batches that are taken note of together
 COUNTED_BYTES = 33  # what a delivery count takes in the log
+CLAIM_BYTES = 256 << 10  # of log, before it is looked whether the file has room for it
+CELL_BYTES = 64  # more than what SQLite needs of a page for itself
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class Limits:
     move_bytes: int = 1 << 20  # of batches moved in one go; more than `small_bytes`, or they stay too small
     checkpoint_bytes: int = 4 << 20  # of write-ahead log before `maintain` copies it into the file
     checkpoint_bytes_max: int = 64 << 20  # before `append` does
+    reserve_bytes: int = 4 << 20  # of disk, for what makes room on a full one
 
 
 class _Written(NamedTuple):
@@ -96,12 +102,15 @@ class SqliteStore:
         self._newest = 0
         self._last_seq = 0
         self._log_bytes = 0  # written since the last checkpoint
+        self._unclaimed_bytes = 0  # written since it was last looked whether the file has room for the log
+        self._room = Room(self._path, self._limits.reserve_bytes)
         self._unsettled: list[_Written] = []
         self._page: tuple[int, bytes, Ints] = (-1, b"", np.empty(0, np.int64))  # the batch read last
-        with _translated():
+        with translated():
             self._lock = _lock(self._path)
             try:
-                self._db = self._open()
+                self._db = self._with_reserve(self._open)
+                self._room.open()
             except BaseException:
                 os.close(self._lock)
                 raise
@@ -111,7 +120,7 @@ class SqliteStore:
         try:
             return self._opened()
         except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _NOT_DAMAGED:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in NOT_DAMAGED:
                 raise
             if not salvage.is_store(self._path):
                 raise StoreError("E_STORE_VERSION", f"{self._path} is not a Tidings store") from error
@@ -120,7 +129,12 @@ class SqliteStore:
 
     def _opened(self) -> sqlite3.Connection:
         self._index, self._state = Index(), State()
-        db = salvage.connect(self._path)
+        try:
+            db = salvage.connect(self._path)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CANTOPEN:
+                raise
+            raise StoreError("E_STORE_IO", f"{self._path} cannot be opened{hindrance(self._path)}") from error
         try:
             db.execute(f"PRAGMA wal_autocheckpoint={self._limits.checkpoint_bytes_max // salvage.PAGE_BYTES}")
             self._load(db)
@@ -136,8 +150,12 @@ class SqliteStore:
             if not self._few_unsettled():
                 self._settle()
             records, changes, last_seq = self._state.prepare(batch, self._last_seq)
+            self._room.check()
+            frees = not any(type(record) is Stored for record in records)
+            if not frees and not self._room.reserved:
+                self._check_room()
             oldest = self._index.first if self._unsettled else self._index.dead_until()
-            blob = self._write(records, changes, last_seq, oldest)
+            blob = self._write(records, changes, last_seq, oldest, frees=frees)
             self._unsettled.append(_Written(self._newest, blob, records, changes, oldest))
 
     def recover(self) -> Recovered:
@@ -168,6 +186,7 @@ class SqliteStore:
     def maintain(self) -> bool:
         with self._use:
             self._settle()
+            self._room.check()
             if self._surplus() > 0.5:
                 self._move(self._limits.move_bytes)
             elif self._log_bytes > self._limits.checkpoint_bytes:
@@ -176,12 +195,13 @@ class SqliteStore:
             return self._surplus() > 0.5 or self._log_bytes > self._limits.checkpoint_bytes
 
     def close(self) -> None:
-        with self._mutex, _translated():
+        with self._mutex, translated():
             if self._lock < 0:
                 return
             try:
                 self._db.close()  # SQLite empties the write-ahead log into the file
             finally:
+                self._room.close()
                 os.close(self._lock)
                 self._lock = -1
 
@@ -193,20 +213,66 @@ class SqliteStore:
 
     # --- writing ---
 
-    def _write(self, records: Sequence[Record], changes: Sequence[Change], last_seq: int, oldest: int) -> bytes:
-        """One transaction: a new batch, those before `oldest` deleted."""
+    def _write(
+        self, records: Sequence[Record], changes: Sequence[Change], last_seq: int, oldest: int, *, frees: bool
+    ) -> bytes:
+        """One transaction: a new batch, those before `oldest` deleted. What frees space may use the reserve."""
         number = self._newest + 1
         blob = pack(Head(number, oldest, last_seq), records)
         if len(blob) > BATCH_BYTES_MAX:
             raise UsageError("E_STORE_BATCH", f"{len(blob)} bytes in one batch, at most {BATCH_BYTES_MAX} are possible")
-        if changes or oldest > self._index.first:
-            self._transact(number, blob, changes, oldest)
+
+        def write() -> None:
+            self._claim(len(blob))
+            if changes or oldest > self._index.first:
+                self._transact(number, blob, changes, oldest)
+            else:
+                self._db.execute(INSERT, (number, blob))  # a transaction by itself
+
+        if frees:
+            self._with_reserve(write)
         else:
-            self._db.execute(INSERT, (number, blob))  # a transaction by itself
+            write()
         self._newest = number
         self._last_seq = last_seq
         self._log_bytes += len(blob) + salvage.PAGE_BYTES
+        if not self._room.reserved:
+            with suppress(StoreError), translated():  # it is written; room is made another time
+                self._make_room()
         return blob
+
+    def _claim(self, size: int) -> None:
+        """The file must have room for what the log holds, or it can never be copied there on a full disk."""
+        self._unclaimed_bytes += size + salvage.PAGE_BYTES
+        if self._unclaimed_bytes > CLAIM_BYTES:
+            ((pages,),) = self._db.execute("PRAGMA page_count").fetchall()
+            ((free,),) = self._db.execute("PRAGMA freelist_count").fetchall()
+            more = size // (salvage.PAGE_BYTES - CELL_BYTES) if size > CLAIM_BYTES else 0
+            self._room.claim((pages + max(0, more - free)) * salvage.PAGE_BYTES)
+            self._unclaimed_bytes = 0
+
+    def _with_reserve(self, use: Callable[[], T]) -> T:
+        """If the disk is full, with the reserve."""
+        try:
+            return use()
+        except (sqlite3.Error, OSError) as error:
+            if not is_full(error) or not self._room.release():
+                raise
+        return use()
+
+    def _check_room(self) -> None:
+        """The disk was full: before messages are taken again, there must be a reserve again."""
+        if self._room.due():
+            self._make_room()
+        if not self._room.reserved:
+            raise StoreError("E_STORE_FULL", "the disk is full")
+
+    def _make_room(self) -> None:
+        """Empty the log into the file, whose place is kept, and take the reserve from what the log had."""
+        if not self._room.restore():
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._log_bytes = 0
+            self._room.restore()
 
     def _transact(self, number: int, blob: bytes, changes: Sequence[Change], oldest: int) -> None:
         execute = self._db.execute
@@ -249,7 +315,7 @@ class SqliteStore:
             for mailbox, seq in self._state.apply(changes):
                 self._index.leave_all(mailbox, seq)
         if self._surplus() > 1:  # no one calls `maintain`, or there is never a pause
-            with suppress(StoreError), _translated():  # the batches are safe; room is made another time
+            with suppress(StoreError), translated():  # the batches are safe; room is made another time
                 self._move(max(self._limits.move_bytes, 4 * sum(len(one.blob) for one in batches)))
 
     def _apply(self, record: Record) -> None:
@@ -290,7 +356,7 @@ class SqliteStore:
                 mine = [mailbox for mailbox in mailboxes if (mailbox, seq) in counted]
                 records += [Counted(mailbox, seq, counted[mailbox, seq]) for mailbox in mine]
         oldest = last + 1
-        blob = self._write(records, (), self._last_seq, oldest)
+        blob = self._write(records, (), self._last_seq, oldest, frees=True)
         self._index.move(scan(blob, trusted=True), len(blob))
         self._index.forget(oldest)
 
@@ -381,13 +447,13 @@ class _Use:
             self._store._begin()
         except BaseException as error:
             self._store._mutex.release()
-            _translate(error)
+            translate(error)
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         self._store._mutex.release()
         if error is not None:
-            _translate(error)
+            translate(error)
 
 
 def _gaps(numbers: list[int], oldest: int) -> list[Damage]:
@@ -409,34 +475,3 @@ def _lock(path: Path) -> int:
         os.close(lock)
         raise StoreError("E_STORE_LOCKED", f"{path} is in use by another process") from None
     return lock
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        _translate(error)
-        raise
-
-
-def _translate(error: BaseException) -> None:
-    """Raise SQLite's and the system's errors as ours."""
-    if isinstance(error, sqlite3.Error):
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-        raise StoreError(_CODES.get(code, "E_STORE_IO"), str(error)) from error
-    if isinstance(error, OSError):
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise StoreError("E_STORE_FULL" if full else "E_STORE_IO", str(error)) from error
-
-
-# When the store is opened, what is none of these means that the file is not what it was.
-_NOT_DAMAGED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN}
-_NOT_DAMAGED |= {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
-_CODES = {
-    sqlite3.SQLITE_FULL: "E_STORE_FULL",
-    sqlite3.SQLITE_CORRUPT: "E_STORE_DAMAGED",
-    sqlite3.SQLITE_NOTADB: "E_STORE_DAMAGED",
-    sqlite3.SQLITE_BUSY: "E_STORE_LOCKED",
-    sqlite3.SQLITE_LOCKED: "E_STORE_LOCKED",
-}

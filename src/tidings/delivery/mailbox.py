@@ -7,10 +7,14 @@ goes to the dead letters.
 
     offer ──► backlog ──dispatch──► consumer.unacknowledged ──acknowledge──► gone
                  ▲                        │
-                 └──────give back─────────┘  (refused, consumer lost; deliveries counted, above the limit: dead letter)
+                 └──────give back─────────┘  (refused, consumer lost; tries counted, at the limit: dead letter)
 
 Consumers are served in turn, each up to its credit. With selectors (queues only) a message goes to the next
 consumer in turn that accepts it, and each consumer remembers how far it has looked, so that nothing is tested twice.
+
+All that a lost consumer had comes again marked, but only the first of it counts as tried: that is what it was at work
+on, the rest most likely waited in its buffer. So a message that kills its consumers still dies, and a connection that
+breaks again and again takes nobody's messages to the dead letters.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,6 +80,31 @@ class Consumer:
         return tags
 
 
+class Tries(NamedTuple):
+    """How often a message was given out before."""
+
+    counted: int = 0  # towards the limit
+    spared: int = 0  # it was given to somebody, who most likely never came to it
+
+    @property
+    def given(self) -> int:
+        return self.counted + self.spared
+
+    @property
+    def number(self) -> int:
+        """As the store keeps it, in 32 bits; what exceeds them is not worth more."""
+        return min(self.counted, _COUNTED_MAX) + (min(self.spared, _SPARED_MAX) << _SPARED_SHIFT)
+
+    @classmethod
+    def of(cls, number: int) -> "Tries":
+        return cls(number & _COUNTED_MAX, number >> _SPARED_SHIFT)
+
+
+_SPARED_SHIFT = 20
+_COUNTED_MAX, _SPARED_MAX = (1 << _SPARED_SHIFT) - 1, (1 << 32 - _SPARED_SHIFT) - 1
+NEW, PERHAPS_SEEN = Tries(), Tries(spared=1)
+
+
 class Delivery(NamedTuple):
     consumer: Consumer
     tag: int
@@ -99,10 +128,10 @@ class Mailbox:
         self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
         self.policy = SlowPolicy.PUSH_BACK
         self.dropped = 0
-        self.tried: list[tuple[int, int]] = []
+        self.tried: list[tuple[int, Tries]] = []
         self.unsure_seq = 0  # up to here a crash has left it open whether messages were seen
         self._depot = depot
-        self._deliveries: dict[int, int] = {}  # only of messages given out at least once before
+        self._tries: dict[int, Tries] = {}  # only of messages given out at least once before
         self._newest = 0  # of all offered: what had to be written first may come later than its number says
         self._next_tag = 1
         self._turn = 0
@@ -116,8 +145,8 @@ class Mailbox:
         """How many deliveries there were, tries of the same message included."""
         return self._next_tag - 1
 
-    def offer(self, place: Place, *, size: int = 0, deliveries: int = 0) -> None:
-        """A message to be given out; after a crash `deliveries` says how often that may have happened before."""
+    def offer(self, place: Place, *, size: int = 0, tries: Tries = NEW) -> None:
+        """A message to be given out; after a crash `tries` says how often that may have happened before."""
         self.backlog.add(place)
         if place.seq > self._newest:
             self._newest = place.seq
@@ -125,8 +154,8 @@ class Mailbox:
             self._look_again(place)
         if not self.durable:
             self.bytes += size
-        if deliveries:
-            self._deliveries[place.seq] = deliveries
+        if tries.given:
+            self._tries[place.seq] = tries
 
     def hand_on(self, place: Place, message: bytes) -> Delivery | None:
         """Give a message that the store has to the only consumer, past the backlog; None: it is to be offered."""
@@ -140,7 +169,7 @@ class Mailbox:
 
     def deliveries(self, seq: int) -> int:
         """How often this message was given out before."""
-        return self._deliveries.get(seq, 0)
+        return self._tries.get(seq, NEW).given
 
     def attach(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
@@ -148,7 +177,11 @@ class Mailbox:
     def detach(self, consumer: Consumer) -> list[Place]:
         """The consumer is gone; what it had goes back. Returns what became a dead letter."""
         self.consumers.remove(consumer)
-        return self.refuse(consumer, list(consumer.unacknowledged))
+        places = self.reject(consumer, list(consumer.unacknowledged))
+        for place in places[1:]:
+            self._note(place, spared=1)
+            self.put_back(place)
+        return self.retry(places[:1])
 
     def dispatch(self, now_ms: int) -> list[Delivery]:
         """Give out what consumers have credit for.
@@ -195,13 +228,22 @@ class Mailbox:
         """One more try for messages that are with nobody now. Returns what became a dead letter instead."""
         dead = []
         for place in places:
-            self._deliveries[place.seq] = self._deliveries.get(place.seq, 0) + 1
-            self.tried.append((place.seq, self._deliveries[place.seq]))
-            if self._deliveries[place.seq] >= self.deliveries_max:
+            if self._note(place, counted=1).counted >= self.deliveries_max:
                 dead.append(place)
             else:
                 self.put_back(place)
         return dead
+
+    def put_back_tried(self, place: Place) -> None:
+        """One more try, even if there were too many: it should be a dead letter and cannot."""
+        self._note(place, counted=1)
+        self.put_back(place)
+
+    def _note(self, place: Place, *, counted: int = 0, spared: int = 0) -> Tries:
+        before = self._tries.get(place.seq, NEW)
+        tries = self._tries[place.seq] = Tries(before.counted + counted, before.spared + spared)
+        self.tried.append((place.seq, tries))
+        return tries
 
     @property
     def unsure(self) -> bool:
@@ -209,7 +251,7 @@ class Mailbox:
         oldest = self.backlog.oldest()
         return oldest is not None and oldest <= self.unsure_seq
 
-    def take_tried(self) -> list[tuple[int, int]]:
+    def take_tried(self) -> list[tuple[int, Tries]]:
         """Numbers and counts of what came back since the last call: a crash must not make it look new."""
         tried, self.tried = self.tried, []
         return tried
@@ -230,7 +272,7 @@ class Mailbox:
 
     def finish(self, seq: int) -> None:
         """This mailbox is done with the message."""
-        self._deliveries.pop(seq, None)
+        self._tries.pop(seq, None)
         for consumer in self.consumers:
             consumer.avoids.discard(seq)
         if not self.durable and (held := self._depot.get(seq)) is not None:
@@ -318,4 +360,5 @@ class Mailbox:
         consumer.credit -= 1
         consumer.room_bytes -= len(message)
         consumer.unacknowledged[tag] = place
-        return Delivery(consumer, tag, self._deliveries.get(place.seq, 0) + 1, message)
+        before = self._tries.get(place.seq)
+        return Delivery(consumer, tag, 1 if before is None else before.given + 1, message)

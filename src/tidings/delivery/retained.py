@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.depot import Depot
-from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.delivery.mailbox import NEW, Mailbox, MailboxKind, Tries
 from tidings.errors import UsageError
 
 PIECES = 64
@@ -66,7 +66,7 @@ class Retained(Mailbox):
         self._finished = 0  # pieces since `look`
         self._last = self._released = 0
 
-    def offer(self, place: Place, *, size: int = 0, deliveries: int = 0) -> None:
+    def offer(self, place: Place, *, size: int = 0, tries: Tries = NEW) -> None:
         self.backlog.add(Place(place.seq, 0))  # in the order of offsets, whatever the priority
         self._last = place.seq
         self._open_bytes += size

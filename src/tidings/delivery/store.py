@@ -80,7 +80,8 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How often a message that still waits was delivered from this mailbox."""
+    """How often a message that still waits was delivered from this mailbox (`Tries.number`: 32 bits that the store only
+    keeps)."""
 
     mailbox: int
     seq: int

@@ -20,11 +20,14 @@ class Brakes:
         self._plane = plane
         self._reasons: dict[int, set[Hashable]] = {}
         self.held: dict[Hashable, set[int]] = {}  # who waits, by reason
+        self.pushed_back = 0  # times that somebody had to wait for a mailbox
 
     def hold(self, connection: int, reason: Hashable) -> None:
         reasons = self._reasons.setdefault(connection, set())
         if not reasons:
             self._plane.hold(connection)
+        if isinstance(reason, Mailbox) and reason not in reasons:
+            self.pushed_back += 1
         reasons.add(reason)
         self.held.setdefault(reason, set()).add(connection)
 

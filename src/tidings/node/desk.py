@@ -6,6 +6,7 @@ from typing import assert_never
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
+from tidings.node.dead_letters import REJECTED
 from tidings.node.encoded import expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.once import Once
@@ -26,6 +27,7 @@ from tidings.node.requests import (
     Failed,
     Forget,
     Identify,
+    Leave,
     MakeTemporary,
     Move,
     Purge,
@@ -105,7 +107,10 @@ class Desk:
                 self._roll_back(self._end_transaction(client, request.session))
                 self._outbox.answer(client.number, Done(request.receipt))
             case Sync():
-                self._done_when_written(client, request.receipt)
+                self._done_when_written(client, request.receipt, all=True)
+            case Leave():
+                self._end_all(client)
+                self._done_when_written(client, request.receipt, all=True)
             case Browse():
                 self.queues.browse(now_ms, client, request)
             case Purge():
@@ -120,10 +125,14 @@ class Desk:
         for transaction in client.transactions.values():
             self.transacted_bytes -= transaction.bytes
             self._roll_back(transaction)
-        for subscription in client.subscriptions.values():
-            self._end(subscription)
+        self._end_all(client)
         for mailbox in client.temporary.values():
             self._office.remove(mailbox)
+
+    def _end_all(self, client: Connection) -> None:
+        for subscription in client.subscriptions.values():
+            self._end(subscription)
+        client.subscriptions.clear()
 
     def _end(self, subscription: Subscription) -> None:
         match subscription:
@@ -192,7 +201,7 @@ class Desk:
                 self._office.remove(mailbox)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
-        self._journal.then(active, undo)
+        self._journal.then_changed(active, undo)
 
     def _unsubscribe(self, client: Connection, request: Unsubscribe) -> None:
         subscription = client.subscription(request.subscription)
@@ -203,7 +212,11 @@ class Desk:
             self._office.touch(subscription.mailbox)
         self._end(subscription)
         del client.subscriptions[request.subscription]
-        self._done_when_written(client, request.receipt)
+
+        def ended(_: TidingsError | None = None) -> None:
+            self._outbox.answer(client.number, Done(request.receipt))
+
+        self._journal.then_changed(ended, ended)  # so it is, even if a crash makes what was acknowledged come again
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
@@ -368,7 +381,7 @@ class Desk:
             self._office.retry(mailbox, places)
             return
         if returned.verdict is Verdict.DEAD:
-            self._office.bury(mailbox, places, "rejected by its consumer")
+            self._office.dead_letters.bury(mailbox, places, REJECTED)
         else:
             for place in places:
                 mailbox.put_back(place)
@@ -469,8 +482,8 @@ class Desk:
         self._plane.transacted(client.number, session, False)
         return transaction
 
-    def _done_when_written(self, client: Connection, receipt: int) -> None:
-        self._journal.then(
+    def _done_when_written(self, client: Connection, receipt: int, *, all: bool = False) -> None:
+        (self._journal.then if all else self._journal.then_changed)(
             lambda: self._outbox.answer(client.number, Done(receipt)),
             lambda error: self._outbox.answer(client.number, Failed(receipt, error)),
         )

@@ -4,16 +4,18 @@ What is gathered leaves as one `Persist`, and while that one is under way the ne
 at a time, because a record may rest on one before it (a message on the mailbox made for it): were the first refused
 and the second written, the store would drop what was promised to be kept.
 
-There are two sorts of records. A message is refused when it cannot be written: its publisher is told and may try again.
-A change of state (a mailbox made, a message acknowledged) has happened all the same, so its record stays at the head of
-the line until it is written; unless no store could ever keep it: all others would wait behind it without end. Some
-changes nobody waits for (acknowledgements: lost in a crash, the message comes again, marked): they are not worth an
-fsync of their own and go with the next batch, within about a second.
+There are two sorts of records. A message is refused when it cannot be written: its publisher is told and may try
+again. A change of state (a mailbox made, a message acknowledged) has happened all the same, so its record stays at the
+head of the line until it is written; unless no store could ever keep it: all others would wait behind it without end.
+If both were in one batch and it was refused, the changes are tried once more without the messages: what frees space
+must not wait behind what there is no space for. Some changes nobody waits for (acknowledgements: lost in a crash, the
+message comes again, marked): they are not worth an fsync of their own and go with the next batch, within about a
+second.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidings.delivery.store import Record, check_record
 from tidings.errors import TidingsError, UsageError
@@ -23,12 +25,19 @@ Late: TypeAlias = Callable[[], Sequence[Record]]  # asked for its records when t
 LATER_MAX = 1000  # changes that nobody waits for, before they are written all the same
 
 
+class _Call(NamedTuple):
+    """Who wants to know what became of it."""
+
+    done: Callable[[], None]
+    failed: Callable[[TidingsError], None] | None
+    changes_only: bool
+
+
 @dataclass(slots=True)
 class _Batch:
     changes: list[Record] = field(default_factory=list)
     messages: list[Record | Late] = field(default_factory=list)
-    on_done: list[Callable[[], None]] = field(default_factory=list)
-    on_failed: list[Callable[[TidingsError], None]] = field(default_factory=list)
+    calls: list["_Call"] = field(default_factory=list)
     bytes: int = 0
     urgent: bool = False  # some change should not wait for the next batch
 
@@ -38,13 +47,14 @@ class Journal:
         self.pending_bytes = 0  # of messages that are neither refused nor durable yet
         self._gathering = _Batch()
         self._unwritten: list[Record] = []  # changes of a batch that failed
+        self._again: _Batch | None = None  # the changes of a batch that failed with its messages
         self._under_way: _Batch | None = None
         self._ticket = 0
 
     @property
     def idle(self) -> bool:
         """Nothing is under way, or waits to be."""
-        return self._under_way is None and not self._unwritten and not self._gathering.changes
+        return not (self._under_way or self._again or self._unwritten or self._gathering.changes)
 
     def change(self, record: Record) -> None:
         """Something is so from now on; the record is written as soon as that is possible."""
@@ -66,14 +76,16 @@ class Journal:
 
     def then(self, done: Callable[[], None], failed: Callable[[TidingsError], None] | None = None) -> None:
         """Call one of these when the fate of all that was gathered so far is known."""
-        self._gathering.on_done.append(done)
-        if failed is not None:
-            self._gathering.on_failed.append(failed)
+        self._gathering.calls.append(_Call(done, failed, changes_only=False))
+
+    def then_changed(self, done: Callable[[], None], failed: Callable[[TidingsError], None] | None = None) -> None:
+        """The same for who waits for changes alone, whatever becomes of messages in the same batch."""
+        self._gathering.calls.append(_Call(done, failed, changes_only=True))
 
     def changes_alone(self) -> list[Record] | None:
         """What would go with a message written by itself, at once; None: others must be waited for."""
         batch = self._gathering
-        if self._under_way is not None or self._unwritten or batch.messages or batch.on_done:
+        if self._under_way is not None or self._again or self._unwritten or batch.messages or batch.calls:
             return None
         return batch.changes
 
@@ -84,16 +96,23 @@ class Journal:
 
     def flush(self, *, retry: bool = False) -> list[Persist]:
         """What was gathered, as one effect; with `retry` also if there is only what failed or nobody waits for."""
+        if self._under_way is not None:
+            return []
+        if self._again is not None:
+            batch, self._again = self._again, None
+            return self._send(batch) or self.flush(retry=retry)
         batch = self._gathering
-        wanted = batch.urgent or batch.messages or batch.on_done or (retry and (batch.changes or self._unwritten))
-        if not wanted or self._under_way is not None:
+        if not (batch.urgent or batch.messages or batch.calls or (retry and (batch.changes or self._unwritten))):
             return []
         batch.changes[:0] = self._unwritten
         self._unwritten = []
         self._gathering = _Batch()
+        return self._send(batch)
+
+    def _send(self, batch: _Batch) -> list[Persist]:
         if not (batch.changes or batch.messages):  # nothing to write, and all before it is: it is done
-            for done in batch.on_done:
-                done()
+            for call in batch.calls:
+                call.done()
             return []
         self._under_way = batch
         self._ticket += 1
@@ -108,13 +127,19 @@ class Journal:
         assert ticket == self._ticket
         self._under_way = None
         self.pending_bytes -= batch.bytes
-        if error is None:
-            for done in batch.on_done:
-                done()
-        else:
-            self._unwritten = [one for one in batch.changes if _possible(one)]
-            for failed in batch.on_failed:
-                failed(error)
+        calls = batch.calls
+        if error is not None:
+            changes = [one for one in batch.changes if _possible(one)]
+            if batch.messages:
+                self._again = _Batch(changes, calls=[call for call in calls if call.changes_only])
+                calls = [call for call in calls if not call.changes_only]
+            else:
+                self._unwritten = changes
+        for call in calls:
+            if error is None:
+                call.done()
+            elif call.failed is not None:
+                call.failed(error)
 
 
 def _possible(record: Record) -> bool:

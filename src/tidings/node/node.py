@@ -79,7 +79,7 @@ class Node:
         self._journal = Journal()
         self._outbox = Outbox()
         self._brakes = Brakes(plane)
-        self.post_office = PostOffice(watched, self._journal, self._brakes, settings)
+        self.post_office = PostOffice(watched, self._journal, self._brakes, settings, self._outbox)
         self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
         self.acknowledged = self._desk.acknowledged  # the usual `Ack`, without the form
         self.retaining = Retaining(self.post_office, self._journal, self._outbox, settings)

@@ -10,13 +10,12 @@ The node tells it what came in and what consumers said; it keeps memory, mailbox
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
-from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind, SlowPolicy
+from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Consumer, Mailbox, MailboxKind, SlowPolicy, Tries
 from tidings.delivery.retained import Retained, Retention
 from tidings.delivery.store import (
     TARGETS_MAX,
@@ -31,31 +30,31 @@ from tidings.delivery.store import (
     check_record,
 )
 from tidings.errors import LimitError, TidingsError, UsageError
-from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
-from tidings.model.message import Message
 from tidings.node.brakes import Brakes
+from tidings.node.dead_letters import EXPIRED, TOO_OFTEN, DeadLetters
 from tidings.node.encoded import ID, PERSISTENT, PRIORITY, QUEUE, destination_of, expires_ms_of
 from tidings.node.journal import Journal
+from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.repeats import Repeats
 from tidings.node.settings import Settings
 from tidings.node.subscribing import is_temporary, queue_predicate
 from tidings.node.sweep import Sweep
 
-EXPIRED = "expired"
-ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
+DROPS = ("oldest", "newest", "stalled")
 
 
 class PostOffice:
-    def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings) -> None:
+    def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings, outbox: Outbox) -> None:
         self.depot = Depot(settings.messages_bytes_max)
         self.sweep = Sweep(self.depot)
         self.by_sink: dict[int, Mailbox] = {}
         self.by_name: dict[str, Mailbox] = {}
         self.retained: dict[int, Retained] = {}  # by number
         self.expired = 0
-        self.buried = 0
+        self.dropped = dict.fromkeys(DROPS, 0)  # of all mailboxes, those that are gone too
+        self.dead_letters = DeadLetters(self, settings.dead_letters, outbox)
         self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
         self.slow: set[int] = set()  # connections to be closed because they did not keep up
         self.repeats = Repeats(journal)
@@ -69,7 +68,6 @@ class PostOffice:
         self._touched: dict[Mailbox, None] = {}
         self._attended: dict[Mailbox, None] = {}  # those with consumers
         self._full_since_ms: dict[Mailbox, int] = {}  # those that publishers wait for
-        self._unread: dict[int, list[tuple[Mailbox, Place, str]]] = {}  # dead letters whose bytes are being fetched
 
     # --- mailboxes ------------------------------------------------------------------------------------------------
 
@@ -79,13 +77,14 @@ class PostOffice:
         for box in [box for box in recovered.mailboxes if box.kind in kinds]:  # others are not the post office's
             mailbox = self._recovered(box)
             waiting = recovered.waiting[box.mailbox]
-            perhaps = int(box.mailbox in recovered.attached)  # it had a consumer, who may have seen them
+            perhaps = box.mailbox in recovered.attached  # it had a consumer, who may have seen them
             mailbox.unsure_seq = recovered.last_seq if perhaps else 0
             if len(waiting):
                 self.sweep.unknown(mailbox)
             for seq, priority in zip(waiting.seqs, waiting.priorities, strict=True):
-                counted = recovered.counted.get((box.mailbox, seq), 0)
-                mailbox.offer(Place(seq, priority), deliveries=max(counted, perhaps))
+                number = recovered.counted.get((box.mailbox, seq))
+                tries = Tries.of(number) if number else PERHAPS_SEEN if perhaps else NEW
+                mailbox.offer(Place(seq, priority), tries=tries)
         self._next_seq = recovered.last_seq + 1
         self._next_mailbox = recovered.last_mailbox + 1
 
@@ -99,7 +98,8 @@ class PostOffice:
         return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
 
     def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
-        self._check_room()
+        if name != str(self._settings.dead_letters):  # dead letters are never too many
+            self._check_room()
         number = self.take_mailbox()
         record = MailboxAdded(number, name, kind.value, predicate)
         check_record(record)
@@ -146,6 +146,11 @@ class PostOffice:
         if mailbox.durable:
             self._journal.change(MailboxRemoved(mailbox.number))
 
+    @property
+    def pushed_back(self) -> int:
+        """How often a publisher had to wait for a mailbox."""
+        return self._brakes.pushed_back
+
     def is_open(self, mailbox: Mailbox) -> bool:
         return mailbox in self._open_sinks
 
@@ -153,8 +158,9 @@ class PostOffice:
         return self._open_sinks[mailbox][1]
 
     def attach(self, mailbox: Mailbox, consumer: Consumer) -> None:
-        """Of a durable mailbox the consumer gets nothing before it is on disk that somebody may have seen it."""
-        if mailbox.durable:
+        """Of a durable mailbox the consumer gets nothing before it is on disk that somebody may have seen it, as it is
+        when there is another one."""
+        if mailbox.durable and not any(one.active for one in mailbox.consumers):
             consumer.active = False
             self._journal.change(Attached(mailbox.number))
         mailbox.attach(consumer)
@@ -186,9 +192,9 @@ class PostOffice:
             if held is None or held.expires_ms:  # the store may know more
                 self.sweep.offered(mailbox, 0 if held is None else held.expires_ms)
         if mailbox.durable:
-            for seq, deliveries in tried:
-                self._journal.change(Counted(mailbox.number, seq, deliveries))
-        self.bury(mailbox, dead, "delivered too often")
+            for seq, tries in tried:
+                self._journal.change(Counted(mailbox.number, seq, tries.number))
+        self.dead_letters.bury(mailbox, dead, TOO_OFTEN)
         if self.is_open(mailbox):
             self.touch(mailbox)
 
@@ -229,7 +235,7 @@ class PostOffice:
         message_id = message[ID]
         if perhaps_sent and self.repeats.repeated(message_id, done, failed):
             return
-        stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, int(perhaps_sent))
+        stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, PERHAPS_SEEN if perhaps_sent else NEW)
 
         def finish() -> None:
             self.repeats.under_way.discard(message_id)
@@ -254,12 +260,12 @@ class PostOffice:
         mailboxes: list[Mailbox],
         expires_ms: int = 0,
         publisher: int | None = None,
-        deliveries: int = 0,
+        tries: Tries = NEW,
     ) -> tuple[bool, Callable[[], None]]:
         """Put the message into the journal if it must be there; returns whether, and what then offers it."""
         if len(mailboxes) > TARGETS_MAX:  # more than one record can name: to each part of them a message of its own
             parts = [mailboxes[at : at + TARGETS_MAX] for at in range(0, len(mailboxes), TARGETS_MAX)]
-            prepared = [self.prepare(message, part, expires_ms, publisher, deliveries) for part in parts]
+            prepared = [self.prepare(message, part, expires_ms, publisher, tries) for part in parts]
             return any(stored for stored, _ in prepared), partial(_each, [offer for _, offer in prepared])
         seq = self.take_seq()
         durable = tuple([mailbox.number for mailbox in mailboxes if mailbox.durable])
@@ -268,12 +274,12 @@ class PostOffice:
         stored = bool(durable) and bool(message[1] & PERSISTENT or crowded or kept)
         if stored:
             self._journal.message(Stored(seq, message, durable), len(message))
-            if deliveries:
+            if tries.given:
                 for number in durable:
-                    self._journal.message(Counted(number, seq, deliveries), 0)
+                    self._journal.message(Counted(number, seq, tries.number), 0)
 
         offer = partial(self.offer, seq, message, mailboxes, stored=stored, expires_ms=expires_ms)
-        return stored, partial(offer, publisher=publisher, deliveries=deliveries)
+        return stored, partial(offer, publisher=publisher, tries=tries)
 
     def offer(
         self,
@@ -284,7 +290,7 @@ class PostOffice:
         stored: bool,
         expires_ms: int = 0,
         publisher: int | None = None,
-        deliveries: int = 0,
+        tries: Tries = NEW,
     ) -> None:
         """A message, perhaps written before, is there for those of the mailboxes that were not removed meanwhile."""
         there = [mailbox for mailbox in mailboxes if mailbox in self._open_sinks]
@@ -299,12 +305,13 @@ class PostOffice:
         place = Place(seq, message[PRIORITY])
         for mailbox in there:
             if mailbox.durable or self._has_room(mailbox, len(message), publisher):
-                mailbox.offer(place, size=len(message), deliveries=deliveries)
+                mailbox.offer(place, size=len(message), tries=tries)
                 if expires_ms:
                     self.sweep.offered(mailbox, expires_ms)
                 self._touched[mailbox] = None
             else:
                 mailbox.dropped += 1
+                self.dropped["stalled" if mailbox.policy is SlowPolicy.PUSH_BACK else "newest"] += 1
                 self.depot.release(seq)
         if stored:
             self.repeats.recent.add(message[ID])
@@ -325,6 +332,7 @@ class PostOffice:
                 while mailbox.bytes + size > self._settings.sink_bytes_max:
                     if not mailbox.drop_oldest():
                         return False
+                    self.dropped["oldest"] += 1
                 return True
             case SlowPolicy.DISCONNECT:
                 self.slow.update(consumer.connection for consumer in mailbox.consumers)
@@ -378,7 +386,7 @@ class PostOffice:
         """These have waited past their time and left the backlog."""
         self.expired += len(places)
         if self._settings.bury_expired and mailbox.durable:
-            self.bury(mailbox, places, EXPIRED)
+            self.dead_letters.bury(mailbox, places, EXPIRED)
             return
         for place in places:
             mailbox.finish(place.seq)
@@ -392,17 +400,16 @@ class PostOffice:
 
     @property
     def at_rest(self) -> bool:
-        return not (self._touched or self._unread or self.changes or self.slow or self.sweep.passes)
+        return not (self._touched or self.dead_letters.unread or self.changes or self.slow or self.sweep.passes)
 
     def unread(self) -> list[int]:
         """What the store must bring for other reasons than to be given out."""
-        return [*self._unread, *self.sweep.wanted()] if self._unread or self.sweep.passes else []
+        dying = self.dead_letters.unread
+        return [*dying, *self.sweep.wanted()] if dying or self.sweep.passes else []
 
     def loaded(self, now_ms: int, messages: dict[int, bytes]) -> None:
         """The store has brought the bytes of these messages."""
-        for seq, message in messages.items():
-            for mailbox, place, cause in self._unread.pop(seq, ()):
-                self._bury(mailbox, place, message, cause)
+        self.dead_letters.loaded(messages)
         swept = {seq: expires_ms_of(messages[seq]) for seq in self.sweep.wanted() if seq in messages}
         for mailbox, places in self.sweep.loaded(now_ms, swept):
             self.late(mailbox, places)
@@ -421,53 +428,7 @@ class PostOffice:
                 mailbox.finish(place.seq)
                 self.finished(mailbox, [place.seq])
             self.touch(mailbox)
-        for seq in lost:
-            for mailbox, _, _ in self._unread.pop(seq, ()):
-                mailbox.finish(seq)
-                self.finished(mailbox, [seq])
-
-    def bury(self, mailbox: Mailbox, places: Iterable[Place], cause: str) -> None:
-        """Move dead letters to the dead-letter queue, in one batch with their end here."""
-        for place in places:
-            held = self.depot.get(place.seq)
-            if held is None:
-                self._unread.setdefault(place.seq, []).append((mailbox, place, cause))
-            else:
-                self._bury(mailbox, place, held.message, cause)
-
-    def _bury(self, mailbox: Mailbox, place: Place, message: bytes, cause: str) -> None:
-        letter = decode_message(message)
-        grave = self._settings.dead_letters
-        if letter.destination == grave:  # a dead letter that dies is gone: there is no second graveyard
-            self.buried += 1
-            self.finished(mailbox, [place.seq])
-            mailbox.finish(place.seq)
-            return
-        marks = {ORIGIN: str(letter.destination), CAUSE: cause}
-        if cause == EXPIRED:  # or it would expire there again
-            letter = replace(letter, expiration_ms=None)
-        self.buried += self._relocate(mailbox, place, replace(letter, properties={**letter.properties, **marks}), grave)
-
-    def move(self, mailbox: Mailbox, place: Place, message: bytes, target: Destination) -> bool:
-        """A message that has left the backlog goes to the end of another queue; False: it cannot, and is back."""
-        return self._relocate(mailbox, place, decode_message(message), target)
-
-    def _relocate(self, mailbox: Mailbox, place: Place, message: Message, target: Destination) -> bool:
-        try:
-            moved = encode_message(replace(message, destination=target))
-            queue = self.queue(target)
-        except TidingsError:  # no more mailboxes, or too large by now: better delivered too often than lost
-            mailbox.put_back(place)
-            return False
-        self.finished_if_written(mailbox, [place.seq])
-        self.accept(
-            moved,
-            [queue],
-            expires_ms=message.expiration_ms or 0,
-            done=lambda: mailbox.finish(place.seq),
-            failed=lambda _: mailbox.put_back(place) if self.is_open(mailbox) else mailbox.finish(place.seq),
-        )
-        return True
+        self.dead_letters.lost(lost)
 
     def _open(self, number: int, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
         mailbox = Mailbox(number, name, kind, self.depot, deliveries_max=self._settings.deliveries_max)

@@ -97,7 +97,7 @@ class Queues:
         else:
             seqs = mailbox.purge()
         self._office.finished(mailbox, seqs)
-        self._answer_when_written(client, request.receipt, len(seqs), more=False)
+        self._answer_when_written(client, request.receipt, len(seqs), more=False, then=self._journal.then_changed)
 
     def move(self, now_ms: int, client: Connection, request: Move) -> None:
         """To the end of another queue, in one batch with their end here."""
@@ -119,8 +119,8 @@ class Queues:
                 message = job.messages.get(place.seq)
                 if message is not None and mailbox.backlog.holds(place):
                     mailbox.backlog.remove(place)
-                    moved += self._office.move(mailbox, place, message, target)
-            self._answer_when_written(client, request.receipt, moved, more=more and moved > 0)
+                    moved += self._office.dead_letters.move(mailbox, place, message, target)
+            self._answer_when_written(client, request.receipt, moved, more=more and moved > 0, then=self._journal.then)
 
         self._start(now_ms, _Job(mailbox, places[:PAGE_MESSAGES_MAX], shift))
 
@@ -183,8 +183,10 @@ class Queues:
         wanted = set(tags)
         return [place for place in mailbox.backlog.scan() if place.seq in wanted]
 
-    def _answer_when_written(self, client: Connection, receipt: int, count: int, *, more: bool) -> None:
-        self._journal.then(
+    def _answer_when_written(
+        self, client: Connection, receipt: int, count: int, *, more: bool, then: Callable[..., None]
+    ) -> None:
+        then(
             lambda: self._outbox.answer(client.number, Done(receipt, {"count": count, "more": more})),
             lambda error: self._outbox.answer(client.number, Failed(receipt, error)),
         )

@@ -154,6 +154,13 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """End all subscriptions of this connection at once, so that none is given what another had; answered as `Sync`."""
+
+    receipt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Browse:
     """Show what waits in a queue, as deliveries of this subscription number, which nothing else uses."""
 
@@ -298,6 +305,7 @@ DeskRequest: TypeAlias = (
     | Commit
     | Rollback
     | Sync
+    | Leave
     | Browse
     | Purge
     | Move

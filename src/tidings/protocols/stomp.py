@@ -15,7 +15,7 @@ from tidings.broker.session import Hello, Received
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.values import Value
-from tidings.node.requests import Ack, Begin, Commit, Done, Failed, Outcome, Refused, Rollback, Sync, Verdict
+from tidings.node.requests import Ack, Begin, Commit, Done, Failed, Leave, Outcome, Refused, Rollback, Verdict
 from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.stomp_frames import Frame, Version, decode, encode, escape, receipt_in
 from tidings.protocols.stomp_subscribing import Subscribed, Subscriptions, needed
@@ -185,7 +185,7 @@ class StompSession:
         """Nothing more is delivered; the connection ends when all that was sent before has its receipts."""
         self.state = State.LEAVING
         self._last_receipt = self._receipt(frame) or next(self._next_receipt)
-        return (*self._subscriptions.end(), Sync(self._last_receipt))
+        return Leave(self._last_receipt)
 
     def _receipt(self, frame: Frame) -> int:
         """A number for the receipt that the frame asks for; 0: it asks for none."""

@@ -104,10 +104,6 @@ class Subscriptions:
             return subscribed, (Unsubscribe(0, subscribed.number), Forget(receipt, durable, shared=shared))
         return subscribed, (Unsubscribe(receipt, subscribed.number),)
 
-    def end(self) -> list[Unsubscribe]:
-        """All of them."""
-        return [Unsubscribe(0, subscribed.number) for subscribed in self._known.values()]
-
     def by_number(self, number: str) -> Subscribed | None:
         return self._numbers.get(number)
 

@@ -1,0 +1,142 @@
+"""Messages that go from one queue to another, in one batch with their end where they were: dead letters above all."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from tidings.delivery.backlog import Place
+from tidings.delivery.depot import Depot
+from tidings.delivery.mailbox import Mailbox
+from tidings.errors import TidingsError
+from tidings.kernel.codec import decode_message, encode_message
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.node.effects import Log
+from tidings.node.outbox import Outbox
+
+EXPIRED, REJECTED, TOO_OFTEN = "expired", "rejected by its consumer", "delivered too often"
+ORIGIN, CAUSE = "JMSXOriginalDestination", "JMSXDeathCause"
+
+
+class Office(Protocol):
+    """What is needed of the post office."""
+
+    depot: Depot
+
+    def queue(self, destination: Destination) -> Mailbox: ...
+    def finished(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
+    def finished_if_written(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
+    def is_open(self, mailbox: Mailbox) -> bool: ...
+    def returned(self, mailbox: Mailbox, dead: list[Place]) -> None: ...
+    def accept(
+        self,
+        message: bytes,
+        mailboxes: list[Mailbox],
+        *,
+        expires_ms: int = 0,
+        done: Callable[[], None] | None = None,
+        failed: Callable[[TidingsError], None] | None = None,
+    ) -> None: ...
+
+
+class DeadLetters:
+    def __init__(self, office: Office, grave: Destination, outbox: Outbox) -> None:
+        self.buried = 0
+        self.failed = 0  # could not be buried, and wait where they were
+        self.unread: dict[int, list[tuple[Mailbox, Place, str]]] = {}  # their bytes are being fetched
+        self._office = office
+        self._grave = grave
+        self._outbox = outbox
+
+    def bury(self, mailbox: Mailbox, places: Iterable[Place], cause: str) -> None:
+        """Move these to the dead-letter queue."""
+        for place in places:
+            held = self._office.depot.get(place.seq)
+            if held is None:
+                self.unread.setdefault(place.seq, []).append((mailbox, place, cause))
+            else:
+                self._bury(mailbox, place, held.message, cause)
+
+    def loaded(self, messages: Mapping[int, bytes]) -> None:
+        for seq, message in messages.items():
+            for mailbox, place, cause in self.unread.pop(seq, ()):
+                self._bury(mailbox, place, message, cause)
+
+    def lost(self, seqs: Iterable[int]) -> None:
+        """The store will never bring these."""
+        for seq in seqs:
+            for mailbox, _, _ in self.unread.pop(seq, ()):
+                mailbox.finish(seq)
+                self._office.finished(mailbox, [seq])
+
+    def move(self, mailbox: Mailbox, place: Place, message: bytes, target: Destination) -> bool:
+        """A message that has left the backlog goes to the end of another queue; False: it cannot, and is back."""
+
+        def back(_: TidingsError) -> None:
+            if self._office.is_open(mailbox):
+                mailbox.put_back(place)
+            else:
+                mailbox.finish(place.seq)
+
+        return self._relocate(mailbox, place, decode_message(message), target, back)
+
+    def _bury(self, mailbox: Mailbox, place: Place, message: bytes, cause: str) -> None:
+        letter = decode_message(message)
+        if letter.destination == self._grave:
+            self._die_twice(mailbox, place, cause)
+            return
+
+        def kept(error: TidingsError) -> None:
+            """Better delivered too often than lost, but not unnoticed."""
+            self.failed += 1
+            fields: dict[str, object] = {"mailbox": mailbox.name, "cause": cause, "error": str(error)}
+            self._outbox.add(Log("ERROR", "a dead letter cannot be made, the message stays where it is", fields))
+            self._keep(mailbox, place, cause)
+
+        marks = {ORIGIN: str(letter.destination), CAUSE: cause}
+        if cause == EXPIRED:  # or it would expire there again
+            letter = replace(letter, expiration_ms=None)
+        letter = replace(letter, properties={**letter.properties, **marks})
+        self.buried += self._relocate(mailbox, place, letter, self._grave, kept)
+
+    def _die_twice(self, mailbox: Mailbox, place: Place, cause: str) -> None:
+        """There is no second graveyard: a dead letter stays until somebody rejects it, or its time is over."""
+        if cause == TOO_OFTEN:
+            self._keep(mailbox, place, cause)
+            return
+        self.buried += 1
+        self._office.finished(mailbox, [place.seq])
+        mailbox.finish(place.seq)
+
+    def _keep(self, mailbox: Mailbox, place: Place, cause: str) -> None:
+        if not self._office.is_open(mailbox):
+            mailbox.finish(place.seq)
+        elif cause == REJECTED:  # of the others this delivery is counted already, or there was none
+            mailbox.put_back_tried(place)
+            self._office.returned(mailbox, [])
+        else:
+            mailbox.put_back(place)
+
+    def _relocate(
+        self,
+        mailbox: Mailbox,
+        place: Place,
+        message: Message,
+        target: Destination,
+        failed: Callable[[TidingsError], None],
+    ) -> bool:
+        try:
+            moved = encode_message(replace(message, destination=target))
+            queue = self._office.queue(target)
+        except TidingsError as error:  # no more mailboxes, or too large by now
+            failed(error)
+            return False
+        self._office.finished_if_written(mailbox, [place.seq])
+        self._office.accept(
+            moved,
+            [queue],
+            expires_ms=message.expiration_ms or 0,
+            done=lambda: mailbox.finish(place.seq),
+            failed=failed,
+        )
+        return True
