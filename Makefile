@@ -27,7 +27,7 @@ demo: setup  ## two minutes with a network of brokers: market data, a trace, a f
 	$(BIN)/tidings demo
 
 test: setup check  ## everything a change must pass: checks, then all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: setup  ## format, lint, types
 	$(BIN)/ruff format --check .

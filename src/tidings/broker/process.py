@@ -186,10 +186,9 @@ class Process:
         self._broker.observer = observer
         metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)
-        self._endpoint = HttpEndpoint(
-            {"/metrics": metrics.metrics, "/health": metrics.health, "/network": network},
-            self._broker.handshakes.failed,
-        )
+        pages = {"/metrics": metrics.metrics, "/health": metrics.health, "/network": network}
+        seen = {path: self._broker.aside.doing(page) for path, page in pages.items()}
+        self._endpoint = HttpEndpoint(seen, self._broker.handshakes.failed)
         try:
             metrics_port = 0
             if configuration.metrics.enabled:

@@ -26,7 +26,7 @@ from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener, Listening, client_handshakes
 from tidings.broker.logs import note
 from tidings.broker.naps import Naps
-from tidings.broker.observing import Observer
+from tidings.broker.observing import Aside, Observer
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
 from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping
@@ -85,6 +85,7 @@ class Broker:
         self.gateways: set[GatewayConnection] = set()  # those of them that want to be told the time
         self.refused_logins: Counter[str] = Counter()  # by code
         self.observer: Observer | None = None  # of its counters
+        self.aside = Aside()
         self.protocol_errors: Counter[str] = Counter()
         self.ready = False
         self._store = store
