@@ -33,7 +33,7 @@ from tidings.broker.config_tables import Configuration, ConsoleTable, ListenerTa
 from tidings.broker.console_child import ConsoleChild, command
 from tidings.broker.garbage import search_seldom
 from tidings.broker.guard import Guard, OpenGuard
-from tidings.broker.http_endpoint import HttpEndpoint
+from tidings.broker.http_endpoint import HttpEndpoint, Page
 from tidings.broker.joining import joining
 from tidings.broker.links import BrokerLinks
 from tidings.broker.listening import Listener
@@ -186,7 +186,11 @@ class Process:
         self._broker.observer = observer
         metrics = Metrics(self._broker, observer)
         network = partial(network_page, self._broker)
-        pages = {"/metrics": metrics.metrics, "/health": metrics.health, "/network": network}
+        pages: dict[str, Callable[[], Page]] = {
+            "/metrics": metrics.metrics,
+            "/health": metrics.health,
+            "/network": network,
+        }
         seen = {path: self._broker.aside.doing(page) for path, page in pages.items()}
         self._endpoint = HttpEndpoint(seen, self._broker.handshakes.failed)
         try:
