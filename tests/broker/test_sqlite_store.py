@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tidings.broker import store_room
 from tidings.broker.sqlite_store import Limits, SqliteStore
 from tidings.broker.store_state import setting
 from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
@@ -177,7 +178,10 @@ def test_the_file_has_room_for_what_the_log_holds(tmp_path: Path) -> None:
     store.close()
 
 
-def test_nothing_is_confirmed_once_the_files_were_removed(tmp_path: Path) -> None:
+def test_nothing_is_confirmed_once_it_was_noticed_that_the_files_were_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_room, "CHECK_SECONDS", 0.0)
     store = SqliteStore(tmp_path / "store.db")
     store.append([Note("a", b"there")])
     moved = (tmp_path / "store.db").rename(tmp_path / "elsewhere")

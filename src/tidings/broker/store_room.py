@@ -21,6 +21,7 @@ from tidings.errors import StoreError
 
 SHARE = 16  # of the file system at most this part is kept in reserve
 RETRY_SECONDS = 1.0  # between attempts to take the reserve again
+CHECK_SECONDS = 1.0  # between looks at the files: a write that follows one takes longer to be synced
 
 
 class Room:
@@ -31,6 +32,7 @@ class Room:
         self._file = -1
         self._known: dict[Path, tuple[int, int]] = {}
         self._tried = 0.0
+        self._checked = time.monotonic()
         self.reserved = reserve_bytes == 0
 
     def open(self) -> None:
@@ -48,7 +50,9 @@ class Room:
             self._file = -1
 
     def check(self) -> None:
-        """The files are there still."""
+        """The files are there still; asked with each batch, looked at now and then."""
+        if time.monotonic() - self._checked < CHECK_SECONDS:
+            return
         for path, known in self._known.items():
             try:
                 same = _identity(path) == known
@@ -57,6 +61,7 @@ class Room:
             if not same:
                 reason = f"{path} was removed or replaced while in use: nothing that is written would last"
                 raise StoreError("E_STORE_IO", reason)
+        self._checked = time.monotonic()
 
     def claim(self, size: int) -> None:
         """The file may grow to this size. OSError if it cannot."""
