@@ -181,3 +181,16 @@ def test_a_message_sent_again_shares_the_fate_of_the_copy_that_is_on_its_way_to_
         driver.write()
         assert second.accepted == {again}
         assert consumer.bodies() == [b"once"]
+
+
+def test_what_a_broken_connection_had_sent_and_is_read_later_than_the_repetition_is_known() -> None:
+    """The client has gone on by another connection; of the first one there is still something to be read."""
+    driver = NodeDriver()
+    broken, next_one, consumer = driver.connect(), driver.connect(), driver.connect()
+    consumer.subscribe(1, "queue:a")
+    message, unsent = driver.message("queue:a", b"once"), driver.message("queue:a", b"only by the first")
+    next_one.publish(message, flags=1)
+    receipts = [broken.publish(message), broken.publish(unsent)]
+    assert [(one.body, one.attempt) for one in consumer.receive()] == [(b"once", 2), (b"only by the first", 2)]
+    assert set(receipts) <= broken.accepted
+    assert driver.node.post_office.repeats.duplicates == 1

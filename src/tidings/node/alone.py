@@ -29,6 +29,8 @@ class Alone:
         changes, by_sink = self._journal.changes_alone(), self._office.by_sink
         if changes is None or not message[1] & PERSISTENT or self._office.retained:
             return None
+        if self._office.repeats.perhaps(message[ID], said=False):
+            return None
         mailboxes = [by_sink[sink] for sink in sinks if sink in by_sink and by_sink[sink].durable]
         if not mailboxes or len(mailboxes) != len(sinks) or len(mailboxes) > TARGETS_MAX:
             return None

@@ -233,6 +233,7 @@ class PostOffice:
     ) -> None:
         """A message for these mailboxes; `done` when it is safe, `failed` when it could not be made so."""
         message_id = message[ID]
+        perhaps_sent = self.repeats.perhaps(message_id, perhaps_sent)
         if perhaps_sent and self.repeats.repeated(message_id, done, failed):
             return
         stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, PERHAPS_SEEN if perhaps_sent else NEW)

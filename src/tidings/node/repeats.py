@@ -1,4 +1,9 @@
-"""Messages that may have been sent before, as after a broken connection: those that were are not stored again."""
+"""Messages that may have been sent before, as after a broken connection: those that were are not stored again.
+
+The broken connection may not have ended here yet, and what was sent by it may be read later than what is sent again. So
+from the first message that is sent again on, whatever else comes from that publisher, by whichever connection, may
+have been sent before.
+"""
 
 from collections.abc import Callable
 
@@ -6,13 +11,26 @@ from tidings.errors import StoreError, TidingsError
 from tidings.kernel.recent import RecentIds
 from tidings.node.journal import Journal
 
+PUBLISHER = slice(0, 4)  # of an id
+PUBLISHERS_MAX = 4096  # whose messages were sent again, lately
+
 
 class Repeats:
     def __init__(self, journal: Journal) -> None:
         self.recent = RecentIds()  # of messages stored lately
         self.under_way: set[bytes] = set()  # ids of messages whose record is not written yet
         self.duplicates = 0
+        self._moved: dict[bytes, None] = {}  # publishers that have gone on by another connection, the oldest first
         self._journal = journal
+
+    def perhaps(self, message_id: bytes, said: bool) -> bool:
+        """Whether a message may have been sent before; `said`: its frame says so."""
+        publisher = message_id[PUBLISHER]
+        if said and publisher not in self._moved:
+            self._moved[publisher] = None
+            if len(self._moved) > PUBLISHERS_MAX:
+                del self._moved[next(iter(self._moved))]
+        return said or (bool(self._moved) and publisher in self._moved)
 
     def repeated(
         self, message_id: bytes, done: Callable[[], None] | None, failed: Callable[[TidingsError], None] | None
