@@ -41,6 +41,9 @@ class _Loop:
     """The event loop of all blocking clients, made when the first of them needs it: in each process anew."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -62,7 +65,7 @@ class _Loop:
     def forked(self) -> None:
         """In the child: the thread is the parent's, and so are the connections."""
         clients = list(self.clients)
-        self.__init__()  # type: ignore[misc]
+        self._begin()
         for client in clients:
             client.forked()
 
