@@ -7,7 +7,7 @@ Traceback (most recent call last):
 tidings.errors.SelectorError: E_SELECTOR_SYNTAX at 8: expected a value after '='
 """
 
-from typing import Self
+from typing import Any, Self
 
 
 class TidingsError(Exception):
@@ -21,11 +21,21 @@ class TidingsError(Exception):
         where = "" if position is None else f" at {position}"
         super().__init__(f"{code}{where}: {reason}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: as it is, not made once more from its text."""
+        return _restored, (type(self), self.args, self.__dict__)
+
     def alone(self) -> Self:
         """To be kept or passed on: without the stack it was raised in. That holds the variables of all who were
         called, perhaps a request of megabytes, and one of them is often the error itself: a circle."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
         return self
+
+
+def _restored(kind: type[TidingsError], args: tuple[Any, ...], state: dict[str, Any]) -> TidingsError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(TidingsError):

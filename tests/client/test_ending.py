@@ -10,7 +10,8 @@ import pytest
 import tidings
 from tidings.broker.server import Broker, Limits
 from tidings.client.link import Link
-from tidings.protocols.frames import FrameType, RawFrame
+from tidings.model.codec import encode_frame
+from tidings.protocols.frames import FrameType, RawFrame, control
 from tidings.testing.local_broker import local_broker
 from tidings.testing.local_broker import run_plain as run
 
@@ -267,6 +268,32 @@ def test_what_is_no_frame_is_told() -> None:
             while client.generation == 1:
                 await asyncio.sleep(0)
             assert [error.code for error in client.errors] == [error.code for error in heard] == ["E_CODEC_LIMIT"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (encode_frame(FrameType.DELIVER, bytes(15)), "E_CODEC_TRUNCATED"),
+        (encode_frame(FrameType.RETAINED, bytes(11)), "E_CODEC_TRUNCATED"),
+        (encode_frame(FrameType.RECEIPTS, bytes(3)), "E_FRAME_RECEIPTS"),
+        (control(FrameType.OK, {"receipt": "x"}), "E_FRAME_FIELD"),
+        (control(FrameType.ERROR, {"code": 1}), "E_FRAME_FIELD"),
+        (control(FrameType.ERROR, {"position": b"1"}), "E_FRAME_FIELD"),
+        (control(FrameType.REFUSED, {"receipt": 1.5}), "E_FRAME_FIELD"),
+        (control(FrameType.CLOSE, {"fatal": 1}), "E_FRAME_FIELD"),
+    ],
+)
+def test_a_frame_that_is_none_ends_the_connection_not_the_client(frame: bytes, code: str) -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            link = client._link
+            assert link is not None
+            link.data_received(frame)
+            while client.generation == 1:
+                await asyncio.sleep(0)
+            assert [error.code for error in client.errors] == [code]
 
     run(scenario())
 

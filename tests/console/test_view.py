@@ -74,17 +74,32 @@ def test_brokers_that_stand_alone_are_several_whatever_their_numbers() -> None:
     assert view.rates.received == 200
 
 
-def linked(id: int, peer: int, network: str, pid: int) -> dict[str, Any]:
+def test_a_broker_that_stands_alone_with_two_addresses_is_one() -> None:
+    one, other = ({"broker": {"id": 1, "name": "tidings", "run": run}} for run in ("one", "other"))
+    view = network_view(
+        [Said(url, overview(1, 12, network={}) | run) for url, run in zip("abc", (one, one, other), strict=True)]
+    )
+    assert [broker.url for broker in view.brokers.values()] == ["a", "c"]
+
+
+def test_what_mailboxes_drop_is_dropped_too() -> None:
+    said = Said(
+        "a", overview(1, 12, dropped={"oldest": 30, "far": 10}), overview(1, 10, dropped={"oldest": 10, "far": 4})
+    )
+    assert network_view([said]).brokers[1].rates.dropped == 13
+
+
+def linked(id: int, peer: int, network: str, run: str) -> dict[str, Any]:
     said = overview(id, 12, links={peer: 0})
     return said | {
-        "broker": {"id": id, "name": "tidings", "pid": pid},
+        "broker": {"id": id, "name": "tidings", "run": run},
         "network": said["network"] | {"network": network},
     }
 
 
 @pytest.mark.parametrize("names", [("one", "two"), ("one", "one")])
 def test_networks_with_the_same_numbers_are_several(names: tuple[str, str]) -> None:
-    said = [Said(f"{i}", linked(id, 3 - id, names[i // 2], 10 + i)) for i, id in enumerate((1, 2, 1, 2))]
+    said = [Said(f"{i}", linked(id, 3 - id, names[i // 2], f"run {i}")) for i, id in enumerate((1, 2, 1, 2))]
     view = network_view(said)
     assert [one.id for one in view.brokers.values()] == [1, 2, 1, 2]
     assert {ends for link in view.links for ends in link.ends} == view.brokers.keys()
@@ -93,7 +108,7 @@ def test_networks_with_the_same_numbers_are_several(names: tuple[str, str]) -> N
 
 
 def test_a_broker_of_a_network_with_two_addresses_is_one() -> None:
-    said = linked(1, 2, "one", 10)
+    said = linked(1, 2, "one", "a run")
     view = network_view([Said("a", None, said, State.LOST, "refused"), Said("b", said)])
     assert [(one.id, one.url, one.state) for one in view.brokers.values()] == [
         (1, "b", State.UP),

@@ -17,6 +17,7 @@ from tidings.broker.network_status import status
 from tidings.broker.session import Inspect
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import SecurityError, UsageError
+from tidings.node.post_office import DROPS
 from tidings.node.requests import Done, Failed
 from tidings.node.session import Connection, DirectSubscription, MailboxSubscription
 
@@ -55,11 +56,12 @@ def overview(broker: "Broker") -> Item:
     network = broker.node.network
     dialled = () if network is None else {router for _, router in network.settings.dials if router}
     return {
-        "broker": {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid(), "ready": broker.ready},
+        "broker": _broker(broker),
         "time_ms": broker.now_ms(),
         "steady_seconds": round(time.monotonic(), 6),  # for rates: the time of day may be set back
         "cpu_seconds": round(time.process_time(), 6),
         "plane": plane,
+        "dropped": dropped(broker),
         "expired": plane["expired"] + office.expired,
         "dead": office.dead_letters.buried,
         "dead_letters": str(broker.settings.dead_letters),
@@ -72,6 +74,18 @@ def overview(broker: "Broker") -> Item:
         "network": status(broker),
         "links_down": [] if network is None else sorted(set(dialled) - set(network.links.peers())),
     }
+
+
+def _broker(broker: "Broker") -> Item:
+    said = {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid()}
+    return said | {"run": broker.run, "ready": broker.ready}
+
+
+def dropped(broker: "Broker") -> dict[str, int]:
+    """Messages that subscribers did not get, by reason, since the broker started."""
+    plane, office = broker.forwarder.stats(), broker.node.post_office
+    counts = {reason: plane[f"dropped_{reason}"] + office.dropped[reason] for reason in DROPS}
+    return counts | {"far": plane["dropped_far"]}  # mailboxes lose nothing so
 
 
 def _gauges(gauges: Iterable[tuple[str, str, Any]]) -> Item:

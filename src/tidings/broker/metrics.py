@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from heapq import nlargest
 
 from tidings.broker.http_endpoint import Page
+from tidings.broker.inspection import dropped
 from tidings.broker.observing import Observer
 from tidings.broker.server import Broker
 from tidings.broker.writer import LATENCY_SECONDS, StoreStats
 from tidings.delivery.mailbox import Mailbox, MailboxKind
-from tidings.node.post_office import DROPS
 
 MAILBOXES_MAX = 500
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -107,8 +107,7 @@ class Metrics:
         stats, office = self._broker.forwarder.stats(), self._broker.node.post_office
         for key, (name, meaning) in _FORWARDER.items():
             text.add(name, "counter", meaning, stats[key] + (office.pushed_back if key == "pushed_back" else 0))
-        drops = [({"reason": one}, stats[f"dropped_{one}"] + office.dropped[one]) for one in DROPS]
-        drops.append(({"reason": "far"}, stats["dropped_far"]))  # mailboxes lose nothing so
+        drops = [({"reason": reason}, count) for reason, count in dropped(self._broker).items()]
         drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
         text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
         text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", office.dead_letters.buried)

@@ -8,6 +8,7 @@ Plain messages take the upper way, small reads without Python. All is on one eve
 
 import asyncio
 import logging
+import secrets
 import ssl
 import time
 from collections import Counter
@@ -66,6 +67,7 @@ class Broker:
         tracking: TrackingOptions | None = None,
     ) -> None:
         self.name = name
+        self.run = secrets.token_hex(8)  # of two addresses it tells whether the same broker is behind them
         self.settings = settings
         self.limits = limits or Limits()
         self.guard = guard or OpenGuard()

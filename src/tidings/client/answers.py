@@ -1,6 +1,7 @@
 """What a client has asked a broker, and what it answers: a receipt for a publication, or why not."""
 
 import asyncio
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from tidings.errors import RemoteError, SecurityError, TidingsError
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
+from tidings.protocols.frames import field as field_of
 
 PASSING_CODES = frozenset({"E_DURABLE_BUSY", "E_STORE_FULL", "E_STORE_IO", "E_TYPE_UNREACHABLE"})
 SECURITY_CODES = frozenset({"E_LOGIN", "E_FORBIDDEN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT"})
@@ -28,17 +30,16 @@ class Receipt:
 
 
 def error_of(fields: Mapping[str, Value]) -> TidingsError:
-    code, reason = str(fields.get("code", "E_UNKNOWN")), str(fields.get("reason", "the broker gave no reason"))
-    position = int(fields["position"]) - 1 if "position" in fields else None
+    code = field_of(fields, "code", str) or "E_UNKNOWN"
+    reason = field_of(fields, "reason", str) or "the broker gave no reason"
+    position = field_of(fields, "position", int) - 1 if "position" in fields else None
     kind = SecurityError if code in SECURITY_CODES else RemoteError
-    return kind(code, reason, position=position, fatal=bool(fields.get("fatal")))
+    return kind(code, reason, position=position, fatal=field_of(fields, "fatal", bool))
 
 
 def again(error: TidingsError) -> TidingsError:
     """The same error for another who waits, or for the next call: one that is raised again grows by its stack."""
-    copy = type(error).__new__(type(error), *error.args)
-    copy.__dict__.update(error.__dict__)
-    return copy
+    return copy.copy(error)
 
 
 def retrieved(done: "asyncio.Future[Any]") -> None:

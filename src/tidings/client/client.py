@@ -17,7 +17,6 @@ import asyncio
 import itertools
 import logging
 import random
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -55,6 +54,7 @@ from tidings.protocols.frames import (
     FrameType,
     RawFrame,
     control,
+    decode_delivery,
     decode_fields,
     decode_receipts,
     encode_publish,
@@ -67,7 +67,6 @@ WINDOW = 1000
 ERRORS_MAX = 100  # the latest are kept
 LAST_TRY_SECONDS = 0.1  # for a connection, however soon the client is to give up
 RECEIVED_BYTES_MORE = 64 << 10
-_DELIVERY = struct.Struct("<IIQ")  # subscription, attempt, tag
 
 
 class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
@@ -379,11 +378,10 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
     def _received(self, frame: RawFrame) -> None:
         match frame.type:
             case FrameType.DELIVER:
-                payload = frame.payload
-                number, attempt, tag = _DELIVERY.unpack_from(payload)
+                number, attempt, tag, message = decode_delivery(frame.payload)
                 taker = self._subscriptions.get(number) or self.pages.get(number)
                 if taker is not None:
-                    taker.deliver(decode_message(payload[_DELIVERY.size :]), attempt, tag)
+                    taker.deliver(decode_message(message), attempt, tag)
                 elif self.connected:  # not while it is being closed
                     self._dismissing.stray(number)
             case FrameType.RETAINED:
@@ -399,7 +397,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
                 self._answered(frame.type, decode_fields(frame.payload))
 
     def _answered(self, type: int, fields: dict[str, Value]) -> None:
-        receipt = int(fields.get("receipt", 0))
+        receipt = field(fields, "receipt", int)
         match type:
             case FrameType.OK:
                 self._requests.answered(receipt, fields)

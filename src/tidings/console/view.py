@@ -17,7 +17,6 @@ from typing import Any
 
 Overview = Mapping[str, Any]
 PLACES = 1 << 32  # of a network: numbers are below this
-_DROPPED = ("dropped_oldest", "dropped_newest", "dropped_stalled", "dropped_far")
 
 
 class State(Enum):
@@ -123,14 +122,14 @@ def rates_between(before: Overview, after: Overview) -> Rates:
     seconds = _seconds_between(before, after)
     if seconds <= 0 or after["cpu_seconds"] < before["cpu_seconds"]:  # it was started anew
         return Rates()
-    then, now = before["plane"], after["plane"]
+    grown = [max(0, now - then) / seconds for then, now in zip(_counted(before), _counted(after), strict=True)]
+    received, delivered, unmatched, dropped = grown
+    return Rates(received, delivered, unmatched, dropped, (after["cpu_seconds"] - before["cpu_seconds"]) / seconds)
 
-    def rate(*names: str) -> float:
-        grown = sum(int(now.get(name, 0)) - int(then.get(name, 0)) for name in names)
-        return max(0, grown) / float(seconds)
 
-    busy = (after["cpu_seconds"] - before["cpu_seconds"]) / seconds
-    return Rates(rate("received"), rate("delivered"), rate("unmatched"), rate(*_DROPPED), busy)
+def _counted(said: Overview) -> tuple[int, int, int, int]:
+    plane = said["plane"]
+    return plane["received"], plane["delivered"], plane["unmatched"], sum(said.get("dropped", {}).values())
 
 
 def _seconds_between(before: Overview, after: Overview) -> float:
@@ -164,21 +163,21 @@ def network_view(said: Iterable[Said]) -> NetworkView:
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """In which numbers are unique: its name and its processes; a broker that stands alone is one by itself."""
+    """In which numbers are unique: its name and its brokers; a broker that stands alone is one by itself."""
 
     name: str
-    processes: dict[int, int] = field(default_factory=dict)  # by number
+    runs: dict[int, str] = field(default_factory=dict)  # by number
 
 
 def _base(url: str, latest: Overview, networks: list[_Network]) -> int:
     """Where the places of a broker's network begin. Networks of one name are told apart if they share a number."""
-    number, process = latest["broker"]["id"], latest["broker"].get("pid", 0)
+    number, run = latest["broker"]["id"], latest["broker"].get("run", url)
     network = latest.get("network")
-    name = f"network {network.get('network', '')}" if network else f"alone {url}"
+    name = f"network {network.get('network', '')}" if network else f"alone {run}"
     for index, one in enumerate(networks):
-        if one.name == name and one.processes.setdefault(number, process) == process:
+        if one.name == name and one.runs.setdefault(number, run) == run:
             return index * PLACES
-    networks.append(_Network(name, {number: process}))
+    networks.append(_Network(name, {number: run}))
     return (len(networks) - 1) * PLACES
 
 

@@ -102,7 +102,7 @@ def load(path: Path | None = None, settings: Iterable[str] = ()) -> Config:
     config, problems = Config(), list[str]()
     if path is not None:
         try:
-            data = tomllib.loads(path.read_text())
+            data = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin with a mark
         except (OSError, ValueError) as error:  # not there, no text, no TOML
             raise ConfigError([f"{path}: {error}"]) from None
         config = _merged(config, data, f"{path}: ", problems)

@@ -21,6 +21,7 @@ ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD, ACK_RELEASE, ACK_ELSEWHERE, ACK_WITH_COMMIT
 _HEADER = struct.Struct("<IBBH")
 _ACK = struct.Struct("<IBI")
 _PAIR = struct.Struct("<II")
+_DELIVERY = struct.Struct("<IIQ")
 _RETAINED = struct.Struct("<IQ")
 
 
@@ -156,6 +157,14 @@ def decode_tags(value: bytes) -> tuple[int, ...]:
     if len(value) % 8:
         raise RemoteProtocolError("E_FRAME_FIELD", "tags have eight bytes each", fatal=False)
     return struct.unpack(f"<{len(value) // 8}Q", value)
+
+
+def decode_delivery(payload: bytes) -> tuple[int, int, int, bytes]:
+    """Subscription, attempt, tag, message."""
+    if len(payload) < _DELIVERY.size:
+        raise CodecError("E_CODEC_TRUNCATED", "a delivery is cut short", position=len(payload))
+    subscription, attempt, tag = _DELIVERY.unpack_from(payload)
+    return subscription, attempt, tag, payload[_DELIVERY.size :]
 
 
 def decode_receipts(payload: bytes) -> tuple[int, ...]:
