@@ -51,24 +51,44 @@ public:
         const bool capitals = !line.empty() && std::ranges::all_of(line, [](char c) { return c >= 'A' && c <= 'Z'; });
         if (!capitals && !is_word(line)) refuse("E_STOMP_FRAME", "no STOMP command", frame.start);
         frame.command = line;
+        Fault fault;
+        if (!capitals) fault = {"E_STOMP_FRAME", "no STOMP command: they are written in capitals", frame.start};
         for (;;) {
             if (!read_line(data, at, line, headers_bytes_max, "E_STOMP_LIMIT", "a header is too long")) return false;
             if (at - frame.start > headers_bytes_max) refuse("E_STOMP_LIMIT", "the headers are too long", at);
             if (line.empty()) break;
-            const size_t colon = line.find(':');
-            const size_t start = static_cast<size_t>(line.data() - data.data());
-            if (colon == line.npos) refuse("E_STOMP_FRAME", "a header line without a colon", start);
-            if (colon == 0) refuse("E_STOMP_FRAME", "a header without a name", start);
-            if (frame.lines.size() == headers_max) refuse("E_STOMP_LIMIT", "more than 1000 headers", start);
-            frame.lines.push_back({line.substr(0, colon), line.substr(colon + 1)});
+            read_header(line, static_cast<size_t>(line.data() - data.data()), frame, fault);
+            if (fault.code && line.find('\0') != line.npos) break;  // what follows is another frame's
         }
-        if (!capitals) refuse("E_STOMP_FRAME", "no STOMP command: they are written in capitals", frame.start);
+        if (fault.code) refuse(fault.code, fault.reason, fault.position);
         return read_body(data, at, bytes_max, searched, frame);
     }
 
     size_t skipped = 0;
 
 private:
+    // The first that is wrong with the headers. It is told when all are read: the receipt that the frame asks for may stand below.
+    struct Fault {
+        const char* code = nullptr;
+        const char* reason = nullptr;
+        size_t position = 0;
+    };
+
+    static void read_header(std::string_view line, size_t start, StompFrame& frame, Fault& fault) {
+        const size_t colon = line.find(':');
+        const auto wrong = [&](const char* code, const char* reason) {
+            if (!fault.code) fault = {code, reason, start};
+        };
+        if (colon == line.npos) return wrong("E_STOMP_FRAME", "a header line without a colon");
+        if (colon == 0) return wrong("E_STOMP_FRAME", "a header without a name");
+        const std::string_view name = line.substr(0, colon);
+        if (frame.lines.size() >= headers_max) {
+            wrong("E_STOMP_LIMIT", "more than 1000 headers");
+            if (name != "receipt") return;
+        }
+        frame.lines.push_back({name, line.substr(colon + 1)});
+    }
+
     static bool is_word(std::string_view text) {
         return !text.empty() && std::ranges::all_of(text, [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); });
     }

@@ -99,6 +99,9 @@ def test_escapes_and_repeated_headers() -> None:
         (b"SEND\nreceipt:r\ncontent-length:1\n\nabc\0", "E_STOMP_FRAME"),
         (b"SEND\nreceipt:r\nno colon\n\n\0", "E_STOMP_FRAME"),
         (b"SEND\nreceipt:r\n:no name\n\n\0", "E_STOMP_FRAME"),
+        (b"SEND\nno colon\nreceipt:r\n\n\0", "E_STOMP_FRAME"),
+        (b"SUBSCRIBE\n:no name\nno colon\nreceipt:r\n\n\0", "E_STOMP_FRAME"),
+        (b"SEND\n" + b"a:\n" * 1001 + b"receipt:r\n\n\0", "E_STOMP_LIMIT"),
         (b"send\nreceipt:r\n\n\0", "E_STOMP_FRAME"),
         (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nno-local:yes\nreceipt:r\n\n\0", "E_STOMP_HEADER"),
         (b"SUBSCRIBE\nid:1\ndestination:/topic/a\nno-local:true\nack:client\nreceipt:r\n\n\0", "E_NO_LOCAL"),
@@ -113,6 +116,15 @@ def test_errors_say_what_was_wrong(frame: bytes, code: str) -> None:
         assert error.headers["code"] == code
         assert code in error.headers["message"]
         assert error.headers["receipt-id"] == "r"
+
+    with_broker(check)
+
+
+def test_the_receipt_of_the_next_frame_is_not_echoed() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.write(b"SEND\nno colon\0SEND\nreceipt:r\n\n\0")
+        assert "receipt-id" not in (await raw.error()).headers
 
     with_broker(check)
 
