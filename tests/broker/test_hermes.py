@@ -121,6 +121,40 @@ def test_a_persistent_event_outlives_the_restart_of_both_its_brokers(tmp_path: P
     asyncio.run(check())
 
 
+def test_a_type_that_is_added_again_in_another_form_has_it_at_every_broker(tmp_path: Path) -> None:
+    """Added at 2 and looked up at 3; removed and added again at 1. The refresh comes too late to be of help."""
+    slow = HermesOptions(refresh_ms=60_000, lifetime_ms=180_000, settle_ms=3_000)
+
+    async def check() -> None:
+        async with PanBrokers(tmp_path, "hermes", slow) as network:
+            await network.start(1, by=None)
+            await network.start(2, by=1)
+            await network.start(3, by=1)
+            one, two, three = [await connect(network.url(router)) for router in (1, 2, 3)]
+            await eventually(network.known, WAIT_S)
+            await one.add_type("Old", {"a": "int"})
+            await one.add_type("New", {"b": "string"})
+            await two.add_type("Sale", {"n": "int"}, parent="Old")
+            await three.get_type("Sale")
+            await one.remove_type("Sale")
+            await one.add_type("Sale", {"n": "int"}, parent="New")
+            listeners = Listeners()
+            await listeners.add(one, [2, 3], "New")
+            await listeners.add(one, [2, 3], "Sale")
+            await listeners.add(one, [], "Old")
+            for client, n in ((two, 2), (three, 3)):
+                assert [event_type.name for event_type in await client.get_type("Sale")] == ["New", "Sale"]
+                await client.advertise_type("Sale")
+                with pytest.raises(TidingsError, match="E_EVENT_MISSING: attribute 'b'"):
+                    await client.publish_event("Sale", {"a": 1, "n": n})
+                await client.publish_event("Sale", {"b": "x", "n": n}, persistent=True)
+            await listeners.check()
+            for client in (one, two, three):
+                await client.close()
+
+    asyncio.run(check())
+
+
 def test_in_a_network_that_does_not_route_by_types_the_error_names_the_setting(tmp_path: Path) -> None:
     async def check() -> None:
         async with PanBrokers(tmp_path) as network:

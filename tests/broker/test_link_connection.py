@@ -35,6 +35,10 @@ class Links:
 
     def __init__(self, gather_ms: float) -> None:
         self.settings = LinkSettings(insecure=True, gather_ms=gather_ms)
+        self.ended: list[str] = []
+
+    def lost(self, connection: LinkConnection, reason: str) -> None:
+        self.ended.append(reason)
 
     def opened(self, connection: LinkConnection) -> None: ...
 
@@ -104,5 +108,26 @@ def test_without_gathering_everything_goes_at_once() -> None:
         connection.write(message())
         connection.write(message())
         assert blocks == [message()] * 2
+
+    asyncio.run(check())
+
+
+class Dead(Written):
+    """As uvloop leaves a transport whose dial was cancelled: it does not say that it is closed."""
+
+    def write(self, data: object) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+
+def test_a_write_that_the_event_loop_refuses_is_the_loss_of_this_connection() -> None:
+    async def check() -> None:
+        links = Links(0.0)
+        connection = LinkConnection(cast(BrokerLinks, links), "to:1", None)
+        connection.connection_made(Dead())
+        connection.write(message())
+        assert links.ended == []  # not while others are being written to
+        await eventually(lambda: bool(links.ended))
+        assert links.ended == ["unable to perform operation; the handler is closed"]
+        connection.close()
 
     asyncio.run(check())

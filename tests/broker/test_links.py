@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tidings.broker.link_secret import Handshake
 from tidings.broker.links import BrokerLinks, LinkSettings
@@ -18,6 +19,7 @@ from tidings.client.client import Client
 from tidings.client.subscription import Subscription
 from tidings.errors import UsageError
 from tidings.model.codec import encode_frame
+from tidings.overlay import effects as fx
 from tidings.testing import flaps
 from tidings.testing.certificates import Authority
 from tidings.testing.links import BrokerNetwork, eventually
@@ -153,6 +155,33 @@ def test_who_does_not_know_the_secret_stays_outside(tmp_path: Path) -> None:
             assert list(links.links.peers()) == []
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_dial_that_is_given_up_while_it_succeeds_leaves_no_connection(tmp_path: Path, turns: int) -> None:
+    """Whichever turn of the event loop it is. In uvloop, as in a broker's process, such a one is never lost."""
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            links = network.brokers[1].links
+            assert isinstance(links, BrokerLinks)
+            await eventually(lambda: network.linked(1, 2))
+            links.cut()
+            while not links._dialling:
+                await asyncio.sleep(0)
+            (name,) = links._dialling
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            links._close(name, "given up")
+            assert name not in links._dialling
+            for _ in range(10):
+                await asyncio.sleep(0)
+                assert name not in links._connections
+            links._tell(fx.Lost(name, "given up"))
+            await eventually(lambda: network.linked(1, 2))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(check())
 
 
 def certificate(folder: Path, name: str) -> None:

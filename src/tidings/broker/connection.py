@@ -158,7 +158,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             if sent == len(data):
                 return
             data = data[sent:]
-        self._transport.write(data)
+        try:
+            self._transport.write(data)
+        except RuntimeError:  # the event loop has closed it without a word: others' output must not suffer
+            self._transport.abort()
+            self.broker.loop.call_soon(self.broker.lost, self)
 
     def pause_reading(self) -> None:
         if self._lingers or self._paused or self._transport is None:

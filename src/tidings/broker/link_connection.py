@@ -33,6 +33,7 @@ class LinkConnection(asyncio.BufferedProtocol):
     def __init__(self, links: "BrokerLinks", name: str, handshake: Handshake | None) -> None:
         self.links, self.name, self.handshake = links, name, handshake
         self.number = -1
+        self.attempt: asyncio.Task[None] | None = None  # to dial, of which it came
         self.their_challenge = b""
         self.proven: bool | None = None  # by the secret; None: not yet
         self.asked = 0  # the router it says to be, once the machine has asked whether that is true
@@ -137,7 +138,15 @@ class LinkConnection(asyncio.BufferedProtocol):
         if size and self._transport is not None and not self._transport.is_closing():
             self._wrote_at = asyncio.get_running_loop().time()
             self._gathering.wrote(self._wrote_at * 1000, pieces, size)
-            self._transport.write(data[:size])
+            self._put(data[:size])
+
+    def _put(self, data: bytes) -> None:
+        assert self._transport is not None
+        try:
+            self._transport.write(data)
+        except RuntimeError as error:  # the event loop has closed it without a word: others' output must not suffer
+            self._transport.abort()
+            asyncio.get_running_loop().call_soon(self.connection_lost, error)
 
     def _let_go(self) -> None:
         """Send what was held back long enough, in order."""
@@ -146,7 +155,7 @@ class LinkConnection(asyncio.BufferedProtocol):
         while self._held and self._held[0][0] <= loop.time():
             _, data = self._held.popleft()
             if not self._transport.is_closing():
-                self._transport.write(data)
+                self._put(data)
         if self._held:
             loop.call_at(self._held[0][0], self._let_go)
 
@@ -155,9 +164,18 @@ class LinkConnection(asyncio.BufferedProtocol):
         assert self._transport is not None
         self._write_gathered(self._gathered_bytes)
         while self._held:
-            self._transport.write(self._held.popleft()[1])
+            self._put(self._held.popleft()[1])
         self._transport.close()
         asyncio.get_running_loop().call_later(ABORT_SECONDS, self._transport.abort)
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more. If the attempt to dial is given up while its connection is made, uvloop closes
+        that, and never says so."""
+        if self._socket is not None:
+            self._socket.detach()  # its number may soon be another's
+            self._socket = None
+        if self._transport is not None:
+            self._transport.abort()
 
     def abort(self) -> None:
         assert self._transport is not None

@@ -144,6 +144,9 @@ class BrokerLinks:
 
     def opened(self, connection: LinkConnection) -> None:
         dialled = connection.name.startswith("to:")
+        if dialled and connection.attempt is not self._dialling.get(connection.name):
+            connection.give_up()  # it was made in the very turn in which the attempt was given up
+            return
         if not dialled:
             connection.name = f"from:{connection.address()}/{connection.name.removeprefix('from:')}"
         connection.number = number = self._forwarder.open()
@@ -251,15 +254,21 @@ class BrokerLinks:
     async def _dial(self, name: str, address: str) -> None:
         host, _, port = address.rpartition(":")
         tls = self.settings.tls_dial
-        make = LinkConnection(self, name, self._handshake(dialled=True))
+        connection = LinkConnection(self, name, self._handshake(dialled=True))
+        connection.attempt = asyncio.current_task()
         try:
             await self._loop.create_connection(
-                lambda: make, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
+                lambda: connection, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
             )
         except (OSError, ValueError, ssl.SSLError) as error:
             self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError)))
+        except asyncio.CancelledError:
+            connection.give_up()
+            self.lost(connection, "given up")
+            raise
         finally:
-            self._dialling.pop(name, None)
+            if self._dialling.get(name) is connection.attempt:  # not if it is dialled anew
+                del self._dialling[name]
 
     def _close(self, name: str, reason: str) -> None:
         task = self._dialling.pop(name, None)

@@ -19,6 +19,7 @@ from typing import assert_never, cast
 from tidings.delivery.store import Note, Recovered
 from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_frame
+from tidings.model.event_type import EventType
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import is_event
 from tidings.node.encoded import expires_ms_of
@@ -90,7 +91,7 @@ class Network:
         self.events = cast("EventCarrier", self.scheme) if settings.kind.typed else None
         self.carrier = self.events or (cast("Carrier", self.scheme) if settings.kind.carries else None)
         self._questions: dict[int, int] = {}  # Pan's token of a request -> the scheme's
-        self._noted_types: set[str] = set()
+        self._noted_types: dict[str, tuple[EventType, ...]] = {}  # by name, as written down
         self.pan: PanLinks | None = None
         if settings.pan is not None:
             self.pan = PanLinks(settings.router, settings.pan, self.links, rng, self._say)
@@ -141,8 +142,8 @@ class Network:
         for key, payload in recovered.notes.items():
             name, _, router = key.partition(":")
             if name == TYPE_NOTE and payload and self.events is not None:
-                self.events.own(decode_types(payload))
-                self._noted_types.add(router)
+                self._noted_types[router] = decode_types(payload)
+                self.events.own(self._noted_types[router])
             if name == INTEREST_NOTE and payload:
                 for known in (payload, None):  # known, and not heard of for now
                     self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, int(router), True, known)))
@@ -266,11 +267,12 @@ class Network:
     def note_types(self, journal: Journal) -> None:
         """Write down which types were added here."""
         owned = {chain[-1].name: chain for chain in self.events.owned()} if self.events is not None else {}
-        for name in owned.keys() - self._noted_types:
-            journal.change(Note(f"{TYPE_NOTE}:{name}", encode_types(owned[name])))
-        for name in self._noted_types - owned.keys():
+        for name, chain in owned.items():
+            if self._noted_types.get(name) != chain:  # perhaps another form of it, if it was removed elsewhere
+                journal.change(Note(f"{TYPE_NOTE}:{name}", encode_types(chain)))
+        for name in self._noted_types.keys() - owned.keys():
             journal.change(Note(f"{TYPE_NOTE}:{name}", b""))
-        self._noted_types = set(owned)
+        self._noted_types = owned
 
     def tick(self, journal: Journal) -> None:
         """About once a second: write down what was learned, try again what rested, and give up what waits for routers

@@ -86,6 +86,9 @@ class TypeDesk:
         if tree is None or _path(_ancestors(tree, path[-1])) != path[:-1]:
             named = f"event type {path[-1]!r}" if path else f"topic {decoded.destination.name!r}"
             raise UsageError("E_TYPE_UNADVERTISED", f"{named} is not advertised on this connection: advertise it first")
+        if self._book.chain(path[-1]) != tuple(tree):
+            reason = f"event type {path[-1]!r} was removed, and perhaps added in another form: advertise it again"
+            raise EventTypeError("E_TYPE_REDEFINED", reason)
         if problems := tree.check(path[-1], decoded.properties):
             raise EventTypeError(problems[0].code, "; ".join(one.reason for one in problems))
 
@@ -118,24 +121,37 @@ class TypeDesk:
     def _advertise(self, client: Connection, receipt: int, chain: Chain, settled: Callable[[], None]) -> None:
         self._need(client, "advertise", chain)
         name = chain[-1].name
-        if name in client.advertised:
+        if name in client.advertised and tuple(client.advertised[name]) == chain:
             self._done(client, receipt, chain)
             settled()
             return
-        if len(client.advertised) >= ADVERTISED_MAX:
+        if len(client.advertised) >= ADVERTISED_MAX and name not in client.advertised:
             raise UsageError("E_TYPE_ADVERTISED", f"a connection advertises at most {ADVERTISED_MAX} event types")
 
         def advertised(error: TidingsError | None) -> None:
             settled()
+            if error is None:
+                error = self._advertised(client, receipt, name)
             if error is not None:
                 self._outbox.answer(client.number, Failed(receipt, error))
-            elif client.gone or name in client.advertised:
-                self._book.unadvertise(name)
-            else:
-                client.advertised[name] = TypeTree(chain)
-                self._done(client, receipt, chain)
 
         self._book.advertise(name, advertised)
+
+    def _advertised(self, client: Connection, receipt: int, name: str) -> TidingsError | None:
+        """In the form that the type has now, which need not be the one it had when it was asked for."""
+        chain, wrong = self._book.chain(name), None
+        try:
+            if not chain:
+                raise EventTypeError("E_TYPE_UNKNOWN", f"there is no event type {name!r}")
+            self._need(client, "advertise", chain)
+        except TidingsError as error:
+            wrong = error
+        if client.gone or wrong is not None or name in client.advertised:  # each counts once
+            self._book.unadvertise(name)
+        if not client.gone and wrong is None:
+            client.advertised[name] = TypeTree(chain)
+            self._done(client, receipt, chain)
+        return wrong
 
     # --- common to them -------------------------------------------------------------------------------------------
 

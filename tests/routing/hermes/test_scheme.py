@@ -19,7 +19,7 @@ from tidings.routing.effects import AskKey, Effect, HandOver, Passed, Report, Sa
 from tidings.routing.flood import Flood
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.codec import SCHEME, decode, decode_request, encode
-from tidings.routing.hermes.messages import Kind, Publication, Settled, Tell, TypeAnswer, Verb
+from tidings.routing.hermes.messages import Echo, Kind, Publication, Settled, Tell, TypeAnswer, Verb
 from tidings.routing.hermes.scheme import HermesScheme
 from tidings.routing.interests import InterestEncoding
 
@@ -157,6 +157,26 @@ def test_a_posted_event_ends_as_safe_even_if_its_type_is_gone() -> None:
     assert verb is Verb.USE
     effects = made.answered(2, token, encode(TypeAnswer((), "E_TYPE_UNKNOWN", "there is no event type 'Trade'")))
     assert Safe(message[4:20]) in effects
+    assert made.counts()["unsettled"] == 0
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        (EventType("Trade", None, {"price": AttributeType.STRING}),),
+        (EventType("Old"), EventType("Trade", "Old", {"price": AttributeType.INT})),
+    ],
+)
+def test_a_posted_event_is_not_given_to_subscribers_of_another_form_of_its_type(form: tuple[EventType, ...]) -> None:
+    made = scheme()
+    message = event(20, persistent=True)
+    made.learn(0, (5, SchemeMessage(SCHEME, encode(Tell("Trade", Kind.TYPE, Predicate.always(), 1000)))))
+    ((token, _, _),) = asked(made.post(1, message))
+    effects = made.answered(2, token, encode(TypeAnswer(form)))
+    (echo,) = [said for said in told(effects) if isinstance(said, Echo)]
+    effects = made.learn(3, (UP, SchemeMessage(SCHEME, encode(Echo("Trade", echo.number, True)))))
+    assert Safe(message[4:20]) in effects
+    assert [said for said in told(effects) if isinstance(said, Publication)] == []
     assert made.counts()["unsettled"] == 0
 
 

@@ -26,6 +26,7 @@ from tidings.routing.carried import batch_of
 from tidings.routing.hermes.custody import Custodian
 from tidings.routing.hermes.estates import Estates
 from tidings.routing.hermes.flow import ALWAYS, Hop
+from tidings.routing.hermes.lookup import Lookup
 from tidings.routing.hermes.messages import (
     Done,
     Echo,
@@ -79,6 +80,7 @@ class Hermes:
         self._subscriptions: dict[SubscriptionId, tuple[str, Predicate | None]] = {}
         self._local: dict[tuple[str, Kind], dict[Predicate, dict[SubscriptionId, None]]] = {}
         self._questions = Questions(key_of, self.options)
+        self._lookup = Lookup(router, self.registry, self._questions)
         self._echoes: dict[int, tuple[Callable[[], None], float]] = {}
         self._tokens = 0
         self._out: list[HermesEffect] = []
@@ -124,7 +126,7 @@ class Hermes:
         if event_type.parent is None:
             with_parent(now, TypeAnswer())
         else:
-            self._with_type(now, event_type.parent, with_parent)
+            self._lookup.with_type(now, event_type.parent, with_parent)
         return self._done()
 
     def remove_type(self, now: float, token: int, name: str) -> list[HermesEffect]:
@@ -138,7 +140,7 @@ class Hermes:
 
     def get_type(self, now: float, token: int, name: str) -> list[HermesEffect]:
         """Done when the type is known here, in `registry.types`."""
-        self._with_type(now, name, lambda now, answer: self._finish(token, answer))
+        self._lookup.with_type(now, name, lambda now, answer: self._finish(token, answer))
         return self._done()
 
     def advertise(self, now: float, token: int, name: str) -> list[HermesEffect]:
@@ -152,7 +154,7 @@ class Hermes:
                     return
             self._finish(token, answer)
 
-        self._to_use(now, name, known)
+        self._lookup.to_use(now, name, known)
         return self._done()
 
     def unadvertise(self, now: float, name: str) -> list[HermesEffect]:
@@ -161,7 +163,7 @@ class Hermes:
         self._advertised[name] -= 1
         if not self._advertised[name]:
             self.trees.remove(now, name, Kind.ADVERTISED, None, ALWAYS)
-        self._unuse(now, name)
+        self._lookup.unuse(name)
         return self._done()
 
     def subscribe(
@@ -180,10 +182,10 @@ class Hermes:
                 self._local.setdefault((name, kind), {}).setdefault(wanted, {})[id] = None
                 self.trees.add(now, name, kind, None, wanted)
             elif not answer.code and not self.registry.used(name):
-                self._questions.ask(TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
+                self._lookup.unused(name)
             self._finish(token, error)
 
-        self._to_use(now, name, known)
+        self._lookup.to_use(now, name, known)
         return self._done()
 
     def unsubscribe(self, now: float, id: SubscriptionId) -> list[HermesEffect]:
@@ -196,7 +198,7 @@ class Hermes:
         if not same[wanted]:
             del same[wanted]
             self.trees.remove(now, name, kind, None, wanted)
-        self._unuse(now, name)
+        self._lookup.unuse(name)
         return self._done()
 
     def publish(self, now: float, name: str, message: bytes, tag: bytes = b"") -> list[HermesEffect]:
@@ -280,8 +282,7 @@ class Hermes:
         if self._refresh_at <= now:
             self._refresh_at = now + self.options.refresh_ms
             self.trees.refresh(now)
-            for chain, used in self.registry.kept():
-                self._keep(now, chain, self.router if used else 0)
+            self._lookup.keep()
             for name in self.registry.held():
                 self._entrust(name, again=True)
         self.registry.expire(now)
@@ -331,39 +332,6 @@ class Hermes:
         """The answer to a request; None: there was none."""
         self._questions.answered(now, token, answer)
         return self._done()
-
-    def _with_type(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
-        known = self.registry.chain(name)
-        if known:
-            then(now, TypeAnswer(known))
-        else:
-            self._questions.ask_for(now, TypeRequest(Verb.GET, name), self._learning(then))
-
-    def _to_use(self, now: float, name: str, then: Callable[[float, TypeAnswer], None]) -> None:
-        """As `_with_type`, but the rendezvous node must know that clients here use the type."""
-        if self.registry.used(name):
-            then(now, TypeAnswer(self.registry.chain(name)))
-        else:
-            self._questions.ask_for(now, TypeRequest(Verb.USE, name, router=self.router), self._learning(then))
-
-    def _learning(self, then: Callable[[float, TypeAnswer], None]) -> Callable[[float, TypeAnswer], None]:
-        def learned(now: float, answer: TypeAnswer) -> None:
-            then(now, answer if answer.code else self.registry.learn(now, answer.chain))
-
-        return learned
-
-    def _unuse(self, now: float, name: str) -> None:
-        if self.registry.unuse(name):
-            self._questions.ask(TypeRequest(Verb.UNUSE, name, router=self.router), lambda now, answer: None)
-
-    def _keep(self, now: float, chain: tuple[EventType, ...], router: Router) -> None:
-        name = chain[-1].name
-
-        def kept(now: float, answer: TypeAnswer) -> None:
-            if answer.code == "E_TYPE_UNKNOWN":
-                self.registry.disown(name)
-
-        self._questions.ask(TypeRequest(Verb.KEEP, name, chain, router), kept)
 
     def _hand_over(self, now: float, request: TypeRequest) -> None:
         def handed_over(now: float, answer: TypeAnswer) -> None:

@@ -46,8 +46,11 @@ class Registry:
             TypeTree(chain)
         except EventTypeError as error:
             return TypeAnswer((), error.code, error.reason)
-        self._chains[chain[-1].name] = chain
-        self._fresh_until[chain[-1].name] = now + self._options.lifetime_ms
+        name = chain[-1].name
+        if self._chains.get(name) != chain:
+            self._owned.discard(name)  # what was added here has been removed since
+        self._chains[name] = chain
+        self._fresh_until[name] = now + self._options.lifetime_ms
         return TypeAnswer(chain)
 
     def own(self, chain: Chain) -> None:
@@ -57,6 +60,15 @@ class Registry:
     def disown(self, name: str) -> None:
         self._owned.discard(name)
         self._chains.pop(name, None)
+
+    def forget(self, name: str, chain: Chain) -> None:
+        """There is no such type any more; unless another form of it is known here by now."""
+        if self._chains.get(name) == chain:
+            self.disown(name)
+
+    def is_owned(self, name: str) -> bool:
+        """Whether it was added here."""
+        return name in self._owned
 
     def owned(self) -> list[Chain]:
         return [self._chains[name] for name in sorted(self._owned)]
@@ -87,6 +99,10 @@ class Registry:
         """What to say again to rendezvous nodes, and whether clients here use it."""
         names = [name for name in self._chains if name in self._owned or self._used[name]]
         return [(self._chains[name], self._used[name] > 0) for name in names]
+
+    def missed(self) -> list[str]:
+        """What clients here use although there was no such type when it was last asked for."""
+        return [name for name, count in self._used.items() if count > 0 and name not in self._chains]
 
     def expire(self, now: float) -> None:
         for name in [name for name, until in self._fresh_until.items() if until <= now]:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never, cast
 
 from tidings.errors import CodecError, TidingsError
-from tidings.model.event_type import EventType
+from tidings.kernel.codec import decode_message
+from tidings.model.event_type import EventType, TypeTree
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import path_of, typed_interest
 from tidings.routing.alarm import without_timer
@@ -248,7 +249,9 @@ class HermesScheme:
         name = _type_of(message)
 
         def advertised(now: float, error: TidingsError | None) -> None:
-            if error is None:
+            if error is None and not _fits(self.chain(name), message):  # the type it was of was removed
+                self._out += self._safe(now, tag)
+            elif error is None:
                 self._out += self._do(now, self.machine.publish(now, name, message, tag))
             elif error.code == "E_TYPE_UNKNOWN":  # it was removed, so nobody can have subscribed to it
                 del self._posted[tag]
@@ -348,3 +351,10 @@ def _carried(message: object) -> bytes | None:
 
 def _type_of(message: bytes) -> str:
     return path_of(str(batch_of(message).attributes(0)["@topic"]))[-1]
+
+
+def _fits(chain: tuple[EventType, ...], message: bytes) -> bool:
+    """Whether it is an event of this type in this form."""
+    decoded = decode_message(message)
+    path = tuple(one.name for one in chain)
+    return path_of(decoded.destination.name) == path and not TypeTree(chain).check(path[-1], decoded.properties)
