@@ -124,14 +124,17 @@ class Desk:
         """The connection is gone: so are its transactions and subscriptions."""
         for transaction in client.transactions.values():
             self.transacted_bytes -= transaction.bytes
-            self._roll_back(transaction)
+            with self._outbox.told("a transaction could not be rolled back"):
+                self._roll_back(transaction)
         self._end_all(client)
         for mailbox in client.temporary.values():
-            self._office.remove(mailbox)
+            with self._outbox.told("a temporary queue could not be removed"):
+                self._office.remove(mailbox)
 
     def _end_all(self, client: Connection) -> None:
         for subscription in client.subscriptions.values():
-            self._end(subscription)
+            with self._outbox.told("a subscription could not be ended"):
+                self._end(subscription)
         client.subscriptions.clear()
 
     def _end(self, subscription: Subscription) -> None:
