@@ -427,9 +427,10 @@ class Desk:
                 self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
                 return
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
-            targets = [self._office.mailboxes_for(one, self._plane.match(one)) for one in transaction.messages]
+            place, late = self._office.mailboxes_for, request.drops_late
+            targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
         except TidingsError:
-            self._roll_back(transaction)
+            self._failed(client, request, transaction)
             raise
         offers = [
             self.prepare(now_ms, client.number, message, mailboxes)
@@ -454,10 +455,15 @@ class Desk:
         def undo(error: TidingsError) -> None:
             if key:
                 self.once.failed(key, before)
-            self._roll_back(transaction)
+            self._failed(client, request, transaction)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
         self._journal.then(apply, undo)
+
+    def _failed(self, client: Connection, request: Commit, transaction: Transaction) -> None:
+        if request.or_leaves:  # or it would be given again what it had, and that would count as one more try
+            self._end_all(client)
+        self._roll_back(transaction)
 
     def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
         """Journal the message if need be; returns what publishes it once that is safe."""
