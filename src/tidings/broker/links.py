@@ -256,7 +256,9 @@ class BrokerLinks:
             await self._loop.create_connection(
                 lambda: make, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
             )
-        except (OSError, ValueError, ssl.SSLError) as error:
+        except Exception as error:  # whatever it is: who is not told of it does not dial again
+            if not isinstance(error, OSError | ValueError):
+                log.exception("internal error while dialling %s", address)
             self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError)))
         finally:
             self._dialling.pop(name, None)
