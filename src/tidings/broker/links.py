@@ -251,8 +251,8 @@ class BrokerLinks:
     async def _dial(self, name: str, address: str) -> None:
         host, _, port = address.rpartition(":")
         tls = self.settings.tls_dial
-        make = LinkConnection(self, name, self._handshake(dialled=True))
         try:
+            make = LinkConnection(self, name, self._handshake(dialled=True))
             await self._loop.create_connection(
                 lambda: make, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
             )
