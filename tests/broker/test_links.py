@@ -59,6 +59,24 @@ def test_a_message_reaches_matching_subscribers_elsewhere_once(tmp_path: Path, e
     asyncio.run(check())
 
 
+def test_after_an_unexpected_error_it_dials_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handshake, failed = BrokerLinks._handshake, set()
+
+    def once(links: BrokerLinks, *, dialled: bool) -> Handshake | None:
+        if dialled and links not in failed:
+            failed.add(links)
+            raise ZeroDivisionError
+        return handshake(links, dialled=dialled)
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            await eventually(network.known)
+
+    monkeypatch.setattr(BrokerLinks, "_handshake", once)
+    asyncio.run(check())
+    assert failed
+
+
 def test_a_broker_that_is_away_gets_persistent_messages_when_it_is_back(tmp_path: Path) -> None:
     async def check() -> None:
         async with BrokerNetwork(tmp_path, [(1, 2), (2, 3)]) as network:

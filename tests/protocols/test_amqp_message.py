@@ -1,5 +1,6 @@
 """The mapping of AMQP's messages: nothing is lost between two who speak AMQP, and others see the same."""
 
+import struct
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -13,12 +14,12 @@ from proton import Array, Data, Described, decimal32, decimal64, decimal128, sym
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.destination import Destination
-from tidings.model.message import Message
+from tidings.model.message import PROPERTIES_MAX, Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Untyped
 from tidings.protocols.amqp_decimals import decimal_text
 from tidings.protocols.amqp_message import KEPT, Incoming, read_message, write_message
-from tidings.protocols.amqp_sections import Section, decode_sections, encode
+from tidings.protocols.amqp_sections import Section, decode_sections, encode, encode_value
 from tidings.testing.strategies_model import messages, texts
 
 NOW_MS = 1_700_000_000_000
@@ -243,6 +244,24 @@ def test_a_dead_letter_from_a_broker_with_other_settings_is_kept_as_it_came(plai
     sent = sections(content)
     assert (got[Section.PROPERTIES], got[Section.VALUE]) == (sent[Section.PROPERTIES], sent[Section.VALUE])
     assert got[Section.APPLICATION_PROPERTIES] == [typed({"u": uint(7), "JMSXDeathCause": "expired"})]
+
+
+@given(st.dictionaries(texts, st.one_of(scalars, st.text(min_size=200, max_size=300)), min_size=1))
+def test_maps_are_written_as_proton_writes_them(values: dict[Any, Any]) -> None:
+    assert encode(Section.APPLICATION_PROPERTIES, values)[3:] == encode_value(values)
+
+
+def test_receivers_get_as_many_properties_as_a_message_can_have() -> None:
+    """More than Proton can write, or read: so this one looks at the bytes."""
+    properties = {f"p{i}": i for i in range(PROPERTIES_MAX)}
+    content = write_message(Message(QUEUE, properties, b"full"), 1, NOW_MS)
+    map_start = content.index(b"\x00\x53\x74\xd1") + 4
+    size, count = struct.unpack_from(">II", content, map_start)
+    assert count == 2 * PROPERTIES_MAX
+    last = f"p{PROPERTIES_MAX - 1}".encode()
+    end = map_start + 4 + size
+    assert content[:end].endswith(b"\xa1" + bytes((len(last),)) + last + struct.pack(">Bq", 0x81, PROPERTIES_MAX - 1))
+    assert content[end:] == encode(Section.DATA, b"full")
 
 
 def test_what_others_see_of_a_plain_message_is_what_was_sent() -> None:

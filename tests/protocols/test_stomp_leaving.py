@@ -1,14 +1,18 @@
 """STOMP clients that leave, or are shown out: what they have not taken is others', and nobody is taken for them."""
 
 from itertools import count
+from typing import NoReturn
 
 import pytest
 
+from tidings.delivery.store import MemoryStore
+from tidings.errors import StoreError
 from tidings.protocols.stomp_frames import Version, encode
 from tidings.testing.stomp import RawStomp
 from tidings.testing.stomp_place import Place, with_broker
 
 BODY = b"x" * 1000
+FULL = StoreError("E_STORE_FULL", "no space left")
 MANY = 4000  # more than the buffers between broker and client hold
 
 
@@ -126,8 +130,38 @@ def test_temporary_queues_have_names_of_their_own_and_late_answers_are_dropped()
         assert (await service.expect("RECEIPT")).headers["receipt-id"] == "late"
         await service.send("BEGIN", {"transaction": "t"})
         await service.send("SEND", {"destination": names[0], "transaction": "t"})
-        await service.send("COMMIT", {"transaction": "t"})
-        assert (await service.error()).headers["code"] == "E_QUEUE_GONE"
+        await service.send("SEND", {"destination": "/queue/audit", "transaction": "t"})
+        await service.send("COMMIT", {"transaction": "t", "receipt": "late in a transaction"})
+        assert (await service.expect("RECEIPT")).headers["receipt-id"] == "late in a transaction"
+        assert len(here.broker.node.post_office.by_name["queue:audit"].backlog) == 1
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_commit_that_fails_counts_as_one_delivery(stored: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is stored, or because it cannot be."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise FULL
+
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.subscribe("/queue/a", ack="client-individual")
+        await raw.subscribe("/queue/a", "2", ack="client-individual")
+        await raw.send("SEND", {"destination": "/queue/a", "persistent": "true"})
+        id = (await raw.expect("MESSAGE")).headers["ack"]
+        office = here.broker.node.post_office
+        queue = office.by_name["queue:a"]
+        await raw.send("BEGIN", {"transaction": "t"})
+        await raw.send("ACK", {"id": id, "transaction": "t"})
+        await raw.send("SEND", {"destination": "/queue/b", "transaction": "t", "persistent": "true", "receipt": "1"})
+        await raw.expect("RECEIPT")
+        monkeypatch.setattr(MemoryStore if stored else office, "append" if stored else "mailboxes_for", refuse)
+        await raw.send("COMMIT", {"transaction": "t"})
+        assert (await raw.error()).headers["code"] == FULL.code
+        (place,) = queue.backlog.scan()
+        assert queue.deliveries(place.seq) == 1
 
     with_broker(check)
 

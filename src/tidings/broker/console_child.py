@@ -14,6 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 
 from tidings.broker.logs import note
+from tidings.broker.tasks import Steps
 
 log = logging.getLogger("tidings.console")
 
@@ -56,6 +57,7 @@ class ConsoleChild:
         self._pair = pair
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
+        self._pause = PAUSE_SECONDS
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -83,18 +85,27 @@ class ConsoleChild:
                 await process.wait()
 
     async def _run(self) -> None:
-        pause = PAUSE_SECONDS
+        steps = Steps()
         while True:
-            self._process = process = await asyncio.create_subprocess_exec(
-                *self._line, *certificate_options(self._pair), stdin=PIPE, stdout=PIPE, env=_environment()
-            )
-            assert process.stdout is not None
-            while line := await process.stdout.readline():
-                note(log, logging.INFO, "console", url=line.decode(errors="replace").split()[-1])
-                pause = PAUSE_SECONDS
-            status = await process.wait()
+            status: int | None = None
+            with steps.going_on("console"):  # as when the system has no process to spare
+                status = await self._serve()
             note(log, logging.ERROR, "the console has ended", status=status)
             if status == USED_WRONGLY:
                 return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+            await asyncio.sleep(self._pause)
+            self._pause = min(2 * self._pause, PAUSE_SECONDS_MAX)
+
+    async def _serve(self) -> int:
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._line, *certificate_options(self._pair), stdin=PIPE, stdout=PIPE, env=_environment()
+        )
+        assert process.stdout is not None
+        try:
+            while line := await process.stdout.readline():
+                note(log, logging.INFO, "console", url=line.decode(errors="replace").split()[-1])
+                self._pause = PAUSE_SECONDS
+        except Exception:
+            process.kill()  # there is to be one
+            raise
+        return await process.wait()

@@ -1,6 +1,7 @@
 """A very small HTTP server for a few read-only pages. GET only; everything a client can do is bounded."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from tidings.broker.crowd import Crowd
 from tidings.broker.door import Door, Handshakes
 from tidings.broker.failed_handshakes import FailedHandshakes
 from tidings.errors import UsageError
+
+log = logging.getLogger("tidings.broker")
 
 REQUEST_BYTES_MAX = 8 << 10
 REQUEST_SECONDS = 5.0
@@ -80,6 +83,9 @@ class HttpEndpoint:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            writer.transport.abort()
+        except Exception:  # it cannot say how it is: whoever asks must not take that for an answer
+            log.exception("internal error while answering a request for a page")
             writer.transport.abort()
 
     def _answer(self, head: bytes) -> Page:

@@ -254,18 +254,21 @@ class BrokerLinks:
     async def _dial(self, name: str, address: str) -> None:
         host, _, port = address.rpartition(":")
         tls = self.settings.tls_dial
-        connection = LinkConnection(self, name, self._handshake(dialled=True))
+        connection = LinkConnection(self, name, None)
         connection.attempt = asyncio.current_task()
         try:
+            connection.handshake = self._handshake(dialled=True)
             await self._loop.create_connection(
                 lambda: connection, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
             )
-        except (OSError, ValueError, ssl.SSLError) as error:
-            self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError)))
         except asyncio.CancelledError:
             connection.give_up()
             self.lost(connection, "given up")
             raise
+        except Exception as error:  # whatever it is: who is not told of it does not dial again
+            if not isinstance(error, OSError | ValueError):
+                log.exception("internal error while dialling %s", address)
+            self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError)))
         finally:
             if self._dialling.get(name) is connection.attempt:  # not if it is dialled anew
                 del self._dialling[name]

@@ -13,6 +13,7 @@ from heapq import nlargest
 
 from tidings.broker.http_endpoint import Page
 from tidings.broker.inspection import dropped
+from tidings.broker.life import failure
 from tidings.broker.observing import Observer
 from tidings.broker.server import Broker
 from tidings.broker.writer import LATENCY_SECONDS, StoreStats
@@ -91,17 +92,22 @@ class Metrics:
         return Page(str(text), TYPE)
 
     def health(self) -> Page:
-        """200 while the broker serves clients, otherwise 503; a store that refuses is told, but is not the end."""
+        """200 while the broker serves clients, otherwise 503; a store that refuses is told, but is not the end. Not
+        `live`: only a restart helps."""
         broker = self._broker
         error = None if broker.writer is None else broker.writer.stats.error
+        ended = failure(broker)
+        ready = broker.ready and not ended
         state = {
-            "live": True,
-            "ready": broker.ready,
+            "live": not ended,
+            "ready": ready,
             "store": "starting" if broker.writer is None else "ok" if error is None else error.code,
             "connections": len(broker.connections),
             "uptime_seconds": round(time.monotonic() - self._began_steady, 3),
         }
-        return Page(json.dumps(state) + "\n", "application/json", 200 if broker.ready else 503)
+        if ended:
+            state["failure"] = ended
+        return Page(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
 
     def _traffic(self, text: _Text) -> None:
         stats, office = self._broker.forwarder.stats(), self._broker.node.post_office

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidings.broker.admission import Admission
+from tidings.broker.tasks import Steps
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
@@ -61,9 +62,11 @@ class Observer(Protocol):
 
 async def watch(broker: "Broker", observer: Observer) -> None:
     """Until it is cancelled. What the observer makes of the counters is computed beside the event loop."""
+    steps = Steps()
     while True:
-        work = asyncio.to_thread(_observed, observer, time.monotonic(), counters(broker), broker.admission)
-        broker.aside.seconds += await work
+        with steps.going_on("capacity"):
+            work = asyncio.to_thread(_observed, observer, time.monotonic(), counters(broker), broker.admission)
+            broker.aside.seconds += await work
         await asyncio.sleep(SECONDS)
 
 

@@ -14,7 +14,7 @@ import resource
 import signal
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,6 +45,7 @@ from tidings.broker.peers import Peers
 from tidings.broker.server import Broker
 from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
+from tidings.broker.tasks import Tasks
 from tidings.broker.tls import server_context
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.user_guard import UserGuard
@@ -160,7 +161,7 @@ class Process:
         self._stop = asyncio.Event()
         self._signals = 0
         self._reloading = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._console: ConsoleChild | None = None
 
     @property
@@ -202,7 +203,7 @@ class Process:
             search_seldom()
             self._note_network()
             if observer is not None:
-                self._spawn(watch(self._broker, observer))
+                self._tasks.spawn(watch(self._broker, observer))
             if configuration.console.enabled:
                 self._console = ConsoleChild(self._console_command(metrics_port), self._console_pair())
                 self._console.start()
@@ -241,10 +242,9 @@ class Process:
         )
 
     async def _end(self) -> bool:
-        for task in self._tasks:
-            task.cancel()
         try:
             async with asyncio.timeout(STOP_SECONDS):
+                await self._tasks.cancel()
                 if self._console is not None:
                     await self._console.stop()
                 await self._broker.stop()
@@ -331,12 +331,7 @@ class Process:
         self._stop.set()
 
     def _asked_to_reload(self) -> None:
-        self._spawn(self.reload())
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self.reload())
 
     async def reload(self) -> None:
         """All of it or, if anything is wrong, nothing."""

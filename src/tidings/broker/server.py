@@ -12,7 +12,8 @@ import secrets
 import ssl
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import assert_never
 
 from tidings.broker.admission import Admission
@@ -31,6 +32,7 @@ from tidings.broker.observing import Aside, Observer
 from tidings.broker.peers import Peers, enlist
 from tidings.broker.reception import Reception
 from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping
+from tidings.broker.tasks import Steps, Tasks
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.writer import Lone, StoreWriter
 from tidings.delivery.store import Store
@@ -93,7 +95,7 @@ class Broker:
         self._store = store
         self.writer: StoreWriter | None = None
         self.listening: list[Listening] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks()
         self.handshakes = client_handshakes(lambda: self.limits)
         self.crowd = self.handshakes.crowd
         self.per_user: Counter[str] = Counter()
@@ -119,7 +121,7 @@ class Broker:
         for listener in listeners:
             await self.listen(listener)
         await self.links.start()
-        self._spawn(self._keep_time())
+        self.tasks.spawn(self._keep_time(), essential="the broker's clock")
         self.ready = True
 
     async def listen(self, listener: Listener) -> int:
@@ -145,9 +147,7 @@ class Broker:
         await self.links.stop()
         await self._drained(2.0)
         await self._settled()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tasks.cancel()
         self.reception.close()
         if self.writer is not None:
             self._carry_out(self.node.stop_tracking(self.now_ms()))
@@ -169,16 +169,6 @@ class Broker:
         for connection in list(self.connections.values()):
             connection.abort()
         await asyncio.sleep(0)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a task of the broker failed", exc_info=error)
 
     # --- changes while it runs ------------------------------------------------------------------------------------
 
@@ -215,16 +205,23 @@ class Broker:
         number = connection.number
         if number not in self.connections:
             return
-        self._handle_events()  # what it published before it left counts
+        try:
+            self._handle_events()  # what it published before it left counts
+        finally:
+            self._forget(connection, number)
+        self.after()
+
+    def _forget(self, connection: ClientConnection, number: int) -> None:
         del self.connections[number]
         self.beating.discard(connection)
         connection.number = -1
         self.crowd.leave(connection.address)
         if connection.logged_in:
             one_less(self.per_user, connection.user)
-        self._carry_out(self.node.lost(self.now_ms(), number))
-        self.forwarder.close(number)
-        self.after()
+        try:
+            self._carry_out(self.node.lost(self.now_ms(), number))
+        finally:
+            self.forwarder.close(number)
 
     def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None:
         """What `feed` said must be done; `flush`: there is time, write at once what came of it."""
@@ -373,7 +370,7 @@ class Broker:
             return
         match received:
             case Hello():
-                self._spawn(self.reception.log_in(connection, received))
+                self.tasks.spawn(self.reception.log_in(connection, received))
                 return  # parsing goes on after the log-in
             case Ping():
                 self.forwarder.send(connection.number, connection.session.pong())
@@ -484,16 +481,18 @@ class Broker:
     # --- time -----------------------------------------------------------------------------------------------------
 
     async def _keep_time(self) -> None:
-        ticks = 0
-        while True:
+        steps = Steps()
+        for ticks in count(1):
             await asyncio.sleep(0.25)
             now_ms = self.now_ms()
-            self.forwarder.check_stalls(now_ms)
-            give_signs(self, now_ms)
-            ticks += 1
-            self.links.tell_time()
-            self._carry_out(self.node.track(now_ms))
+            steps.do("stalled connections", self.forwarder.check_stalls, now_ms)
+            steps.do("signs of life", give_signs, self, now_ms)
+            steps.do("links", self.links.tell_time)
+            steps.do("tracking", self._pass, self.node.track, now_ms)
             if ticks % 4 == 0:
-                self._carry_out(self.node.tick(now_ms))
-                check_silence(self, now_ms)
-            self.after()
+                steps.do("mailboxes", self._pass, self.node.tick, now_ms)
+                steps.do("silent connections", check_silence, self, now_ms)
+            steps.do("output", self.after)
+
+    def _pass(self, door: Callable[[int], list[Effect]], now_ms: int) -> None:
+        self._carry_out(door(now_ms))

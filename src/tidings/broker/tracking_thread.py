@@ -133,6 +133,11 @@ class TrackingThread:
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread is there to answer, if it needs one."""
+        return self._thread is None or self._thread.is_alive()
+
     def store(self, changes: Sequence[Attachment], entries: Sequence[Entry]) -> None:
         if self._thread is not None:
             self._jobs.put(_Store(changes, entries))

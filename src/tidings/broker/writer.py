@@ -116,6 +116,11 @@ class StoreWriter:
         self._thread.start()
 
     @property
+    def alive(self) -> bool:
+        """Whether its thread is there to answer."""
+        return self._thread.is_alive()
+
+    @property
     def busy(self) -> bool:
         return self._under_way > 0
 

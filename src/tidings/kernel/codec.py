@@ -12,6 +12,7 @@ True
 """
 
 from collections.abc import Iterable
+from dataclasses import fields as fields_of
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -49,6 +50,11 @@ def encode_messages(messages: Iterable[Message]) -> bytes:
 
 def decode_message(data: Buffer) -> Message:
     return _message(_kernel.decode_message(data))
+
+
+def altered(message: Message, **fields: object) -> Message:
+    """A message that was decoded, with other values for these fields; like it, it is not checked again."""
+    return _unchecked({field.name: getattr(message, field.name) for field in _FIELDS} | fields)
 
 
 def check_predicate(data: Buffer) -> None:
@@ -194,7 +200,14 @@ def _message(parts: Parts) -> Message:
         "reply_to": None if reply_to is None else Destination.parse(reply_to),
         "type": type_,
     }
-    message = Message.__new__(Message)  # the kernel has checked every field
+    return _unchecked(fields)  # the kernel has checked every field
+
+
+_FIELDS = fields_of(Message)
+
+
+def _unchecked(fields: dict[str, object]) -> Message:
+    message = Message.__new__(Message)
     for field, value in fields.items():
         object.__setattr__(message, field, value)
     return message

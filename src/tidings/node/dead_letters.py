@@ -1,16 +1,17 @@
 """Messages that go from one queue to another, in one batch with their end where they were: dead letters above all."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import TidingsError
-from tidings.kernel.codec import decode_message, encode_message
+from tidings.kernel.codec import altered, decode_message, encode_message
 from tidings.model.destination import Destination
-from tidings.model.message import Message
+from tidings.model.message import PROPERTIES_MAX, Message
+from tidings.model.values import Value
 from tidings.node.effects import Log
 from tidings.node.outbox import Outbox
 
@@ -81,23 +82,23 @@ class DeadLetters:
         return self._relocate(mailbox, place, decode_message(message), target, back)
 
     def _bury(self, mailbox: Mailbox, place: Place, message: bytes, cause: str) -> None:
-        letter = decode_message(message)
-        if letter.destination == self._grave:
-            self._die_twice(mailbox, place, cause)
-            return
+        try:
+            letter = decode_message(message)
+        except TidingsError as error:
+            self._kept(mailbox, place, cause, error)
+        else:
+            if letter.destination == self._grave:
+                self._die_twice(mailbox, place, cause)
+                return
+            failed = partial(self._kept, mailbox, place, cause)
+            self.buried += self._relocate(mailbox, place, _marked(letter, cause), self._grave, failed)
 
-        def kept(error: TidingsError) -> None:
-            """Better delivered too often than lost, but not unnoticed."""
-            self.failed += 1
-            fields: dict[str, object] = {"mailbox": mailbox.name, "cause": cause, "error": str(error)}
-            self._outbox.add(Log("ERROR", "a dead letter cannot be made, the message stays where it is", fields))
-            self._keep(mailbox, place, cause)
-
-        marks = {ORIGIN: str(letter.destination), CAUSE: cause}
-        if cause == EXPIRED:  # or it would expire there again
-            letter = replace(letter, expiration_ms=None)
-        letter = replace(letter, properties={**letter.properties, **marks})
-        self.buried += self._relocate(mailbox, place, letter, self._grave, kept)
+    def _kept(self, mailbox: Mailbox, place: Place, cause: str, error: TidingsError) -> None:
+        """Better delivered too often than lost, but not unnoticed."""
+        self.failed += 1
+        fields: dict[str, object] = {"mailbox": mailbox.name, "cause": cause, "error": str(error)}
+        self._outbox.add(Log("ERROR", "a dead letter cannot be made, the message stays where it is", fields))
+        self._keep(mailbox, place, cause)
 
     def _die_twice(self, mailbox: Mailbox, place: Place, cause: str) -> None:
         """There is no second graveyard: a dead letter stays until somebody rejects it, or its time is over."""
@@ -126,9 +127,9 @@ class DeadLetters:
         failed: Callable[[TidingsError], None],
     ) -> bool:
         try:
-            moved = encode_message(replace(message, destination=target))
+            moved = encode_message(altered(message, destination=target))
             queue = self._office.queue(target)
-        except TidingsError as error:  # no more mailboxes, or too large by now
+        except TidingsError as error:  # no more mailboxes, or more than a message can hold
             failed(error)
             return False
         self._office.finished_if_written(mailbox, [place.seq])
@@ -140,3 +141,13 @@ class DeadLetters:
             failed=failed,
         )
         return True
+
+
+def _marked(letter: Message, cause: str) -> Message:
+    """With where it was sent to and what it died of, as far as there is room: a message may be full."""
+    properties: dict[str, Value] = dict(letter.properties)
+    for name, text in ((ORIGIN, str(letter.destination)), (CAUSE, cause)):
+        if name in properties or len(properties) < PROPERTIES_MAX:
+            properties[name] = text
+    expiration_ms = None if cause == EXPIRED else letter.expiration_ms  # or it would expire there again
+    return altered(letter, properties=properties, expiration_ms=expiration_ms)

@@ -124,14 +124,17 @@ class Desk:
         """The connection is gone: so are its transactions and subscriptions."""
         for transaction in client.transactions.values():
             self.transacted_bytes -= transaction.bytes
-            self._roll_back(transaction)
+            with self._outbox.told("a transaction could not be rolled back"):
+                self._roll_back(transaction)
         self._end_all(client)
         for mailbox in client.temporary.values():
-            self._office.remove(mailbox)
+            with self._outbox.told("a temporary queue could not be removed"):
+                self._office.remove(mailbox)
 
     def _end_all(self, client: Connection) -> None:
         for subscription in client.subscriptions.values():
-            self._end(subscription)
+            with self._outbox.told("a subscription could not be ended"):
+                self._end(subscription)
         client.subscriptions.clear()
 
     def _end(self, subscription: Subscription) -> None:
@@ -424,9 +427,10 @@ class Desk:
                 self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
                 return
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
-            targets = [self._office.mailboxes_for(one, self._plane.match(one)) for one in transaction.messages]
+            place, late = self._office.mailboxes_for, request.drops_late
+            targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
         except TidingsError:
-            self._roll_back(transaction)
+            self._failed(client, request, transaction)
             raise
         offers = [
             self.prepare(now_ms, client.number, message, mailboxes)
@@ -451,10 +455,15 @@ class Desk:
         def undo(error: TidingsError) -> None:
             if key:
                 self.once.failed(key, before)
-            self._roll_back(transaction)
+            self._failed(client, request, transaction)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
         self._journal.then(apply, undo)
+
+    def _failed(self, client: Connection, request: Commit, transaction: Transaction) -> None:
+        if request.or_leaves:  # or it would be given again what it had, and that would count as one more try
+            self._end_all(client)
+        self._roll_back(transaction)
 
     def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
         """Journal the message if need be; returns what publishes it once that is safe."""

@@ -1,7 +1,11 @@
 """Answers to clients, gathered during one turn of the node. Receipts of publications leave together."""
 
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tidings.errors import TidingsError
-from tidings.node.effects import Effect, Reply
+from tidings.node.effects import Effect, Log, Reply
 from tidings.node.requests import Accepted, Answer, Failed, Refused
 
 
@@ -30,6 +34,15 @@ class Outbox:
 
     def add(self, effect: Effect) -> None:
         self._effects.append(effect)
+
+    @contextmanager
+    def told(self, event: str) -> Iterator[None]:
+        """Around one of several things that all have to be done: if a fault of ours ends it, that is logged, and the
+        others follow."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001  (it is logged)
+            self.add(Log("ERROR", event, {"exception": traceback.format_exc()}))
 
     def take(self) -> list[Effect]:
         if not (self._effects or self._receipts):

@@ -366,11 +366,15 @@ class PostOffice:
         """Whether it was stored here lately."""
         return message_id in self.repeats.recent
 
-    def mailboxes_for(self, message: bytes, sinks: Iterable[int]) -> list[Mailbox]:
-        """Where the message goes: the mailboxes it matched, or the queue it is the first to name."""
+    def mailboxes_for(self, message: bytes, sinks: Iterable[int], *, drops_late: bool = False) -> list[Mailbox]:
+        """Where the message goes: the mailboxes it matched, or the queue it is the first to name; nowhere, if that is
+        a temporary one that is gone, and `drops_late`."""
         mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
         if not mailboxes and message[1] & QUEUE:
-            mailboxes = [self.queue(destination_of(message))]
+            queue = destination_of(message)
+            if drops_late and is_temporary(queue) and str(queue) not in self.by_name:
+                return []
+            mailboxes = [self.queue(queue)]
         return mailboxes
 
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None:

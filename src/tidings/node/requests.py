@@ -138,6 +138,8 @@ class Commit:
     session: int
     key: str = ""
     number: int = 0
+    drops_late: bool = False  # what is for temporary queues that are gone is dropped, and no reason to fail
+    or_leaves: bool = False  # if it fails the connection ends: nothing is given to it any more
 
 
 @dataclass(frozen=True, slots=True)

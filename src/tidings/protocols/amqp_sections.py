@@ -56,6 +56,8 @@ _NAMES = {
 }
 _BINARY8, _BINARY32, _STRING8, _STRING32 = 0xA0, 0xB0, 0xA1, 0xB1
 _LIST0, _MAP_EMPTY = b"\x45", b"\xc1\x01\x00"
+_MAP32, _LONG8, _LONG, _DOUBLE = 0xD1, 0x55, 0x81, 0x82
+_TRUE, _FALSE = b"\x41", b"\x42"
 
 
 class Decoded(NamedTuple):
@@ -184,7 +186,31 @@ def encode(section: Section, value: AmqpValue) -> bytes:
         return head + _sized(_STRING8, _STRING32, value.encode())
     if isinstance(value, (list, dict)) and not value:
         return head + (_LIST0 if isinstance(value, list) else _MAP_EMPTY)
-    return head + encode_value(value)
+    return head + (_map(value) if type(value) is dict else encode_value(value))
+
+
+def _map(values: dict[AmqpValue, AmqpValue]) -> bytes:
+    """As Proton writes it, which however cannot count beyond 65,535 names and values."""
+    content = b"".join([_simple(name) + _simple(one) for name, one in values.items()])
+    return struct.pack(">BII", _MAP32, len(content) + 4, 2 * len(values)) + content
+
+
+def _simple(value: AmqpValue) -> bytes:
+    """What our own values are in AMQP; any other by Proton."""
+    kind = type(value)
+    if kind is str:
+        return _sized(_STRING8, _STRING32, value.encode())
+    if kind is int and -128 <= value <= 127:
+        return struct.pack(">Bb", _LONG8, value)
+    if kind is int and -(2**63) <= value < 2**63:
+        return struct.pack(">Bq", _LONG, value)
+    if kind is bool:
+        return _TRUE if value else _FALSE
+    if kind is float:
+        return struct.pack(">Bd", _DOUBLE, value)
+    if kind is bytes:
+        return _sized(_BINARY8, _BINARY32, value)
+    return encode_value(value)
 
 
 def encode_value(value: AmqpValue) -> bytes:

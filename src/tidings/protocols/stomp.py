@@ -162,7 +162,7 @@ class StompSession:
 
     def _commit(self, frame: Frame) -> Commit:
         receipt = self._receipt(frame) or next(self._next_receipt)  # that it failed must be known as its failure
-        return Commit(receipt, self._end_transaction(frame))
+        return Commit(receipt, self._end_transaction(frame), drops_late=True, or_leaves=True)
 
     def _abort(self, frame: Frame) -> Rollback:
         return Rollback(self._receipt(frame), self._end_transaction(frame))

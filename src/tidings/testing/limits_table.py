@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tidings.broker import passwords
 from tidings.broker.limits import Limits
-from tidings.errors import TidingsError
+from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.kernel.forwarder import Forwarder, Kind
 from tidings.model.constraint import NAME_BYTES_MAX as ATTRIBUTE_BYTES_MAX
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import NAME_BYTES_MAX, Destination
@@ -26,6 +27,7 @@ from tidings.node.subscribing import CLIENT_ID_MAX, NAME_MAX
 from tidings.testing.node_driver import NodeDriver
 
 FEW = 3
+STOMP_HEADERS_MAX, STOMP_HEAD_BYTES_MAX = 1000, 64 << 10  # the kernel's
 RETAINED = 1000
 
 
@@ -113,6 +115,25 @@ def _selector_choices(count: int) -> None:
     Selector(f"x IN ({', '.join(repr(str(number)) for number in range(count))})")
 
 
+def _stomp(frame: bytes) -> None:
+    plane = Forwarder()
+    client = plane.open()
+    plane.speak_stomp(client)
+    plane.log_in(client, LIMITS.frame_bytes_max, False)
+    plane.feed_bytes(client, frame, 0)
+    for event in plane.events():
+        if event[0] == Kind.ERROR:
+            raise RemoteProtocolError(event[2], event[3])
+
+
+def _stomp_headers(count: int) -> None:
+    _stomp(b"SEND\ndestination:/topic/t\n" + b"".join(b"h%d:\n" % number for number in range(1, count)) + b"\n\0")
+
+
+def _stomp_bytes(size: int) -> None:
+    _stomp(b"SEND\ndestination:/topic/t\nh:".ljust(size - 2, b"x") + b"\n\n\0")
+
+
 def _password(length: int) -> None:
     passwords.hash_password("p" * length, passwords.Cost(n=2, r=1, p=1))
 
@@ -187,6 +208,8 @@ ALL = (
     Limit("words, signs and values of a selector", lexer.TOKENS_MAX, "", "E_SELECTOR_LIMIT", _selector_tokens),
     Limit("parentheses in each other in a selector", parser.DEPTH_MAX, "", "E_SELECTOR_LIMIT", _selector_depth),
     Limit("values after IN", parser.CHOICES_MAX, "", "E_SELECTOR_LIMIT", _selector_choices),
+    Limit("headers of a STOMP frame", STOMP_HEADERS_MAX, "", "E_STOMP_LIMIT", _stomp_headers),
+    Limit("bytes of a STOMP frame before its body", STOMP_HEAD_BYTES_MAX, "", "E_STOMP_LIMIT", _stomp_bytes),
     Limit("bytes of a password", passwords.PASSWORD_BYTES_MAX, "", "E_PASSWORD", _password),
     Limit(
         "connections of a broker, of an address, of a user",
