@@ -225,6 +225,8 @@ class SimBroker:
                 case nfx.Load(seqs=seqs):
                     loaded = dict(zip(seqs, self._host.store.read(seqs), strict=True))
                     out += self._carry_out(now, self.node.loaded(self._wall(now), seqs, loaded))
+                case nfx.Log(fields={"exception": trace}):
+                    raise AssertionError(f"a fault of ours, which a real broker would survive:\n{trace}")
                 case _:
                     pass
         return out
