@@ -182,9 +182,20 @@ def subscribers(report: dict[str, Any]) -> set[tuple[int, str]]:
 
 
 def test_compacted_filters_find_all_that_was_found(run: Run, spark: SparkSession, root: Path) -> None:
-    config = replace(run.config, output=f"{root}/compacted", trace=replace(run.config.trace, compacted=True))
-    with jobs.opened(config) as other:
-        for job in ("ingest", "compact", "trace"):
+    copy = root / "growing"
+    for name in ("histories", "attachments"):
+        shutil.copytree(root / "segments" / name, copy / name)
+    late = segments(copy, HISTORIES)[-1].path
+    late.rename(root / late.name)
+    config = replace(run.config, input=str(copy), output=f"{root}/compacted")
+    with jobs.opened(replace(config, trace=replace(run.config.trace, compacted=True))) as other:
+        for job in ("ingest", "compact"):
+            jobs.work(other, job)
+        (root / late.name).rename(late)
+        jobs.work(other, "ingest")
+        with pytest.raises(UsageError, match=r"E_PIPELINE_INPUT: trace.compacted: .* run compact first"):
+            jobs.work(other, "trace")  # older filters would say "no" about what is new
+        for job in ("compact", "trace"):
             jobs.work(other, job)
         assert 0 < other.compacted().need().rows < clean_table(other.output, "histories").need().rows
         before, after = (confirmed(one) for one in (run, other))
@@ -345,6 +356,19 @@ def test_the_report_reads_results_and_shows_them(run: Run, root: Path) -> None:
         "sweeps.svg",
         "simulated.svg",
     }
+
+
+def test_a_report_goes_to_where_its_uri_says(run: Run, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "here").mkdir()
+    monkeypatch.chdir(root / "here")
+    for folder, page in (("", root / "tables" / "report"), (f"file://{root}/page", root / "page")):
+        (root / "tables" / "report" / "index.html").unlink(missing_ok=True)
+        given = replace(run.config, output=f"file://{root}/tables", report=replace(run.config.report, folder=folder))
+        with jobs.opened(given) as other:
+            (told,) = jobs.work(other, "report")
+        assert told.state == f"written to file://{page}/index.html"
+        assert {one.name for one in page.iterdir()} >= {"index.html", "throughput.svg"}
+    assert not list((root / "here").iterdir())
 
 
 def test_ids_that_are_none_are_counted(run: Run, root: Path) -> None:
