@@ -328,7 +328,7 @@ def measure_job(run: Run) -> list[Outcome]:
 
 def _measured(run: Run) -> list[Outcome]:
     runs, samples = clean_table(run.output, "runs"), clean_table(run.output, "samples")
-    inputs = {"runs": parts_of(runs.need()), "samples": parts_of(samples.need())}
+    inputs = {"runs": parts_of(runs.need()), "samples": parts_of(samples.need()), "edition": measure.EDITION}
     verdicts = run.result("verdicts")
     judged = run.write(verdicts, inputs, lambda: measure.verdicts(runs.read(run.spark), samples.read(run.spark)))
     counted = parts_of(verdicts.need())
