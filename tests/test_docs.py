@@ -138,6 +138,7 @@ def test_commands_run(page: Path, broker: Broker, environment: dict[str, str], t
     (tmp_path / ".venv").symlink_to(sys.prefix)
     for folder in ("lab-data", "monday", "tuesday"):  # as if somebody had measured
         record_runs(tmp_path / folder, broken=False)
+        record_runs(tmp_path / folder, broken=False, busy=0.5)
     try:
         run_script(script(page, broker), tmp_path, environment)
     finally:

@@ -1,26 +1,32 @@
 """Experiments on a real server process: measured, kept, gone on with, reported."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from tidings.cli import make_app
+from tidings.cli.lab import as_row
 from tidings.errors import UsageError
+from tidings.lab.calibration import FILE
+from tidings.lab.comparison import compared
 from tidings.lab.execution import Execution
 from tidings.lab.experiment import Experiment, Measure
 from tidings.lab.results import read_results
 from tidings.lab.running import running
 from tidings.lab.samples import Rules, Sample, judge, of_rows, to_rows
 from tidings.model.tables import RUNS, SAMPLES
-from tidings.segments.reader import read_rows
+from tidings.segments.reader import read_rows, segments
 from tidings.segments.writer import SegmentWriter
+from tidings.testing.recorded import record_runs
 
 # The machine of a test is busy with other tests: nobody is asked to be the bottleneck.
 SHORT = Measure(
@@ -67,6 +73,97 @@ def test_a_second_start_measures_only_what_is_missing(folder: Path) -> None:
     assert Execution([GRID], folder).missing() == 0
     assert Execution([replace(GRID, runs=3)], folder).missing() == 8
     assert Execution([replace(GRID, name="other")], folder).missing() == 4
+
+
+def test_what_busy_measured_is_another_point(folder: Path, tmp_path: Path) -> None:
+    busy = replace(GRID, vary={"matching": [1, 3], "others": [0]}, measure=SHORT.on_busy_machine())
+    assert Execution([busy], folder).missing() == 2
+    special = Experiment("first-message", "first-message", {}, {"subscribers": 3}, "", ("tidings",), 1, SHORT)
+    assert Execution([replace(special, measure=busy.measure)], folder).missing() == 0  # a duration has one unit
+    record_runs(tmp_path, broken=False)
+    record_runs(tmp_path, broken=False, busy=0.5)
+    units = {unit: [one for one in read_results(tmp_path) if one.per_cpu_second == unit] for unit in (False, True)}
+    for one, other in zip(*units.values(), strict=True):
+        assert one.received is not None
+        assert other.received is not None
+        assert one.parameters == other.parameters
+        assert (one.received.runs, one.title, other.title) == (4, "filters", "filters --busy")
+    assert [one["per_cpu_second"] for one in map(as_row, read_results(tmp_path))] == [False] * 8 + [True] * 8
+
+
+def test_a_model_or_a_comparison_is_of_one_unit(tmp_path: Path) -> None:
+    for name in ("quiet", "both", "busy"):
+        for busy in (0.0, 0.5):
+            if name in ("both", "busy" if busy else "quiet"):
+                record_runs(tmp_path / name, broken=False, busy=busy)
+
+    def invoke(*words: str) -> Result:
+        return CliRunner().invoke(make_app(["lab"]), ["lab", *words])
+
+    def fitted(name: str, *more: str) -> str:
+        return invoke("fit", "filters", "--folder", str(tmp_path / name), "--json", *more).stdout
+
+    alone, shared = fitted("quiet"), fitted("busy")
+    assert alone != shared
+    assert (fitted("both"), fitted("both", "--busy"), fitted("busy", "--busy")) == (alone, shared, shared)
+    assert "E_LAB_RESULTS" in str(invoke("fit", "filters", "--folder", str(tmp_path / "quiet"), "--busy").exception)
+    with pytest.raises(UsageError, match="with --busy or without"):
+        compared(read_results(tmp_path / "quiet"), read_results(tmp_path / "busy"))
+    assert len(compared(read_results(tmp_path / "both"), read_results(tmp_path / "busy")).all.points) == 8
+    assert invoke("report", "--folder", str(tmp_path / "both"), "-o", str(tmp_path / "page")).exit_code == 0
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert "<h2>filters</h2><img src='filters.svg'" in page
+    assert "<h2>filters --busy</h2><img src='filters.busy.svg'" in page
+    assert {one.name for one in (tmp_path / "page").glob("*.svg")} == {"filters.svg", "filters.busy.svg"}
+
+
+def test_an_experiment_of_another_kind_does_not_take_a_name_that_is_taken(folder: Path) -> None:
+    other = replace(GRID, kind="and", vary={"components": [1]})
+    with pytest.raises(UsageError, match=r"E_LAB_EXPERIMENT: .* of kind 'filters', not 'and': take another name"):
+        Execution([other], folder)
+
+
+def test_runs_of_two_folders_have_different_names(folder: Path, tmp_path: Path) -> None:
+    point = replace(GRID, vary={"matching": [1], "others": [0]})
+    other, both = tmp_path / "other", tmp_path / "both"
+    other.mkdir()
+    assert [step.text for step in Execution([point], other).steps()][-1] == "done"
+    for name in ("runs", "samples"):
+        for one in (folder, other):
+            shutil.copytree(one / name, both / name, dirs_exist_ok=True)
+    [found] = [one for one in read_results(both, "grid") if one.parameters == {"matching": 1, "others": 0}]
+    means = [one.received for where in (folder, other) for one in read_results(where, "grid")[:1]]
+    assert found.received is not None
+    assert found.received.runs == 2
+    assert found.received.mean == pytest.approx(fmean(one.mean for one in means if one is not None))
+
+
+def test_runs_that_have_one_name_do_not_count(tmp_path: Path) -> None:
+    """As folders have them that were measured when a name was only a number, and then put together."""
+    record_runs(tmp_path, broken=False)
+    again = next(iter(read_rows(tmp_path, RUNS)))
+    SegmentWriter(tmp_path, RUNS, "other").append([{**again, "started_ms": 1_763_000_000_000}], 2_000)
+    first = read_results(tmp_path)[0]
+    assert first.received is not None
+    assert first.received.runs == 3
+    assert ["same name" in reason for reason in first.rejected] == [True, True]
+
+
+def test_writers_of_experiments_are_told_apart(tmp_path: Path) -> None:
+    names = ("a-b", "a_b", "x" * 60)
+    points = [replace(GRID, name=name, vary={"matching": [1]}) for name in names]
+    assert [step.text for step in Execution(points, tmp_path).steps()].count("done") == 3
+    assert {one.name.writer for one in segments(tmp_path, RUNS)} == {"lab_a.b", "lab_a_b", "lab_" + "x" * 60}
+    assert Execution(points, tmp_path).missing() == 0
+
+
+def test_a_reference_that_was_half_written_is_measured_again(tmp_path: Path) -> None:
+    reference = tmp_path / FILE
+    reference.write_text('{"compute": 1')
+    point = replace(GRID, vary={"matching": [1]})
+    assert Execution([point], tmp_path).missing() == 1
+    assert json.loads(reference.read_text())["compute"] > 1
+    assert [one.name for one in tmp_path.iterdir()] == [FILE]
 
 
 def test_registration_and_first_message_are_durations(folder: Path) -> None:
@@ -137,6 +234,21 @@ def test_a_server_that_has_gone_is_started_again() -> None:
         assert second.running
         servers.drop("tidings")
         assert not second.running
+
+
+@pytest.mark.parametrize("outcome", ["failed: it was cold", "done"])
+def test_a_folder_without_a_run_that_counts_is_shown(tmp_path: Path, outcome: str) -> None:
+    record_runs(tmp_path / "other", broken=False)
+    row = next(iter(read_rows(tmp_path / "other", RUNS)))
+    SegmentWriter(tmp_path / "data", RUNS, "lab").append([{**row, "outcome": outcome}], 1_000)  # without samples
+    told = {}
+    for words in ("results", f"report -o {tmp_path}/page", "fit filters"):
+        found = CliRunner().invoke(make_app(["lab"]), ["lab", *words.split(), "--folder", str(tmp_path / "data")])
+        told[words.split()[0]] = found.output + str(found.exception)
+    assert ("cold" if outcome != "done" else "no") in told["results"]
+    assert "E_LAB_RESULTS" in told["fit"]
+    assert "index.html" in told["report"]
+    assert "No run counts" in (tmp_path / "page" / "index.html").read_text()
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:

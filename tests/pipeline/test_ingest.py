@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tidings.model.tables import HISTORIES, MESSAGES
+from tidings.model.tables import HISTORIES, MESSAGES, SAMPLES
 from tidings.pipeline import jobs
 from tidings.pipeline.config import Config, load
 from tidings.pipeline.ingest import clean_table, ingest
@@ -145,6 +145,26 @@ def test_days_that_new_rows_do_not_touch_stay_as_they_are(spark: SparkSession, t
     assert set(second.parts) == {"1970-01-01", "1970-01-02"}
     assert second.parts["1970-01-01"] == first.parts["1970-01-01"]
     assert second.rows == 41
+
+
+def test_days_are_those_of_utc_and_a_time_that_has_none_stops_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    source, output = Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables")
+    row = {"run": "r", "source": "s", "metric": "m_ms", "value": 1.0, "labels": "{}"}
+    ordinary = {-1: "1969-12-31", 0: "1970-01-01", 1_794_873_600_000: "2026-11-17", 1_794_959_999_999: "2026-11-17"}
+    last = {-62_135_596_800_000: "0001-01-01", 253_402_300_799_999: "9999-12-31"}
+    absurd = dict.fromkeys((-62_135_596_800_001, 253_402_300_800_000, 2**62, 2**63 - 1, -(2**63)), "all")
+    wanted = ordinary | last | absurd
+    SegmentWriter(tmp_path / "segments", SAMPLES, "x1").append([row | {"ms": ms} for ms in wanted], 1_000)
+    zone = "spark.sql.session.timeZone"
+    before = str(spark.conf.get(zone))
+    spark.conf.set(zone, "America/New_York")
+    try:
+        taken = ingest(spark, source, output, "samples")
+    finally:
+        spark.conf.set(zone, before)
+    assert taken is not None
+    assert (set(taken.parts), taken.skipped) == (set(wanted.values()), {})
+    assert {one.ms: one.day for one in clean_table(output, "samples").read(spark).collect()} == wanted
 
 
 class Killed(BaseException):

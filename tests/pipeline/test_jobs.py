@@ -17,6 +17,8 @@ from scipy.optimize import nnls
 
 from tidings.errors import UsageError
 from tidings.kernel.codec import MessageBatch, encode_message
+from tidings.lab.processing import Load
+from tidings.lab.result_tables import read_tables
 from tidings.matching.indexed import IndexedMatcher
 from tidings.matching.matcher import per_message
 from tidings.matching.workload import Workload
@@ -26,7 +28,7 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.selector import Selector
-from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES
+from tidings.model.tables import ATTACHMENTS, HISTORIES, MESSAGES, RUNS
 from tidings.pipeline import jobs, sweep
 from tidings.pipeline.config import Config, load
 from tidings.pipeline.generate import generated_messages
@@ -60,6 +62,10 @@ every_ms = 100
 """
 
 
+TWICE = {"run": "twice#1", "experiment": "twice", "seed": None, "ended_ms": 9_000}
+TWICE |= {"parameters": '{"server": "tidings"}', "outcome": "done", "environment": "{}"}
+
+
 def settings(root: Path) -> list[str]:
     tracking = [f"trace.persist_ms={TRACKING.persist_ms}"]
     tracking += [f"trace.skew_between_brokers_ms={TRACKING.skew_between_brokers_ms}", f"trace.ids={root}/ids.parquet"]
@@ -78,6 +84,8 @@ def world(root: Path) -> World:
     world = record_world(root / "segments")
     record_messages(root / "segments")
     record_runs(root / "segments")
+    record_runs(root / "segments", runs=2, broken=False, busy=0.5)
+    SegmentWriter(root / "segments", RUNS, "two").append([TWICE | {"started_ms": ms} for ms in (1_000, 2_000)], 2_000)
     record_simulations(root / "segments")
     (root / "scenario.toml").write_text(SCENARIO)
     ids = [bytes(message) for message in asked(world)] + [b"too short"]
@@ -182,9 +190,20 @@ def subscribers(report: dict[str, Any]) -> set[tuple[int, str]]:
 
 
 def test_compacted_filters_find_all_that_was_found(run: Run, spark: SparkSession, root: Path) -> None:
-    config = replace(run.config, output=f"{root}/compacted", trace=replace(run.config.trace, compacted=True))
-    with jobs.opened(config) as other:
-        for job in ("ingest", "compact", "trace"):
+    copy = root / "growing"
+    for name in ("histories", "attachments"):
+        shutil.copytree(root / "segments" / name, copy / name)
+    late = segments(copy, HISTORIES)[-1].path
+    late.rename(root / late.name)
+    config = replace(run.config, input=str(copy), output=f"{root}/compacted")
+    with jobs.opened(replace(config, trace=replace(run.config.trace, compacted=True))) as other:
+        for job in ("ingest", "compact"):
+            jobs.work(other, job)
+        (root / late.name).rename(late)
+        jobs.work(other, "ingest")
+        with pytest.raises(UsageError, match=r"E_PIPELINE_INPUT: trace.compacted: .* run compact first"):
+            jobs.work(other, "trace")  # older filters would say "no" about what is new
+        for job in ("compact", "trace"):
             jobs.work(other, job)
         assert 0 < other.compacted().need().rows < clean_table(other.output, "histories").need().rows
         before, after = (confirmed(one) for one in (run, other))
@@ -237,12 +256,12 @@ def covering_roots(workload: Workload) -> list[int]:
 
 
 def test_throughput_and_fits_are_what_scipy_says(run: Run, spark: SparkSession) -> None:
-    verdicts = run.result("verdicts").read(spark).collect()
+    verdicts = run.result("verdicts").read(spark).where("experiment = 'filters'").collect()
     assert {row.run for row in verdicts if not row.valid} == {row.run for row in verdicts if row.run.endswith("#0")}
     reasons = {row.run: row.reasons for row in verdicts}
     assert "of its core" in reasons["filters-1-1#0"]
     assert "cannot be read" in reasons["filters-broken#0"]
-    measured = run.result("throughput").read(spark).collect()
+    measured = run.result("throughput").read(spark).where("experiment = 'filters'").collect()
     assert len(measured) == 8
     for row in measured:
         own = sorted((one.run, one.received_per_s) for one in verdicts if one.valid and one.point == row.point)
@@ -252,7 +271,7 @@ def test_throughput_and_fits_are_what_scipy_says(run: Run, spark: SparkSession) 
     loads = [json.loads(row.load) for row in measured]
     matrix = np.array([[1.0, one["filters"], one["replication"]] for one in loads])
     solution, _ = nnls(matrix, np.array([1 / row.received_per_s for row in measured]))
-    (best,) = run.result("fits").read(spark).where("best").collect()
+    (best,) = run.result("fits").read(spark).where("best and experiment = 'filters'").collect()
     assert best.model == "base"
     assert list(json.loads(best.parameters).values()) == pytest.approx(
         [solution[1], solution[0], solution[2]], rel=1e-6
@@ -260,6 +279,19 @@ def test_throughput_and_fits_are_what_scipy_says(run: Run, spark: SparkSession) 
     assert json.loads(best.parameters)["t_rcv"] == pytest.approx(SERVER.t_rcv, rel=0.3)
     predicted = run.result("predictions").read(spark).collect()
     assert all(math.isclose(row.predicted_per_s, row.received_per_s, rel_tol=0.1) for row in predicted)
+
+
+def test_what_busy_measured_is_apart_and_runs_of_one_name_do_not_count(run: Run, spark: SparkSession) -> None:
+    measured = run.result("throughput").read(spark).where("experiment = 'filters --busy'").collect()
+    assert [(row.runs, row.rejected) for row in measured] == [(2, 1)] * 8
+    for row in measured:  # the server had 0.495 of a core, and did 0.5 of what it can do
+        assert row.received_per_s == pytest.approx(SERVER.received(Load(**json.loads(row.load))) / 0.99, rel=0.02)
+    fits = run.result("fits").read(spark).where("best").collect()
+    assert {(row.experiment, row.points) for row in fits} == {("filters", 8), ("filters --busy", 8)}
+    twice = run.result("verdicts").read(spark).where("experiment = 'twice'").collect()
+    assert [(row.valid, "same name" in row.reasons) for row in twice] == [(False, True)] * 2
+    shown = read_tables(Path(run.config.output) / "results")
+    assert {(one.experiment, one.per_cpu_second) for one in shown} == {("filters", False), ("filters", True)}
 
 
 def test_simulated_experiments_become_curves(run: Run, spark: SparkSession) -> None:
@@ -345,6 +377,19 @@ def test_the_report_reads_results_and_shows_them(run: Run, root: Path) -> None:
         "sweeps.svg",
         "simulated.svg",
     }
+
+
+def test_a_report_goes_to_where_its_uri_says(run: Run, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "here").mkdir()
+    monkeypatch.chdir(root / "here")
+    for folder, page in (("", root / "tables" / "report"), (f"file://{root}/page", root / "page")):
+        (root / "tables" / "report" / "index.html").unlink(missing_ok=True)
+        given = replace(run.config, output=f"file://{root}/tables", report=replace(run.config.report, folder=folder))
+        with jobs.opened(given) as other:
+            (told,) = jobs.work(other, "report")
+        assert told.state == f"written to file://{page}/index.html"
+        assert {one.name for one in page.iterdir()} >= {"index.html", "throughput.svg"}
+    assert not list((root / "here").iterdir())
 
 
 def test_ids_that_are_none_are_counted(run: Run, root: Path) -> None:

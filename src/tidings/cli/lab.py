@@ -14,6 +14,7 @@ from rich.table import Table
 from tidings.cli.lab_compare import compare
 from tidings.cli.lab_validate import validate
 from tidings.cli.tables import NARROW, table_of
+from tidings.errors import UsageError
 from tidings.lab import experiment as experiments
 from tidings.lab.durations import expected_s
 from tidings.lab.execution import Execution
@@ -88,7 +89,7 @@ def run(
     found = read_results(folder)
     shown = Console()
     for one in wanted:
-        shown.print(as_table([each for each in found if each.experiment == one.name], shown.width))
+        shown.print(as_table([each for each in found if each.title == one.title], shown.width))
     if execution.given_up:
         remedy = "run it again to try once more" + ("" if busy else ", or with --busy if the machine does other things")
         console.print(f"{len(execution.given_up)} measurements did not succeed; {remedy}")
@@ -159,6 +160,7 @@ def fit(
     experiment: Annotated[str, typer.Argument(help="The experiment to fit to.")] = "filters",
     folder: Folder = FOLDER,
     server: Annotated[str, typer.Option(help="The server to model.")] = SERVERS[0],
+    busy: Annotated[bool, typer.Option("--busy", help="To what lab run --busy measured, if both are there.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the chosen model here.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -167,13 +169,28 @@ def fit(
     Example: tidings lab fit quick --server tidings -o tidings-model.json
     """
     found = [one for one in read_results(folder, experiment) if one.server == server and one.received and one.load]
-    choice = choose([one.measurement() for one in found])
+    if not found:
+        reason = f"{folder} has no throughput of {experiment!r} at {server!r} that counts"
+        raise UsageError("E_LAB_RESULTS", reason)
+    choice = choose([one.measurement() for one in _of_one_unit(found, busy=busy)])
     if output is not None:
         output.write_text(choice.best.to_json() + "\n")
     if as_json:
         typer.echo(choice.best.to_json())
     else:
         Console().print(choice_table(choice, server))
+
+
+def _of_one_unit(found: list[Result], *, busy: bool) -> list[Result]:
+    """What was measured without --busy, if there is any; those rates and the others do not go into one model."""
+    units = {one.per_cpu_second for one in found}
+    if busy and True not in units:
+        raise UsageError("E_LAB_RESULTS", "nothing of it was measured with --busy: fit without, or measure so")
+    if len(units) > 1:
+        of = "with --busy, not to that without" if busy else "without --busy; --busy takes the other"
+        Console(stderr=True).print(f"fitted to what was measured {of}", highlight=False)
+    wanted = busy or False not in units
+    return [one for one in found if one.per_cpu_second == wanted]
 
 
 def report(
@@ -199,7 +216,7 @@ def as_table(found: list[Result], width: int = NARROW) -> Table:
     table = table_of("experiment", "server", "parameters", *figures, "rejected", whole=figures)
     for one in found:
         values = ", ".join(f"{name} {value}" for name, value in one.parameters.items())
-        head, rejected = (one.experiment, one.server, values), str(len(one.rejected) or "")
+        head, rejected = (one.title, one.server, values), str(len(one.rejected) or "")
         if one.received and one.dispatched:
             means = (_mean(one.received, between), _mean(one.dispatched, between))
             table.add_row(*head, *means, str(one.received.runs), rejected)
@@ -207,7 +224,7 @@ def as_table(found: list[Result], width: int = NARROW) -> Table:
         for metric, mean in one.seconds.items():
             table.add_row(*head, f"{metric}{between}{mean.mean:.4g}", "", str(mean.runs), rejected)
         if not one.seconds:
-            table.add_row(*head, "", "", "0", f"{rejected}: {one.rejected[-1]}")
+            table.add_row(*head, "", "", "0", f"{rejected}: {one.rejected[-1]}" if rejected else "no samples")
     return table
 
 
@@ -224,6 +241,7 @@ def as_row(one: Result) -> dict[str, object]:
         "server": one.server,
         "kind": one.kind,
         "parameters": dict(one.parameters),
+        "per_cpu_second": one.per_cpu_second,
         "received_per_s": shown(one.received),
         "dispatched_per_s": shown(one.dispatched),
         "seconds": {name: shown(mean) for name, mean in one.seconds.items()},

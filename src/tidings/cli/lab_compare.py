@@ -50,7 +50,7 @@ def verdict(agreement: Agreement, not_compared: int) -> list[str]:
         f"outside, {agreement.outside_expected:.0f} are expected by chance and up to {most} are taken for it"
     ]
     if rejected := agreement.rejected:
-        names = "; ".join(f"{one.result.experiment} {one.result.server} {_where(one)}" for one in rejected[:5])
+        names = "; ".join(f"{one.result.title} {one.result.server} {_where(one)}" for one in rejected[:5])
         lines.append(f"{len(rejected)} of them differ by too much even for the worst of {count} (Holm): {names}")
     if not_compared:
         lines.append(f"{not_compared} points are not compared: one time is missing, or has one run only")
@@ -63,7 +63,7 @@ def _points(points: Sequence[Compared]) -> Table:
     for one in points:
         means = (f"{mean.mean:,.0f}" if mean.mean >= 100 else f"{mean.mean:.4g}" for mean in (one.first, one.second))
         table.add_row(
-            one.result.experiment, one.result.server, _where(one), *means,
+            one.result.title, one.result.server, _where(one), *means,
             f"{one.difference:+.1%}", f"{one.allowed:.1%}", "yes" if one.agrees else "no",
         )  # fmt: skip
     return table

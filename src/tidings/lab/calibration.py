@@ -39,9 +39,14 @@ class Calibration:
     @classmethod
     def of(cls, folder: Path) -> "Calibration":
         path = folder / FILE
-        if not path.exists():
-            path.write_text(json.dumps(asdict(measure_speeds()), indent=1))
-        return cls(Speeds(**json.loads(path.read_text())))
+        try:
+            return cls(Speeds(**json.loads(path.read_text())))
+        except (FileNotFoundError, ValueError, TypeError):  # the first time, or a power failure cut it off
+            speeds = measure_speeds()
+        temporary = path.with_name(f".{FILE}")
+        temporary.write_text(json.dumps(asdict(speeds), indent=1))
+        temporary.rename(path)
+        return cls(speeds)
 
     def verdict(self) -> str:
         """In words.

@@ -109,10 +109,10 @@ class Comparison:
 
     def parts(self) -> Iterator[tuple[str, str, Agreement]]:
         """By experiment and server."""
-        keys = dict.fromkeys((one.result.experiment, one.result.server) for one in self.all.points)
-        for experiment, server in keys:
-            of = [one for one in self.all.points if (one.result.experiment, one.result.server) == (experiment, server)]
-            yield experiment, server, Agreement(of)
+        keys = dict.fromkeys((one.result.title, one.result.server) for one in self.all.points)
+        for title, server in keys:
+            of = [one for one in self.all.points if (one.result.title, one.result.server) == (title, server)]
+            yield title, server, Agreement(of)
 
 
 def compared(first: Sequence[Result], second: Sequence[Result]) -> Comparison:
@@ -125,7 +125,8 @@ def compared(first: Sequence[Result], second: Sequence[Result]) -> Comparison:
             allowed, p_value = welch(a, b)
             found.append((key, Compared(result, key[-1], a, b, allowed / a.mean, p_value)))
     if not found:
-        raise refuse("there is no point that was measured both times, and at least twice each", "E_LAB_RESULTS")
+        reason = "there is no point that was measured both times, with --busy or without, and at least twice each"
+        raise refuse(reason, "E_LAB_RESULTS")
     order = {key: number for number, key in enumerate(before)}
     found.sort(key=lambda one: order[one[0]])
     return Comparison(Agreement([one for _, one in found]), len(before.keys() | after.keys()) - len(found))
@@ -149,8 +150,8 @@ def welch(a: Mean, b: Mean) -> tuple[float, float]:
     return float(student.ppf((1 + LEVEL) / 2, freedom)) * error, p_value
 
 
-def _means(one: Result) -> Iterator[tuple[tuple[str, str, str, str], tuple[Result, Mean]]]:
-    key = one.experiment, one.server, str(sorted(one.parameters.items()))
+def _means(one: Result) -> Iterator[tuple[tuple[str, ...], tuple[Result, Mean]]]:
+    key = one.title, one.kind, one.server, str(sorted(one.parameters.items()))
     if one.received is not None:
         yield (*key, "received_per_s"), (one, one.received)
     for name in DURATIONS:

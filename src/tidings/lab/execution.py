@@ -8,9 +8,13 @@ does only what is missing, whether the first one ended, was broken off or killed
 is, which is written last and as a whole; samples without it belong to no run. A run that does not count is kept with
 its reasons and repeated; if a point fails again and again the machine itself is measured (calibration.py) and the
 reason is told.
+
+A run's name ends with a number and with letters drawn at this start, so that it is unique wherever segments of several
+folders or machines are put together. What --busy measured is another point than the same without: it has another unit.
 """
 
 import json
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +26,7 @@ from tidings.errors import UsageError
 from tidings.lab.arrays import refuse
 from tidings.lab.calibration import Calibration
 from tidings.lab.durations import Durations
-from tidings.lab.experiment import Experiment, Point
+from tidings.lab.experiment import Experiment, Point, per_cpu_second
 from tidings.lab.machine import environment
 from tidings.lab.running import Running, running
 from tidings.lab.samples import judge, to_rows
@@ -67,16 +71,27 @@ class Execution:
         self._outcomes = Counter[tuple[str, bool]]()
         self._failures = Counter[str]()  # since this start
         self._durations = Durations(experiments)
-        points = {point.name: point for point in self._points}
-        for row in read_rows(folder, RUNS):
-            name = str(row["run"]).rpartition("#")[0]
-            if name in points:
-                self._outcomes[name, row["outcome"] == DONE] += 1
-                self._durations.learn(points[name], _lasted_s(row))
-        self._names = {str(row["run"]) for row in read_rows(folder, SAMPLES)}
+        self._count(list(read_rows(folder, RUNS)))
+        self._start = secrets.token_hex(3)
         self._calibration = Calibration.of(folder)
         self._environment = json.dumps(environment())
         self.given_up: dict[str, str] = {}
+
+    def _count(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """What was measured already, in the unit that is wanted now."""
+        points, names = {point.name: point for point in self._points}, Counter(row["run"] for row in rows)
+        for row in rows:
+            experiment, name = self._experiments.get(row["experiment"]), str(row["run"]).rpartition("#")[0]
+            if experiment is None:
+                continue
+            described = json.loads(row["parameters"])
+            if described["kind"] != experiment.kind:
+                found = f"{self._folder} has runs of {experiment.name!r} of kind {described['kind']!r}"
+                raise refuse(f"{found}, not {experiment.kind!r}: take another name or folder", "E_LAB_EXPERIMENT")
+            unit = per_cpu_second(experiment.kind, described["measure"].get("per_cpu_second", 0))
+            if name in points and unit == experiment.per_cpu_second:
+                self._outcomes[name, row["outcome"] == DONE and names[row["run"]] == 1] += 1
+                self._durations.learn(points[name], _lasted_s(row))
 
     def missing(self) -> int:
         return sum(self._missing(point) for point in self._points)
@@ -145,14 +160,11 @@ class Execution:
     def _name(self, point: Point) -> str:
         """One that no samples have, also not those of a run that was killed before its row was written."""
         attempt = self._outcomes[point.name, True] + self._outcomes[point.name, False] + 1
-        while (name := f"{point.name}#{attempt}") in self._names:
-            attempt += 1
-        self._names.add(name)
-        return name
+        return f"{point.name}#{attempt}-{self._start}"
 
     def _writers_of(self, experiment: str) -> tuple[SegmentWriter, SegmentWriter]:
         if experiment not in self._writers:
-            name = f"lab_{experiment}".replace("-", "_")
+            name = f"lab_{experiment}".replace("-", ".")  # which no experiment has in its name
             writers = SegmentWriter(self._folder, RUNS, name), SegmentWriter(self._folder, SAMPLES, name)
             self._writers[experiment] = writers
         return self._writers[experiment]

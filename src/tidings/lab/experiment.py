@@ -21,6 +21,7 @@ that a second start of the same experiment knows what is there already.
 import itertools
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -31,7 +32,7 @@ from typing import Any
 
 from tidings.errors import UsageError
 from tidings.lab.arrays import refuse
-from tidings.lab.samples import Rules
+from tidings.lab.samples import Rules, titled
 from tidings.lab.setups import SETUPS, Parameter, Parameters
 from tidings.lab.texts import read_text
 
@@ -67,8 +68,10 @@ class Measure:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise refuse(f"measure: {field.name} is a number from 0, not {value!r}", "E_LAB_EXPERIMENT")
-        if self.interval_s < 0.01 or self.seconds < 2 * self.interval_s or self.block < 1 or self.window < 1:
-            raise refuse("measure: a run has two samples at least, and sends something", "E_LAB_EXPERIMENT")
+            if field.name in ("window", "block", "attempts") and not (isinstance(value, int) and value >= 1):
+                raise refuse(f"measure: {field.name} is a whole number from 1, not {value!r}", "E_LAB_EXPERIMENT")
+        if self.interval_s < 0.01 or self.seconds < 2 * self.interval_s:
+            raise refuse("measure: a run has two samples at least", "E_LAB_EXPERIMENT")
 
     @property
     def rules(self) -> Rules:
@@ -126,8 +129,8 @@ class Experiment:
     measure: Measure = Measure()
 
     def __post_init__(self) -> None:
-        if not self.name or not all(c.isalnum() or c in "-_" for c in self.name):
-            raise refuse(f"an experiment's name is made of letters, digits, - and _, not {self.name!r}", _CODE)
+        if not _NAME.fullmatch(self.name):
+            raise refuse(f"name: 1 to 60 of the letters A to Z and a to z, digits, - and _, not {self.name!r}", _CODE)
         if self.kind not in (*SETUPS, *SPECIAL):
             raise refuse(f"no kind {self.kind!r}; there are {', '.join((*SETUPS, *SPECIAL))}", _CODE)
         if not self.servers or set(self.servers) - set(SERVERS):
@@ -147,6 +150,14 @@ class Experiment:
             for point in self.points():
                 SETUPS[self.kind](point.parameters, "check")
 
+    @property
+    def per_cpu_second(self) -> bool:
+        return per_cpu_second(self.kind, self.measure.per_cpu_second)
+
+    @property
+    def title(self) -> str:
+        return titled(self.name, per_cpu_second=self.per_cpu_second)
+
     def points(self) -> Iterator[Point]:
         """Servers in turn at each point, so that what disturbs the machine disturbs both."""
         for values in itertools.product(*self.vary.values()):
@@ -156,6 +167,7 @@ class Experiment:
 
 
 _CODE = "E_LAB_EXPERIMENT"
+_NAME = re.compile("[A-Za-z0-9_-]{1,60}")  # it is part of the names of segments and pictures
 _FIELDS: Mapping[str, tuple[type | UnionType, str]] = {  # what a file may say, and of which kind
     "name": (str, "a text"),
     "about": (str, "a text"),
@@ -186,6 +198,11 @@ def presets() -> list[str]:
 def thesis() -> list[str]:
     """The presets that make up the thesis's grid: all but those that only look around."""
     return [name for name in presets() if name not in LOOK_AROUND]
+
+
+def per_cpu_second(kind: str, asked: float) -> bool:
+    """Whether rates are those of a second of the server's processor time; what is not a rate knows no difference."""
+    return bool(asked) and kind not in SPECIAL
 
 
 def parse(text: str) -> Experiment:

@@ -20,15 +20,18 @@ def write_report(found: Sequence[Result], folder: Path) -> Path:
     """The page; its pictures lie beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     sections = []
-    for experiment in dict.fromkeys(one.experiment for one in found):
-        part = [one for one in found if one.experiment == experiment]
+    for title in dict.fromkeys(one.title for one in found):
+        part = [one for one in found if one.title == title]
         choices = _choices(part)
-        picture = folder / experiment
-        with mpl.rc_context({"svg.hashsalt": experiment}):
+        picture = title.replace(" --", ".")  # no name of an experiment has a dot
+        if not any(one.received or one.seconds for one in part):
+            sections.append(_section(title, "", part, choices))
+            continue
+        with mpl.rc_context({"svg.hashsalt": title}):
             figure = _figure(part, choices)
             for name in FORMATS:
-                figure.savefig(picture.with_suffix(f".{name}"), dpi=130)
-        sections.append(_section(experiment, part, choices))
+                figure.savefig(folder / f"{picture}.{name}", dpi=130)
+        sections.append(_section(title, picture, part, choices))
     page = folder / "index.html"
     page.write_text(_PAGE.format(body="\n".join(sections)))
     return page
@@ -69,10 +72,16 @@ def _figure(found: Sequence[Result], choices: dict[str, Choice]) -> Figure:
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xlim(left=-0.2 if min(xs) == 0 else min(xs) * 0.8)
     axes.set_xlabel(x_name or "point")
-    axes.set_ylabel("received messages a second" if found[0].received else "seconds")
+    axes.set_ylabel(_unit(found[0]))
     axes.grid(visible=True, which="both", alpha=0.2)
     figure.legend(loc="outside lower center", fontsize=6, ncols=4)  # beside the points, which fill the axes
     return figure
+
+
+def _unit(one: Result) -> str:
+    if not one.received:
+        return "seconds"
+    return "received messages a second" + (" of the server's processor time" if one.per_cpu_second else "")
 
 
 def _axes_of(found: Sequence[Result]) -> tuple[str, list[str]]:
@@ -102,7 +111,7 @@ def _y(one: Result) -> float:
     return one.received.mean if one.received else next(iter(one.seconds.values())).mean
 
 
-def _section(experiment: str, found: Sequence[Result], choices: dict[str, Choice]) -> str:
+def _section(title: str, picture: str, found: Sequence[Result], choices: dict[str, Choice]) -> str:
     rows = "".join(_row(one, choices) for one in found)
     models = "".join(
         f"<p><b>{html.escape(server)}</b>: {html.escape(choice.best.model.formula)}, "
@@ -111,8 +120,9 @@ def _section(experiment: str, found: Sequence[Result], choices: dict[str, Choice
         for server, choice in choices.items()
     )
     head = "<tr><th>server<th>parameters<th>received/s<th>± 95 %<th>sent/s<th>model<th>runs<th>rejected</tr>"
+    shown = f"<img src='{picture}.svg' alt='{html.escape(_unit(found[0]))}'>" if picture else "<p>No run counts.</p>"
     return (
-        f"<h2>{html.escape(experiment)}</h2><img src='{experiment}.svg' alt='{experiment}'>{models}"
+        f"<h2>{html.escape(title)}</h2>{shown}{models}"
         f"<details><summary>Data</summary><table>{head}{rows}</table></details>"
     )
 

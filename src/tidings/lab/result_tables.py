@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tidings.lab.arrays import refuse
 from tidings.lab.processing import Load
 from tidings.lab.results import Mean, Result
+from tidings.lab.samples import BUSY
 
 VERSION = 1  # of both tables
 
@@ -28,13 +29,13 @@ def read_tables(root: Path) -> list[Result]:
         _result(row, rejected.get((row["experiment"], row["server"], row["point"]), []))
         for row in _rows(root, "throughput")
     ]
-    return sorted(found, key=lambda one: (one.experiment, one.server, _order(one)))
+    return sorted(found, key=lambda one: (one.title, one.server, _order(one)))
 
 
 def _result(row: dict[str, Any], rejected: list[str]) -> Result:
-    runs = row["runs"]
+    runs, title = row["runs"], row["experiment"]
     return Result(
-        row["experiment"],
+        title.removesuffix(BUSY),
         row["server"],
         "",
         json.loads(row["point"]),
@@ -43,6 +44,7 @@ def _result(row: dict[str, Any], rejected: list[str]) -> Result:
         Mean(row["dispatched_per_s"], None, row["dispatched_half_width"], runs),
         {},
         tuple(sorted(rejected)),
+        title.endswith(BUSY),
     )
 
 

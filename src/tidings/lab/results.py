@@ -7,6 +7,7 @@ has measured in an afternoon.
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import Any
 from scipy.stats import t as student
 
 from tidings.lab.arrays import refuse
-from tidings.lab.experiment import Measure
+from tidings.lab.experiment import Measure, per_cpu_second
 from tidings.lab.fitting import Measurement
 from tidings.lab.processing import Load
-from tidings.lab.samples import METRICS, Verdict, judge, of_rows
+from tidings.lab.samples import METRICS, TWICE, Verdict, judge, of_rows, titled
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
 
@@ -62,6 +63,12 @@ class Result:
     dispatched: Mean | None
     seconds: Mapping[str, Mean]  # of metrics that are durations
     rejected: tuple[str, ...]  # why runs do not count
+    per_cpu_second: bool = False  # the unit of its rates: a second of the server's processor time
+
+    @property
+    def title(self) -> str:
+        """Of the experiment; points of one title may be put into one figure or model."""
+        return titled(self.experiment, per_cpu_second=self.per_cpu_second)
 
     def measurement(self) -> Measurement:
         """For a fit. What was measured once states no deviation."""
@@ -79,13 +86,22 @@ def read_results(folder: Path, experiment: str | None = None) -> list[Result]:
     samples: dict[str, list[dict[str, Any]]] = {}
     for row in read_rows(folder, SAMPLES):
         samples.setdefault(str(row["run"]), []).append(row)
-    points: dict[str, list[dict[str, Any]]] = {}
+    names = Counter(row["run"] for row in runs)
+    points: dict[tuple[str, str, bool], list[dict[str, Any]]] = {}
     for row in runs:
-        points.setdefault(str(row["run"]).rpartition("#")[0], []).append(row)
-    return [_result(rows, samples) for rows in points.values()]
+        told = {"outcome": TWICE} if names[row["run"]] > 1 else {}
+        points.setdefault(_point(row), []).append({**row, **told})
+    return [_result(rows, samples, per_cpu_second=unit) for (_, _, unit), rows in points.items()]
 
 
-def _result(rows: list[dict[str, Any]], samples: Mapping[str, list[dict[str, Any]]]) -> Result:
+def _point(row: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """Runs with equal ones are runs of the same."""
+    described = json.loads(row["parameters"])
+    kind, asked = described["kind"], described["measure"].get("per_cpu_second", 0)
+    return str(row["run"]).rpartition("#")[0], kind, per_cpu_second(kind, asked)
+
+
+def _result(rows: list[dict[str, Any]], samples: Mapping[str, list[dict[str, Any]]], *, per_cpu_second: bool) -> Result:
     counted = [row for row in rows if row["outcome"] == "done"]
     described = json.loads((counted or rows)[0]["parameters"])
     verdicts = [_verdict(row, samples.get(row["run"], [])) for row in counted]
@@ -100,6 +116,7 @@ def _result(rows: list[dict[str, Any]], samples: Mapping[str, list[dict[str, Any
         Mean.of([one.dispatched_per_s for one in throughput]) if throughput else None,
         _durations(row for run in counted for row in samples.get(run["run"], [])),
         tuple(row["outcome"] for row in rows if row["outcome"] != "done"),
+        per_cpu_second,
     )
 
 

@@ -37,6 +37,8 @@ class Sample:
     server_memory_bytes: float
 
 
+BUSY = " --busy"  # after an experiment's name, which has no spaces: rates of a second of the server's processor time
+TWICE = "other runs have the same name, so their samples cannot be told apart"
 METRICS = tuple(field.name for field in fields(Sample))[1:]
 
 
@@ -108,6 +110,15 @@ def judge(samples: Sequence[Sample], rules: Rules, lost: float = 0) -> Verdict:
         memory_bytes=memory,
         reasons=tuple(text.replace("%", " %") for wrong, text in found if wrong),
     )
+
+
+def titled(experiment: str, *, per_cpu_second: bool) -> str:
+    """What was measured on a busy machine is another experiment: its rates have another unit.
+
+    >>> titled("quick", per_cpu_second=True), titled("quick", per_cpu_second=False)
+    ('quick --busy', 'quick')
+    """
+    return experiment + BUSY if per_cpu_second else experiment
 
 
 def to_rows(run: str, source: str, samples: Iterable[Sample], start_ms: int) -> list[dict[str, Any]]:

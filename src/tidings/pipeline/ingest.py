@@ -11,6 +11,7 @@ missed.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,9 @@ from tidings.segments.retention import marked_ms, marked_writer
 
 SEGMENTS_PER_TASK = 64
 CHECKED = "uri string, error string"
+DAY_MS = 86_400_000
+EPOCH = date(1970, 1, 1)
+DAYS = range((date.min - EPOCH).days, (date.max - EPOCH).days + 1)  # that have a name of ten characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +175,17 @@ def read(spark: SparkSession, places: list[Place], table: Table) -> DataFrame:
 
 
 def with_day(rows: DataFrame, name: str) -> DataFrame:
-    """The day, in UTC, of the time that this table's rows belong to."""
-    ms = DAY_OF[name]
-    day = f.date_format(f.timestamp_millis(f.col(ms)), "yyyy-MM-dd") if ms else f.lit(WHOLE)
-    return rows.withColumn(DAY, f.coalesce(day, f.lit(WHOLE)))
+    """The day of the time that this table's rows belong to: in UTC, whatever the session's time zone is.
+
+    Rows whose time is in no year from 1 to 9999 are kept, without a day: a filter that were left out would be missed.
+    """
+    if not DAY_OF[name]:
+        return rows.withColumn(DAY, f.lit(WHOLE))
+    ms = f.col(DAY_OF[name])
+    bounded = f.greatest(f.least(ms, f.lit(DAYS.stop * DAY_MS - 1)), f.lit(DAYS.start * DAY_MS))  # never overflows
+    number = ((bounded - f.pmod(bounded, f.lit(DAY_MS))) / DAY_MS).cast("int")
+    day = f.date_add(f.lit(EPOCH), number).cast("string")
+    return rows.withColumn(DAY, f.when(ms == bounded, day).otherwise(WHOLE))
 
 
 def distinct_rows(rows: DataFrame, name: str) -> DataFrame:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,7 +192,7 @@ def compact_job(run: Run) -> list[Outcome]:
 
 def trace_job(run: Run) -> list[Outcome]:
     options = run.config.trace
-    histories = run.compacted() if options.compacted else clean_table(run.output, "histories")
+    histories = _compacted(run) if options.compacted else clean_table(run.output, "histories")
     attachments = clean_table(run.output, "attachments")
     ids, about = run.id_rows()
     inputs = {
@@ -231,6 +230,15 @@ def trace_job(run: Run) -> list[Outcome]:
         traced,
         run.write(run.result("paths"), parts_of(stored.need()), lambda: trace.paths(stored.read(run.spark))),
     ]
+
+
+def _compacted(run: Run) -> Stored:
+    """Refused if it is older than the histories: what it lacks would be a certain, wrong "no"."""
+    stored, wanted = run.compacted(), parts_of(clean_table(run.output, "histories").need())
+    if stored.need().inputs["histories"] != wanted:
+        reason = "histories were ingested since the filters were merged; run compact first (tidings pipeline compact)"
+        raise UsageError("E_PIPELINE_INPUT", f"trace.compacted: {reason}")
+    return stored
 
 
 def replay_job(run: Run) -> list[Outcome]:
@@ -320,7 +328,7 @@ def measure_job(run: Run) -> list[Outcome]:
 
 def _measured(run: Run) -> list[Outcome]:
     runs, samples = clean_table(run.output, "runs"), clean_table(run.output, "samples")
-    inputs = {"runs": parts_of(runs.need()), "samples": parts_of(samples.need())}
+    inputs = {"runs": parts_of(runs.need()), "samples": parts_of(samples.need()), "edition": measure.EDITION}
     verdicts = run.result("verdicts")
     judged = run.write(verdicts, inputs, lambda: measure.verdicts(runs.read(run.spark), samples.read(run.spark)))
     counted = parts_of(verdicts.need())
@@ -366,14 +374,14 @@ def generate_job(run: Run) -> list[Outcome]:
 
 
 def report_job(run: Run) -> list[Outcome]:
-    folder = Path(run.config.report.folder or run.output.under("report").uri)
+    folder = Place.of(run.config.report.folder or run.output.under("report").uri)
     present = [name for name in READS if run.result(name).manifest() is not None]
     tables = {
         name: [row.asDict() for row in run.result(name).read(run.spark).limit(ROWS_MAX).collect()] for name in present
     }
     run.told("writing the report")
     made = write_report(tables, folder)
-    return [Outcome("report", f"written to {made[0]}", len(made))]
+    return [Outcome("report", f"written to {made[0].uri}", len(made))]
 
 
 @dataclass(frozen=True, slots=True)

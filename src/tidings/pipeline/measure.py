@@ -1,7 +1,8 @@
 """From samples to throughput: every run judged by its own rules, means over those that count, with intervals.
 
 The rules are the lab's (`tidings.lab.samples`): a run counts if the server was the bottleneck in the middle window and
-nothing was lost. One that does not keeps its reasons.
+nothing was lost. One that does not keeps its reasons. Rates of a second of processor time are never averaged with
+others, nor fitted together: `experiment` then ends with --busy.
 """
 
 import json
@@ -12,18 +13,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 from scipy.stats import t as student
 
 from tidings.errors import TidingsError
 from tidings.lab.fitting import Measurement, choose
 from tidings.lab.processing import Errors, Fitted, Load
-from tidings.lab.samples import Rules, judge, of_rows
+from tidings.lab.samples import TWICE, Rules, judge, of_rows, titled
 from tidings.pipeline.schemas import RESULTS, spark_schema
 from tidings.segments.schema import arrow_schema
 
 LEVEL = 0.95
+EDITION = 2  # of how runs are judged and told apart; 1 took those with --busy and without for the same
 POINT = ("experiment", "server", "point", "load")
 _RULES = {one.name for one in fields(Rules)}
 
@@ -31,7 +33,9 @@ _RULES = {one.name for one in fields(Rules)}
 def verdicts(runs: DataFrame, samples: DataFrame) -> DataFrame:
     """One row for each run."""
     own = samples.groupBy("run").agg(f.collect_list(f.struct("ms", "metric", "value")).alias("samples"))
-    joined = runs.select("run", "experiment", "parameters", "outcome").join(own, "run", "left")
+    each = runs.dropDuplicates(["run", "started_ms"])
+    named = f.count("*").over(Window.partitionBy("run")).alias("named")
+    joined = each.select("run", "experiment", "parameters", "outcome", named).join(own, "run", "left")
     return joined.mapInArrow(_judge, spark_schema(RESULTS["verdicts"]))
 
 
@@ -66,9 +70,9 @@ def _judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def verdict(
-    run: str, experiment: str, parameters: str, outcome: str, samples: list[dict[str, Any]] | None
+    run: str, experiment: str, parameters: str, outcome: str, named: int, samples: list[dict[str, Any]] | None
 ) -> dict[str, Any]:
-    """A row of `verdicts`."""
+    """A row of `verdicts`. `named`: how many runs have this name."""
     row: dict[str, Any] = {"run": run, "experiment": experiment, "server": "", "point": "", "load": ""}
     row |= {"valid": False, "received_per_s": None, "dispatched_per_s": None, "seconds": None}
     try:
@@ -77,9 +81,12 @@ def verdict(
         row["point"] = json.dumps(described.get("parameters", described), sort_keys=True)
         row["load"] = json.dumps(described["load"], sort_keys=True) if "load" in described else ""
         rules = Rules(**{key: value for key, value in described.get("measure", {}).items() if key in _RULES})
+        row["experiment"] = titled(experiment, per_cpu_second=bool(rules.per_cpu_second))
         lost = float(described.get("lost", 0))
     except (ValueError, TypeError, AttributeError) as error:
         return row | {"reasons": f"its parameters cannot be read: {error}"}
+    if named > 1:
+        return row | {"reasons": TWICE}
     found = of_rows(samples or [])
     if not found:
         return row | {"reasons": outcome if outcome != "done" else "it has no samples of throughput"}

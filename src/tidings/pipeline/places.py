@@ -81,6 +81,16 @@ class Place:
         system, path = self.open()
         system.delete_file(path)
 
+    def write(self, data: bytes) -> None:
+        """Whatever was there before."""
+        system, path = self.open()
+        try:
+            system.create_dir(path.rpartition("/")[0], recursive=True)
+            with system.open_output_stream(path) as stream:
+                stream.write(data)
+        except OSError as error:
+            raise StoreError("E_STORE_IO", f"cannot write {self.uri}: {error}") from None
+
     def create(self, document: dict[str, Any]) -> bool:
         """Write JSON under this name as a whole or not at all; False if the name is taken."""
         system, path = self.open()

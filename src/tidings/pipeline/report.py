@@ -4,13 +4,15 @@ Sections appear for the tables that exist: throughput with its model, replicatio
 """
 
 import html
+import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+
+from tidings.pipeline.places import Place
 
 Rows = Sequence[Mapping[str, Any]]
 _PAGE = """<!doctype html>
@@ -29,21 +31,21 @@ ROWS_MAX = 20_000
 PICTURES_MAX = 30
 
 
-def write_report(tables: Mapping[str, Rows], folder: Path) -> list[Path]:
+def write_report(tables: Mapping[str, Rows], folder: Place) -> list[Place]:
     """The page and its pictures."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made, body = [folder / "index.html"], []
+    made, body = [folder.under("index.html")], []
     for title, section in _SECTIONS.items():
         text, figure = section(tables)
         if text:
             body.append(f"<h2>{html.escape(title)}</h2>\n{text}")
         if figure is not None:
-            picture = folder / f"{title.split()[0].lower()}.svg"
+            picture, drawn = folder.under(f"{title.split()[0].lower()}.svg"), io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": title}):
-                figure.savefig(picture, metadata={"Date": None})
+                figure.savefig(drawn, format="svg", metadata={"Date": None})
+            picture.write(drawn.getvalue())
             body.append(f'<img src="{picture.name}" alt="{html.escape(title)}">')
             made.append(picture)
-    made[0].write_text(_PAGE.format(body="\n".join(body) or "<p>There are no results yet.</p>"))
+    made[0].write(_PAGE.format(body="\n".join(body) or "<p>There are no results yet.</p>").encode())
     return made
 
 

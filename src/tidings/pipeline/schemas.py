@@ -44,7 +44,7 @@ DAY_OF = {
 # Rows that are equal in these are copies of one; the one with the highest `count` holds, of a filter.
 KEYS = {
     "samples": ("run", "source", "ms", "metric", "labels"),
-    "runs": ("run",),
+    "runs": ("run", "started_ms"),  # two with one name are no copies: nobody could tell their samples apart
     "histories": ("broker", "incarnation", "sequence", "kind", "origin", "peer"),
     "attachments": ("segment", "position"),
     "messages": ("id",),
@@ -138,7 +138,7 @@ RESULTS = {
             "verdicts",
             "measured runs: which count, and why others do not",
             ("run", TEXT, "unique name"),
-            ("experiment", TEXT, "what it is a run of"),
+            ("experiment", TEXT, "what it is a run of; with --busy at its end: rates of a second of processor time"),
             ("server", TEXT, "what was measured"),
             ("point", TEXT, "its parameters, a JSON object"),
             ("load", TEXT, "what the models make of it, a JSON object; empty: nothing"),

@@ -57,9 +57,9 @@ def record_messages(root: Path, seed: int = 1, count: int = 500, *, copies: int 
     SegmentWriter(root, MESSAGES, "b2").append([row | {"source": "b2"} for row in rows[half:]], 2_000)
 
 
-def record_runs(root: Path, runs: int = 3, *, broken: bool = True) -> None:
+def record_runs(root: Path, runs: int = 3, *, broken: bool = True, busy: float = 0) -> None:
     """A measured server that keeps to `SERVER` but for a little noise; the first run of each point does not count, and
-    one that is `broken` says nothing about itself."""
+    one that is `broken` says nothing about itself. `busy`: so much of the machine is used by others."""
     rng = random.Random(1)
     described, samples = [], []
     for filters in (1, 50, 200, 1000):
@@ -67,13 +67,15 @@ def record_runs(root: Path, runs: int = 3, *, broken: bool = True) -> None:
             load = Load(filters, copies)
             for number in range(runs + 1):
                 run, start = f"filters-{filters}-{copies}#{number}", 1_762_000_000_000 + number * 60_000
-                rate = SERVER.received(load) * rng.uniform(0.99, 1.01)
-                busy = 0.99 if number else 0.5
-                seconds = [Sample(s, rate * s, rate * copies * s, busy * s, 0.2 * s, 5e7) for s in range(8)]
+                run += "-busy" if busy else ""
+                rate = SERVER.received(load) * rng.uniform(0.99, 1.01) * (1 - busy)
+                share = (0.99 if number else 0.5) * (1 - busy)
+                seconds = [Sample(s, rate * s, rate * copies * s, share * s, 0.2 * s, 5e7) for s in range(8)]
                 samples += to_rows(run, "generator", seconds, start)
                 told = {"server": "tidings", "parameters": {"filters": filters, "copies": copies}, "lost": 0}
                 told |= {"kind": "filters", "load": {"filters": filters, "replication": copies}}
-                told |= {"measure": {"warm_s": 1, "cool_s": 1}}
+                rules = {"server_share_min": 0.6 * (1 - busy), "per_cpu_second": 1} if busy else {}
+                told |= {"measure": {"warm_s": 1, "cool_s": 1, **rules}}
                 described.append(_run(run, start, json.dumps(told)))
     if broken:
         described.append(_run("filters-broken#0", 1_762_000_000_000, "no JSON"))
