@@ -164,7 +164,10 @@ def test_the_example_scenario_plays() -> None:
         film_of("nothing of the kind", 1)
 
 
-@pytest.mark.parametrize("text", ["{oops", "[1]", '{"a": [1]}', '{"a": null}'])
+ENDLESS = ['{"a": ' + "9" * 5000 + "}", '{"a": ' + "[" * 30_000]
+
+
+@pytest.mark.parametrize("text", ["{oops", "[1]", '{"a": [1]}', '{"a": null}', *ENDLESS])
 def test_properties_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="E_PROPERTIES"):
         properties_of(text)
