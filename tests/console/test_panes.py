@@ -213,10 +213,13 @@ def test_capacity_is_predicted_and_asked_about(browser: Browser) -> None:
     browser.sees("at most, ms: 10.0k", "One broker carries it.", "It would take up to")
     _slider(browser, "Messages a second").send_keys(far_right)
     browser.sees("Messages a second: 200.0k", "One broker does not carry it.", "publishers spread")
+    browser.until(lambda: _slider(browser, "Messages a second").get_attribute("aria-valuetext") == "200.0k" or None)
+    assert len(browser.all("[role=slider]")) == 4
 
 
 def _slider(browser: Browser, name: str) -> WebElement:
-    return browser.one(f"[role=slider][aria-label='{name}'] [tabindex='0']")
+    """What the keyboard reaches is what has the name."""
+    return browser.one(f"[role=slider][aria-label='{name}'][tabindex='0']")
 
 
 def test_routes_are_shown(browser: Browser) -> None:
