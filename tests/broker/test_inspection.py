@@ -101,6 +101,41 @@ def test_lists_come_by_pages() -> None:
     run(check())
 
 
+def test_names_are_whole_and_can_be_used() -> None:
+    async def check() -> None:
+        async with local_broker() as here, connect(here.url) as client:
+            queues = [f"queue:{'x' * 1023}{last}" for last in "ab"]
+            for queue in queues:
+                await client.publish(queue, persistent=True)
+                await client.subscribe(queue)
+            mailboxes = (await client.inspect("mailboxes"))["items"]
+            assert sorted(one["name"] for one in mailboxes) == queues
+            for part in ("subscriptions", "destinations"):
+                assert sorted(one["destination"] for one in (await client.inspect(part))["items"]) == queues
+            await client.inspect("traffic")  # counted from now on
+            await client.publish(queues[0], persistent=True)
+            assert [one["destination"] for one in (await client.inspect("traffic"))["items"]] == queues[:1]
+
+    run(check())
+
+
+def test_a_page_is_as_long_as_a_frame() -> None:
+    async def check() -> None:
+        limits = Limits(frame_bytes_max=1 << 16)
+        async with local_broker(limits=limits) as here, connect(here.url) as client:
+            names = [f"{number}." + '"' * 1000 for number in range(150)]
+            for name in names:
+                await client.subscribe(name)
+            found: list[str] = []
+            while len(found) < len(names):
+                page = await client.inspect("subscriptions", offset=len(found), count=PAGE_MAX)
+                assert (page["total"], 0 < len(page["items"]) < 50) == (150, True)
+                found += [one["destination"] for one in page["items"]]
+            assert found == names
+
+    run(check())
+
+
 def test_a_client_that_does_not_read_is_slow() -> None:
     async def check() -> None:
         limits = Limits(output_bytes_max=1 << 16, stall_ms=100)

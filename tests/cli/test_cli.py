@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -274,6 +275,51 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path, tidings: Command) 
         assert tidings("pub", "a", "--url", broker.url)[0] == 0
         assert (sub.wait(30), sub.stderr.read()) == (0, "")
         sub.stderr.close()
+
+
+def _without(closed: str, *arguments: object) -> "subprocess.Popen[str]":
+    """The command, started by a shell that closes some of its standard files."""
+    command = [sys.executable, "-m", "tidings.cli", *map(str, arguments)]
+    return subprocess.Popen(["sh", "-c", f'exec "$@" {closed}', "sh", *command], stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "<&- >&- 2>&-"])
+def test_no_socket_takes_the_place_of_a_standard_file_that_is_closed(closed: str) -> None:
+    with BrokerThread() as broker:
+        for arguments in (("pub", "queue:q", "--stdin", "--ids"), ("sub", "queue:q", "--count", 1, "--timeout", 30)):
+            given = [one for one in arguments if one != "--stdin" or "<&-" in closed]
+            process = _without(closed, *given, "--url", broker.url)
+            assert "Traceback" not in process.communicate(timeout=60)[1]
+            assert process.returncode == 0
+
+
+def test_a_broker_without_standard_files_ends_as_it_is_asked_to(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text("[metrics]\nenabled = false\n")
+    process = _without("<&- >&-", "broker", "--config", config, "--port", 0, "--data", tmp_path)
+    assert process.stderr is not None
+    while "ready" not in process.stderr.readline():
+        assert process.poll() is None
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_a_body_is_the_bytes_that_were_given(tidings: Command) -> None:
+    with BrokerThread() as broker:
+        at = ("--url", broker.url)
+        assert tidings("pub", "queue:q", "--body", os.fsdecode(b"\xff"), *at) == (0, "", "")
+        found = json.loads(tidings("sub", "queue:q", "--count", 1, "--timeout", 30, "--json", *at)[1])
+        assert (found["body"], found["body_encoding"]) == ("/w==", "base64")
+
+
+def test_a_password_file_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    (tmp_path / "password").write_bytes("pässword\n".encode())
+    program = "import sys; from pathlib import Path; from tidings.cli.connecting import first_line\n"
+    program += "assert first_line(Path(sys.argv[1])) == 'p\\xe4ssword'"
+    command = [sys.executable, "-X", "utf8=0", "-c", program, str(tmp_path / "password")]
+    environment = os.environ | {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(command, env=environment, check=True, timeout=60)
 
 
 def test_lines_before_a_wrong_one_are_published_and_counted(tidings: Command) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -92,6 +93,35 @@ def test_who_may_not_manage_is_told_so_and_nothing_else(tmp_path: Path, chromium
         assert {one.text for one in browser.all(".t-figure .value")} == {"–"}
         chromium.get("about:blank")  # a page that stays open would look for its console when that has ended
         browser.complaints()
+
+
+def test_health_is_told_and_every_line_of_the_log_is_json_whatever_the_console_does(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with OnePort(tmp_path, port, f"[console]\nenabled = true\nport = {port}\n") as broker:
+        assert _get(port, "/health")[0] == 200
+        assert _get(port, "/")[0] in (200, 503)  # the console, or the broker that says that it is not up
+        broker.wait_for("console")
+        assert _get(port, "/")[1].startswith("<!doctype html>")
+        assert _get(port, "/nope")[0] == 404
+        said = broker.wait_for("the console says")
+        assert (said["level"], "/nope" in said["text"]) == ("warning", True)
+        os.kill(_child_of(broker.process.pid), signal.SIGKILL)
+        broker.wait_for("the console has ended")
+        assert (_get(port, "/health")[0], "tidings_messages" in _get(port, "/metrics")[1]) == (200, True)
+        broker.wait_for("console", 2)
+        assert _get(port, "/health")[0] == 200
+        assert _get(port, "/")[1].startswith("<!doctype html>")
+        assert broker.stop() == 0
+        assert [json.loads(line)["event"] for line in broker.text().splitlines()][-1] == "stopped"
+
+
+def _get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=SECONDS) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
 
 
 def test_what_a_console_needs_is_checked() -> None:

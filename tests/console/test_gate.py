@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -12,6 +13,7 @@ from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.console.gate import COOKIE, Gate, token_of
+from tidings.console.login_page import own_path
 from tidings.console.sessions import IDLE_SECONDS, Sessions
 from tidings.console.source import BrokerSource, Login
 from tidings.errors import ConnectionLostError, SecurityError
@@ -31,7 +33,9 @@ def sessions_for(url: str) -> Sessions:
     return Sessions(lambda login: [BrokerSource(url, login)], Login())
 
 
-async def ask(gate: Gate, path: str = "/", *, kind: str = "http", **headers: str) -> list[dict[str, Any]]:
+async def ask(
+    gate: Gate, path: str = "/", query: bytes = b"", *, kind: str = "http", **headers: str
+) -> list[dict[str, Any]]:
     """What a request is answered; the application behind the gate answers 200."""
     said: list[dict[str, Any]] = []
 
@@ -42,7 +46,8 @@ async def ask(gate: Gate, path: str = "/", *, kind: str = "http", **headers: str
         return {"type": "websocket.connect"}
 
     given = [(name.encode(), value.encode()) for name, value in ({"host": "127.0.0.1:8700"} | headers).items()]
-    await gate({"type": kind, "path": path, "method": "GET", "headers": given}, receive, send)
+    scope = {"type": kind, "path": path, "query_string": query, "method": "GET", "headers": given}
+    await gate(scope, receive, send)
     return said
 
 
@@ -79,6 +84,10 @@ def test_with_users_nothing_is_shown_without_a_log_in() -> None:
             turned_away = await ask(gate, "/queues")
             assert status(turned_away) == 303
             assert (b"location", b"/login?next=/queues") in turned_away[0]["headers"]
+            (deep, *_) = await ask(gate, "/trace", b"id=1&x=%2F%22")
+            where = urlsplit(dict(deep["headers"])[b"location"].decode())
+            assert (where.netloc, where.path) == ("", "/login")
+            assert parse_qs(where.query) == {"next": ["/trace?id=1&x=%2F%22"]}, "whole, and nothing but it"
             assert status(await ask(gate, "/login")) == 200
             for path in ("/_nicegui_ws/socket.io/", "/_nicegui/3/static/nicegui.js"):
                 assert status(await ask(gate, path)) == 401
@@ -142,6 +151,12 @@ def test_when_a_broker_gets_users_everybodys_session_ends() -> None:
             await sessions.close()
 
     run(check())
+
+
+@pytest.mark.parametrize("to", ["//evil.example", "/\\evil.example", "/\t/evil.example", "https://evil.example", ""])
+def test_a_log_in_leads_nowhere_else(to: str) -> None:
+    assert own_path(to) == "/"
+    assert own_path(f"/trace?id={to or 1}".replace("\t", "%09")).startswith("/trace?id=")
 
 
 @pytest.mark.parametrize("cookies", ["", "a=b", f"{COOKIE}=", "\x00;;==", f"x={COOKIE}"])

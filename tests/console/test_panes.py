@@ -10,7 +10,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from tidings.client import connect
+from tidings.client import Client, connect
+from tidings.client.subscription import Subscription
 from tidings.testing.console import Browser, ConsoleProcess, WatchedNetwork
 from tidings.testing.local_broker import BrokerThread
 
@@ -107,6 +108,51 @@ def test_dead_letters_are_looked_at_moved_and_purged(browser: Browser, network: 
     browser.sees("2 deleted", "Nothing waits here.")
 
 
+def test_queues_with_long_names_are_told_apart(browser: Browser, network: WatchedNetwork) -> None:
+    names = [f"queue:{'x' * 300}{last}" for last in "ab"]
+
+    async def fill(url: str) -> None:
+        async with connect(url) as client:
+            for name in names:
+                await client.publish(name, body=f"in {name[-1]}".encode(), persistent=True)
+
+    network.do(fill)
+    browser.open("/queues")
+    for name in names:
+        browser.click(f"[aria-label=Queues] button[title='{name}']")
+        browser.sees(f"in {name[-1]}")
+        assert name in browser.text(), "it is the heading of its messages"
+
+    async def purge(url: str) -> None:
+        async with connect(url) as client:
+            for name in names:
+                await client.queue(name).purge()
+
+    network.do(purge)
+
+
+def test_a_list_that_has_become_short_shows_its_last_page(browser: Browser, network: WatchedNetwork) -> None:
+    async def subscribe(url: str) -> tuple[Client, list[Subscription]]:
+        client = await connect(url)
+        return client, [await client.subscribe(f"many.{number}") for number in range(60)]
+
+    client, many = network.do(subscribe)
+    browser.open("/subscriptions")
+    browser.fill("Find", "many.")
+    browser.sees("1–50 of 60")
+    browser.press("Next page")
+    browser.sees("51–60 of 60")
+
+    async def leave(_: str) -> None:
+        for one in many[40:]:
+            await one.close()
+
+    network.do(leave)
+    browser.sees("1–40 of 40")
+    network.do(lambda _: client.close())
+    browser.sees("Nothing mentions “many.”.")
+
+
 def test_subscriptions_show_selector_owner_and_matches(browser: Browser) -> None:
     browser.open("/subscriptions")
     browser.sees("price <= 20 AND stock LIKE 'X%'", "anonymous", "pub", "1–")
@@ -167,10 +213,13 @@ def test_capacity_is_predicted_and_asked_about(browser: Browser) -> None:
     browser.sees("at most, ms: 10.0k", "One broker carries it.", "It would take up to")
     _slider(browser, "Messages a second").send_keys(far_right)
     browser.sees("Messages a second: 200.0k", "One broker does not carry it.", "publishers spread")
+    browser.until(lambda: _slider(browser, "Messages a second").get_attribute("aria-valuetext") == "200.0k" or None)
+    assert len(browser.all("[role=slider]")) == 4
 
 
 def _slider(browser: Browser, name: str) -> WebElement:
-    return browser.one(f"[role=slider][aria-label='{name}'] [tabindex='0']")
+    """What the keyboard reaches is what has the name."""
+    return browser.one(f"[role=slider][aria-label='{name}'][tabindex='0']")
 
 
 def test_routes_are_shown(browser: Browser) -> None:

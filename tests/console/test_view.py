@@ -7,9 +7,10 @@ import pytest
 from tidings.console.layout import layout
 from tidings.console.network_map import load_class, load_text, use_level
 from tidings.console.panes.playback import EXAMPLE, film_of
+from tidings.console.panes.queues import why_unseen
 from tidings.console.panes.tryout import properties_of
 from tidings.console.view import LinkView, Said, State, network_view
-from tidings.errors import UsageError
+from tidings.errors import RemoteError, SecurityError, UsageError
 
 
 def overview(
@@ -164,7 +165,17 @@ def test_the_example_scenario_plays() -> None:
         film_of("nothing of the kind", 1)
 
 
-@pytest.mark.parametrize("text", ["{oops", "[1]", '{"a": [1]}', '{"a": null}'])
+ENDLESS = ['{"a": ' + "9" * 5000 + "}", '{"a": ' + "[" * 30_000]
+
+
+@pytest.mark.parametrize("text", ["{oops", "[1]", '{"a": [1]}', '{"a": null}', *ENDLESS])
 def test_properties_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="E_PROPERTIES"):
         properties_of(text)
+
+
+def test_only_the_queue_of_dead_letters_is_empty_before_there_is_one() -> None:
+    unknown = RemoteError("E_QUEUE_UNKNOWN", "there is no such thing")
+    assert why_unseen(unknown, "queue:dead", "queue:dead") == ""
+    assert why_unseen(unknown, "queue:a", "queue:dead") == "There is no such queue."
+    assert why_unseen(SecurityError("E_FORBIDDEN", "you may not"), "queue:dead", "queue:dead") == "you may not"

@@ -56,6 +56,7 @@ class Door:
         self._host, self._port = host, port
         self._make = make
         self._handshakes = handshakes
+        self._accepts = False
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._shaking: set[asyncio.Task[None]] = set()
@@ -69,15 +70,35 @@ class Door:
         self._loop = asyncio.get_running_loop()
         try:
             self._sockets = await _bind(self._host, self._port)
-            if self.tls is None:
-                self._servers = [
-                    await self._loop.create_server(self._make, sock=one.dup(), backlog=BACKLOG) for one in self._sockets
-                ]
+            await self.resume()
         except OSError:
             self.close()
             raise
-        if self.tls is not None:
-            for one in self._sockets:
+
+    def filenos(self) -> list[int]:
+        """Of the sockets: another process may accept from them too."""
+        return [one.fileno() for one in self._sockets]
+
+    def pause(self) -> None:
+        """Leave those who come to others that have the sockets; who has come stays."""
+        self._accepts = False
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for one in self._sockets:
+            if one.fileno() >= 0:
+                self._loop.remove_reader(one.fileno())
+
+    async def resume(self) -> None:
+        """Accept whoever comes, and those who have waited for it."""
+        if self._accepts:
+            return
+        self._accepts = True
+        for one in self._sockets:
+            if self.tls is None:
+                server = await self._loop.create_server(self._make, sock=one.dup(), backlog=BACKLOG)
+                self._servers.append(server)
+            else:
                 self._loop.add_reader(one.fileno(), self._accept, one)
 
     def renew(self, tls: ssl.SSLContext) -> None:
@@ -86,12 +107,9 @@ class Door:
         self.tls = tls
 
     def close(self) -> None:
-        for server in self._servers:
-            server.close()
+        self.pause()
         for one in self._sockets:
-            if one.fileno() >= 0:
-                self._loop.remove_reader(one.fileno())
-                one.close()
+            one.close()
         for task in self._shaking:
             task.cancel()
 
@@ -119,7 +137,7 @@ class Door:
                 client.close()
 
     def _accept_again(self, listening: socket.socket) -> None:
-        if listening.fileno() >= 0:
+        if listening.fileno() >= 0 and self._accepts:
             self._loop.add_reader(listening.fileno(), self._accept, listening)
 
     async def _shake_hands(self, client: socket.socket, address: str) -> None:

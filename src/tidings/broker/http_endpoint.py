@@ -1,6 +1,7 @@
 """A very small HTTP server for a few read-only pages. GET only; everything a client can do is bounded."""
 
 import asyncio
+import errno
 import logging
 import ssl
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ log = logging.getLogger("tidings.broker")
 REQUEST_BYTES_MAX = 8 << 10
 REQUEST_SECONDS = 5.0
 CLIENTS_MAX = 64
+RETRY_SECONDS = 0.1
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
 
@@ -34,16 +36,39 @@ class HttpEndpoint:
         self._door: Door | None = None
         self._clients: set[asyncio.Task[None]] = set()
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Returns the port: the one asked for, or the one the system chose for 0."""
+    async def start(
+        self, host: str, port: int, tls: ssl.SSLContext | None = None, *, patience_seconds: float = 0.0
+    ) -> int:
+        """Returns the port: the one asked for, or the one the system chose for 0.
+
+        Patience: for whoever has the port and is about to leave it.
+        """
         door = Door(host, port, self._make, self._handshakes, tls)
-        try:
-            await door.open()
-        except OSError as error:
-            reason = f"cannot listen on {host} port {port} for metrics ({error.strerror or error})"
-            raise UsageError("E_LISTEN", f"{reason}; choose another port in [metrics]") from None
-        self._door = door
-        return door.port
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience_seconds
+        while True:
+            try:
+                await door.open()
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE and loop.time() < until:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+                reason = f"cannot listen on {host} port {port} for metrics ({error.strerror or error})"
+                raise UsageError("E_LISTEN", f"{reason}; choose another port in [metrics]") from None
+            self._door = door
+            return door.port
+
+    def filenos(self) -> list[int]:
+        """Of the sockets it listens on, for another process that takes its place while it pauses."""
+        return [] if self._door is None else self._door.filenos()
+
+    def pause(self) -> None:
+        if self._door is not None:
+            self._door.pause()
+
+    async def resume(self) -> None:
+        if self._door is not None:
+            await self._door.resume()
 
     def renew(self, tls: ssl.SSLContext) -> None:
         """Another certificate for all who come from now on; if it is without TLS it stays so."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VERSION = 1
 EVERYTHING = ">"  # who may manage all topics may see the broker
 PAGE, PAGE_MAX = 100, 200
-TEXT_MAX = 250  # characters of a selector or name: an answer is one frame
+TEXT_MAX = 250  # characters of a selector or a client id; names of queues and destinations are whole, to be used
 _SINKS_MAX = 100  # of one connection that are looked at for what waits in them
 _SLOW_SHARE = 4  # a connection is slow if a quarter of what may wait for it waits
 
@@ -47,8 +47,18 @@ def inspect(broker: "Broker", connection: int, request: Inspect) -> Done | Faile
     else:
         parts = ", ".join(["overview", *_LISTS])
         return Failed(request.receipt, UsageError("E_INSPECT", f"no part {request.part!r}; there are {parts}"))
-    said = json.dumps({"version": VERSION, "part": request.part, **found}, ensure_ascii=False, separators=(",", ":"))
-    return Done(request.receipt, {"status": said})
+    head = {"version": VERSION, "part": request.part}
+    return Done(request.receipt, {"status": _in_one_frame(head | found, broker.limits.frame_bytes_max)})
+
+
+def _in_one_frame(said: Item, bytes_max: int) -> str:
+    """As JSON; of a list as many items as find room in one frame, but one at least."""
+    while True:
+        text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+        items = said.get("items", ())
+        if len(items) <= 1 or (size := len(text.encode())) <= bytes_max:
+            return text
+        said = {**said, "items": items[: max(1, min(len(items) - 1, len(items) * bytes_max // size))]}
 
 
 def overview(broker: "Broker") -> Item:
@@ -166,7 +176,7 @@ def _subscription(broker: "Broker", client: Connection, number: int) -> Item:
         "subscription": number,
         "user": client.principal.name,
         "client": _short(client.client_id),
-        "destination": _short(one.destination),
+        "destination": one.destination,
         "selector": _short(one.selector),
     }
     match one:
@@ -188,7 +198,7 @@ def _mailboxes(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
 
 def _mailbox(mailbox: Mailbox) -> Item:
     return {
-        "name": _short(mailbox.name),
+        "name": mailbox.name,
         "kind": mailbox.kind.value,
         "waiting": len(mailbox.backlog),
         "unacknowledged": mailbox.unacknowledged,
@@ -207,7 +217,7 @@ def _destinations(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
         for one in client.subscriptions.values()
         if _mentions(request.containing, one.destination)
     )
-    items = ({"destination": _short(name), "subscriptions": count} for name, count in counts.most_common())
+    items = ({"destination": name, "subscriptions": count} for name, count in counts.most_common())
     return len(counts), _page(items, request)
 
 
@@ -219,7 +229,7 @@ def _traffic(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
         if _mentions(request.containing, name)
     ]
     busiest = nlargest(request.offset + _count(request), found)[request.offset :]
-    return len(found), [{"destination": _short(name), "in": came, "out": given} for came, given, name in busiest]
+    return len(found), [{"destination": name, "in": came, "out": given} for came, given, name in busiest]
 
 
 def _routing(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:

@@ -66,3 +66,13 @@ def set_up(level: str, *, as_json: bool, stream: TextIO | None = None) -> None:
         logger.propagate = False
     ROOT.setLevel(level.upper())
     LOOP.setLevel(logging.WARNING)
+
+
+def set_up_for_parent() -> None:
+    """Whatever anybody in this process logs, as JSON: the broker that started it reads it and logs it itself."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    everything = logging.getLogger()
+    everything.handlers[:] = [handler]
+    everything.setLevel(logging.WARNING)
+    logging.captureWarnings(True)

@@ -53,6 +53,7 @@ from tidings.errors import ConfigError, TidingsError
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
+CONSOLE_LEAVES_SECONDS = 5.0  # that of a broker which was killed here ends a moment after it
 STORE = "messages.db"
 
 Sessions: TypeAlias = Mapping[str, Callable[[], Session]]  # by the name of the protocol
@@ -163,6 +164,7 @@ class Process:
         self._reloading = asyncio.Lock()
         self._tasks = Tasks()
         self._console: ConsoleChild | None = None
+        self._front: HttpEndpoint | None = None  # at the address of metrics and console, while there is no console
 
     @property
     def configuration(self) -> Configuration:
@@ -197,7 +199,7 @@ class Process:
         try:
             metrics_port = 0
             if configuration.metrics.enabled:
-                metrics_port = await self._start_metrics()
+                metrics_port = await self._start_metrics(seen)
             self._watch_signals()
             await self._broker.start(self._listeners())
             search_seldom()
@@ -205,7 +207,7 @@ class Process:
             if observer is not None:
                 self._tasks.spawn(watch(self._broker, observer))
             if configuration.console.enabled:
-                self._console = ConsoleChild(self._console_command(metrics_port), self._console_pair())
+                self._console = ConsoleChild(self._console_command(metrics_port), self._console_pair(), self._front)
                 self._console.start()
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
@@ -213,13 +215,19 @@ class Process:
             ended = await self._end()
         return 0 if ended else 1
 
-    async def _start_metrics(self) -> int:
-        table, tls = self.configuration.metrics, self._prepared.tls
-        host, wanted, tls = table.host, table.port, tls if table.tls else None
-        if self.configuration.pages_share_port:  # it is the console that fetches them
-            host, wanted, tls = "127.0.0.1", 0, None
-        port = await self._endpoint.start(host, wanted, tls)
-        note(log, logging.INFO, "metrics", host=host, port=port, tls=tls is not None)
+    async def _start_metrics(self, pages: Mapping[str, Callable[[], Page]]) -> int:
+        """Returns the port of `_endpoint`. If a console has the same address it fetches the pages from there."""
+        table = self.configuration.metrics
+        tls = self._prepared.tls if table.tls else None
+        if self.configuration.pages_share_port:
+            waiting = Page("the console is not up: try again in a moment\n", status=503)
+            self._front = HttpEndpoint({**pages, "/": lambda: waiting}, self._broker.handshakes.failed)
+            patience = CONSOLE_LEAVES_SECONDS
+            shown = await self._front.start(table.host, table.port, tls, patience_seconds=patience)
+            port = await self._endpoint.start("127.0.0.1", 0)
+        else:
+            shown = port = await self._endpoint.start(table.host, table.port, tls)
+        note(log, logging.INFO, "metrics", host=table.host, port=shown, tls=tls is not None)
         return port
 
     def _console_pair(self) -> tuple[str, str] | None:
@@ -249,6 +257,8 @@ class Process:
                     await self._console.stop()
                 await self._broker.stop()
                 await self._endpoint.stop()
+                if self._front is not None:
+                    await self._front.stop()
         except TimeoutError:
             note(log, logging.ERROR, "not stopped in time", seconds=STOP_SECONDS)
             return False
@@ -375,6 +385,8 @@ class Process:
         if new.tls is not None:
             self._broker.renew_tls(new.tls)
             self._endpoint.renew(new.tls)
+            if self._front is not None:
+                self._front.renew(new.tls)
         if self._console is not None and (pair := self._console_pair()) is not None:
             self._console.renew(pair)
         if isinstance(self._broker.links, BrokerLinks) and new.peers is not None:

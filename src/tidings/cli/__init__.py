@@ -6,6 +6,7 @@ ours become one line; exit status 0 done, 1 failed, 2 used wrongly, 130 interrup
 Nothing is imported here but what Python has loaded anyway: the rest takes a second, in which Ctrl-C may come.
 """
 
+import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
@@ -38,7 +39,18 @@ def make_app(commands: Iterable[str] = COMMANDS) -> "typer.Typer":
     return app
 
 
+def _open_what_is_closed() -> None:
+    """Standard input and outputs that whoever started us has closed: sockets would get their numbers otherwise."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest number that is free: this one
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
 def main() -> None:
+    _open_what_is_closed()
     first = sys.argv[1:2]
     wanted = () if first == ["--version"] else [name for name in first if name in COMMANDS] or COMMANDS
     try:

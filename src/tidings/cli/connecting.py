@@ -102,7 +102,7 @@ def tls_context(ca: Path | None, certificate: Path | None, key: Path | None) -> 
 
 def first_line(path: Path) -> str:
     try:
-        return path.read_text().split("\n", 1)[0].rstrip("\r")
+        return path.read_text(encoding="utf-8-sig").split("\n", 1)[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError("E_PASSWORD_FILE", f"cannot read the password from {path}: {error}") from None
 

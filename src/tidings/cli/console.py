@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tidings.broker import logs
 from tidings.cli import connecting
 from tidings.client import connect
 from tidings.client.options import parse_url, without_login
@@ -42,6 +43,7 @@ def console(
     ] = False,
     metrics: Annotated[str, typer.Option(hidden=True)] = "",
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+    listening: Annotated[list[int] | None, typer.Option(hidden=True)] = None,
     *,
     access: connecting.Access,
 ) -> None:
@@ -52,6 +54,8 @@ def console(
 
     Example: tidings console tidings://127.0.0.1:7300 tidings://127.0.0.1:7310
     """
+    if with_parent:
+        logs.set_up_for_parent()
     try:
         from tidings.console.app import LOOPBACK, Options, serve
         from tidings.console.certificate import Certificate
@@ -83,6 +87,7 @@ def console(
         metrics,
         with_parent,
         None if certificate is None else Certificate(str(certificate), str(key or "")),
+        tuple(listening or ()),
     )
     serve(options, ready)
 

@@ -74,7 +74,7 @@ def pub(
     if jsonl:
         lines = json_lines()
     else:
-        lines = _one(Line(where, properties, sys.stdin.buffer.read() if stdin else body.encode()))
+        lines = _one(Line(where, properties, sys.stdin.buffer.read() if stdin else os.fsencode(body)))
     if advertise and where is None:
         raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
     rates = Rates(stats, "published")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from nicegui import app as pages
 from nicegui import ui
+from uvicorn.config import LOGGING_CONFIG
 
 from tidings.console.certificate import Certificate
 from tidings.console.frame import THEME_COOKIE, Pane, frame
@@ -65,6 +67,7 @@ class Options:
     metrics: str = ""  # host:port of a broker's metrics, shown under the console's address too
     with_parent: bool = False  # end when the input does: the process that started it is gone
     certificate: Certificate | None = None  # then it is https
+    listening: tuple[int, ...] = ()  # sockets of the process that started it, instead of host and port
 
 
 def sources_of(urls: Sequence[str]) -> MakeSources:
@@ -104,7 +107,14 @@ def serve(options: Options, ready: Callable[[int], None]) -> None:
     hosts = frozenset(options.names) | (LOOPBACK if options.host in LOOPBACK else frozenset())
     app = make_app(sources_of(options.urls), options.login, hosts, options.metrics)
     config = uvicorn.Config(
-        app, options.host, options.port, log_level="warning", ws_max_size=1 << 20, server_header=False, lifespan="on"
+        app,
+        options.host,
+        options.port,
+        log_level="warning",
+        log_config=None if options.with_parent else LOGGING_CONFIG,
+        ws_max_size=1 << 20,
+        server_header=False,
+        lifespan="on",
     )
     if options.certificate is not None:
         config.ssl_certfile = options.certificate.file  # which makes it https; the context is ours
@@ -118,7 +128,7 @@ def serve(options: Options, ready: Callable[[int], None]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None if server.should_exit else sys.exit(0))
     if options.certificate is not None:
         signal.signal(signal.SIGHUP, lambda *_: _renew(options.certificate))
-    asyncio.run(_serve(server, ready))
+    asyncio.run(_serve(server, ready, [socket.socket(fileno=one) for one in options.listening]))
 
 
 def _heed_input(server: uvicorn.Server, certificate: Certificate | None) -> None:
@@ -136,8 +146,8 @@ def _renew(certificate: Certificate | None, *pair: str) -> None:
         print(f"tidings: {error}; the old one is still shown", file=sys.stderr)  # noqa: T201
 
 
-async def _serve(server: uvicorn.Server, ready: Callable[[int], None]) -> None:
-    running = asyncio.create_task(server.serve())
+async def _serve(server: uvicorn.Server, ready: Callable[[int], None], listening: list[socket.socket]) -> None:
+    running = asyncio.create_task(server.serve(listening or None))
     while not server.started and not running.done():
         await asyncio.sleep(0.02)
     if server.started:

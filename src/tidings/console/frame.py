@@ -27,7 +27,7 @@ class Pane:
 
 @contextmanager
 def frame(pane: Pane, panes: Sequence[Pane], session: Session, theme: str, shared: bool) -> Iterator[None]:
-    ui.add_head_html('<link rel="stylesheet" href="/style/console.css">')
+    ui.add_head_html('<link rel="stylesheet" href="/style/console.css"><script defer src="/style/sliders.js"></script>')
     ui.colors(primary="#0b6e99")
     dark = ui.dark_mode(_THEMES.get(theme, _THEMES["auto"])[0])
     drawer = ui.left_drawer(value=False).classes("t-drawer").props("show-if-above width=220 breakpoint=1023")

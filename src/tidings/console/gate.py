@@ -78,7 +78,9 @@ def token_of(cookies: str) -> str:
 
 async def _turn_away(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http" and scope["method"] == "GET" and not scope["path"].startswith("/_"):
-        where = f"{LOGIN_PATH}?next={quote(scope['path'])}".encode()
+        query = scope.get("query_string", b"").decode("latin-1")
+        wanted = quote(scope["path"]) + (f"?{query}" if query else "")
+        where = f"{LOGIN_PATH}?next={quote(wanted)}".encode()
         await send({"type": "http.response.start", "status": 303, "headers": [(b"location", where), *HEADERS]})
         await send({"type": "http.response.body", "body": b""})
     else:

@@ -12,7 +12,8 @@ from tidings.errors import TidingsError
 Row = dict[str, Any]
 PAGE = 50
 _BUTTON = """<q-td :props="props">
-<q-btn flat dense no-caps align="left" color="primary" :label="props.value" @click="$parent.$emit('pick', props.row)" />
+<q-btn flat dense no-caps align="left" color="primary" :label="props.value" :title="props.value"
+  @click="$parent.$emit('pick', props.row)" />
 </q-td>"""
 
 
@@ -52,7 +53,7 @@ class Listing:
             self._back = ui.button(icon="chevron_left", on_click=lambda: self._turn(-PAGE))
             self._back.props('flat dense round aria-label="Page before"')
             self._where = ui.label().classes("t-faint").props("role=status")
-            self._on = ui.button(icon="chevron_right", on_click=lambda: self._turn(PAGE))
+            self._on = ui.button(icon="chevron_right", on_click=lambda: self._turn(len(self.items)))
             self._on.props('flat dense round aria-label="Next page"')
         every(seconds, self.show)
 
@@ -66,15 +67,14 @@ class Listing:
 
     async def show(self) -> None:
         wanted = self._text.value or ""
+        error, total, items = "", 0, list[Row]()
         try:
-            found = await chosen_source(self._session).inspect(
-                self._part, offset=self._offset, count=PAGE, containing=wanted
-            )
-            error = ""
+            total, items = await self._page(wanted)
+            if not items and self._offset:  # the list has become shorter than this: its last page, then
+                self._offset = max(0, total - 1) // PAGE * PAGE
+                total, items = await self._page(wanted)
         except (TidingsError, OSError, TimeoutError) as caught:
-            found = {"total": 0, "items": []}
             error = caught.reason if isinstance(caught, TidingsError) else "the broker does not answer"
-        total, items = found["total"], found["items"]
         self.items = {item[self._key]: item for item in map(self._keyed, items)}
         self._table.rows = [{self._key: key, **self._row(item)} for key, item in self.items.items()]
         self._error.text = error
@@ -86,6 +86,12 @@ class Listing:
         self._where.text = f"{self._offset + 1}–{last} of {total}" if items else ""
         self._back.set_visibility(self._offset > 0)
         self._on.set_visibility(last < total)
+
+    async def _page(self, wanted: str) -> tuple[int, list[Row]]:
+        """How many there are in all, and those from `_offset`; not all 50 if they are too long for one answer."""
+        source = chosen_source(self._session)
+        found = await source.inspect(self._part, offset=self._offset, count=PAGE, containing=wanted)
+        return found["total"], found["items"]
 
     def _keyed(self, item: Row) -> Row:
         """Subscriptions are told apart by two numbers, all others by one field."""

@@ -24,6 +24,16 @@ _PAGE = """<!doctype html>
 """
 
 
+def own_path(text: str) -> str:
+    """Only an address of ours: two slashes would lead to another host, and browsers pass over tabs between them.
+
+    >>> own_path("/trace?id=1"), own_path("//evil.example"), own_path("/\\t/evil.example"), own_path("https://evil.example")
+    ('/trace?id=1', '/', '/', '/')
+    """
+    ours = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
+    return text if ours else "/"
+
+
 def _page(next: str, user: str = "", error: str = "") -> HTMLResponse:
     told = f'<p class="error" role="alert">{escape(error)}</p>' if error else ""
     text = _PAGE.format(path=LOGIN_PATH, next=escape(next), user=escape(user), error=told)
@@ -49,8 +59,7 @@ def add_login(app: FastAPI, sessions: Sessions) -> None:
             token = await sessions.log_in(user, form.get("password", ""), address)
         except TidingsError as error:
             return _page(to, user, error.reason)
-        # Only a path of ours: two slashes would lead to another host.
-        response = RedirectResponse(to if to.startswith("/") and not to.startswith(("//", "/\\")) else "/", 303)
+        response = RedirectResponse(own_path(to), 303)
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, token, httponly=True, samesite="lax", secure=secure, path="/")
         return response

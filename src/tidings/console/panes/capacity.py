@@ -164,7 +164,9 @@ class LogSlider:
 
     def _tell(self) -> None:
         value = self.value
-        self._label.text = f"{self._name}: {count_text(value) if value >= 10 else f'{value:.2g}'}"
+        text = count_text(value) if value >= 10 else f"{value:.2g}"
+        self._label.text = f"{self._name}: {text}"
+        self.slider.props["aria-valuetext"] = text  # the slider itself counts in powers of ten
 
 
 def compared(broker: BrokerView, said: dict[str, Any]) -> list[dict[str, str]]:

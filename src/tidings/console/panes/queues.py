@@ -83,9 +83,13 @@ class QueuesPane:
 
     async def _begin(self) -> None:
         """Dead letters first: whoever comes here mostly comes for them."""
-        broker = self._session.watch.view.watched.get(chosen_url(self._session))
-        self._queue = str(broker.overview.get("dead_letters", "")) if broker else ""
+        self._queue = self._dead_letters()
         await self._look()
+
+    def _dead_letters(self) -> str:
+        """The queue of the chosen broker's dead letters, which there is from the first of them on."""
+        broker = self._session.watch.view.watched.get(chosen_url(self._session))
+        return str(broker.overview.get("dead_letters", "")) if broker else ""
 
     async def _pick(self, item: dict[str, Any]) -> None:
         if item["kind"] == "queue":
@@ -112,8 +116,7 @@ class QueuesPane:
                     break
             await waiting.aclose()  # type: ignore[attr-defined]  # it is a generator
         except (TidingsError, OSError) as error:
-            unknown = isinstance(error, TidingsError) and error.code == "E_QUEUE_UNKNOWN"
-            missing = "" if unknown else reason_of(error)
+            missing = why_unseen(error, self._queue, self._dead_letters())
         self._inside.clear()
         with self._inside:
             if self._queue:
@@ -195,6 +198,13 @@ class QueuesPane:
         self._nobody.set_visibility(not found and not error)
         self._untold.text = error
         self._untold.set_visibility(bool(error))
+
+
+def why_unseen(error: Exception, queue: str, dead_letters: str) -> str:
+    """Why a queue cannot be looked into; empty: it is that of the dead letters, and none has come yet."""
+    if not isinstance(error, TidingsError) or error.code != "E_QUEUE_UNKNOWN":
+        return reason_of(error)
+    return "" if queue == dead_letters else "There is no such queue."
 
 
 def message_facts(message: Message) -> dict[str, object]:

@@ -142,6 +142,9 @@ def properties_of(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         reason = f"the properties are not JSON: {error.msg}, line {error.lineno}, column {error.colno}"
         raise UsageError("E_PROPERTIES", reason, position=error.pos) from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets within brackets within brackets
+        reason = "the properties have a number that is too long, or are nested too deep"
+        raise UsageError("E_PROPERTIES", reason) from None
     if not isinstance(found, dict) or any(not isinstance(value, (str, int, float, bool)) for value in found.values()):
         raise UsageError("E_PROPERTIES", 'properties are texts, numbers, true or false by name: {"price": 50}')
     return found
