@@ -1,6 +1,8 @@
 """A disk that takes nothing: brokers run and answer, and nobody is told "absent" of a time that was not recorded."""
 
 import asyncio
+import errno
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -135,6 +137,18 @@ def test_what_cannot_be_deleted_for_want_of_room_keeps_nobody_from_running(
     monkeypatch.undo()
     store.retire(START_MS + 9000)
     assert len(store.archive) == 0
+    store.close()
+
+
+def test_a_segment_that_could_not_be_written_takes_no_room(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    store, before = HistoryStore(filled, 1), sorted((filled / "histories").iterdir())
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(StoreError, match="E_STORE_FULL"):
+        store.append([], [entry(2)], START_MS + 2000)
+    assert sorted((filled / "histories").iterdir()) == before
     store.close()
 
 
