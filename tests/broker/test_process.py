@@ -1,6 +1,7 @@
 """A real broker process, by its signals."""
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ from tidings.broker.process import Options, prepare
 from tidings.broker.users import Users
 from tidings.cli.broker import GATEWAYS, LAYERS, SESSIONS
 from tidings.client import connect
-from tidings.errors import ConfigError, ConnectionLostError, SecurityError, TidingsError
+from tidings.errors import ConfigError, ConnectionLostError, SecurityError, StoreError, TidingsError
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import run
@@ -262,6 +263,26 @@ def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:
         server.close()
 
     run(occupied())
+
+
+@pytest.mark.parametrize("by_store", [True, False])
+def test_too_few_files_are_told_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], by_store: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        try:
+            raise OSError(errno.EMFILE, "Too many open files")
+        except OSError as error:
+            if not by_store:
+                raise
+            raise StoreError("E_STORE_IO", f"cannot open it: {error}") from None
+
+    monkeypatch.setattr(process, "Process", refuse)
+    monkeypatch.setattr(process, "_raise_file_limit", lambda: None)
+    assert process.run(Options(), SESSIONS) == 1
+    said = capfd.readouterr().err
+    assert ("E_STORE_IO" if by_store else "E_FILES") in said
+    assert "ulimit -n" in said
 
 
 def test_a_data_directory_that_cannot_be_made_is_told_with_its_line(tmp_path: Path) -> None:

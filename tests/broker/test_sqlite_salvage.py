@@ -1,5 +1,6 @@
 """Flipped bits, cut files, wiped pages: the store opens, says what it lost, and never shows a wrong byte."""
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tidings.broker import sqlite_salvage
 from tidings.broker.sqlite_salvage import PAGE_BYTES
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.delivery.store import Acked, MailboxAdded, MemoryStore, Note, Record, Recovered, Stored
@@ -42,7 +44,7 @@ def _files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             store.append(batch(number))
         if name == "file":
             store.close()
-        for ending in ("", "-wal"):
+        for ending in ("", "-wal", ".lock"):
             if (folder / f"store.db{ending}").exists():
                 shutil.copy(folder / f"store.db{ending}", folder / name)
         store.close()
@@ -130,7 +132,88 @@ def test_a_wiped_page(files: Callable[[str], Path], page: int) -> None:
     with path.open("r+b") as file:
         file.seek(page * PAGE_BYTES)
         file.write(bytes(PAGE_BYTES))
-    state, _ = judge(path)
+    state, lost = judge(path)
     assert state.damaged
+    assert lost == set() or page != 1, "the leaves of the batches are found without their root"
     assert [box.name for box in state.mailboxes] == ["queue:a", "queue:b"]
     assert path.with_name("store.db.damaged").exists() == any("made anew" in one.reason for one in state.damaged)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+@pytest.mark.parametrize("size", [None, 0, 1, 100, PAGE_BYTES - 1])
+def test_a_log_without_its_file_is_read(files: Callable[[str], Path], size: int | None, locked: bool) -> None:
+    path = files("log")
+    if not locked:
+        path.with_name("store.db.lock").unlink()  # of a store that an earlier version made
+    cut(path, size)
+    state, lost = judge(path)
+    assert lost == set()
+    assert state.damaged
+    assert [box.name for box in state.mailboxes] == ["queue:a", "queue:b"]
+    assert path.with_name("store.db-wal.damaged").exists()
+    assert SqliteStore(path).recover().damaged == (), "it is said once"
+
+
+@pytest.mark.parametrize("size", [None, 0, 1, 100, PAGE_BYTES - 1, PAGE_BYTES])
+def test_a_file_that_is_gone_is_missed(files: Callable[[str], Path], size: int | None) -> None:
+    path = files("file")
+    cut(path, size)
+    store = SqliteStore(path)
+    assert store.recover().damaged
+    store.append(batch(0))
+    store.close()
+    store = SqliteStore(path)
+    assert store.recover().damaged == ()
+    store.close()
+
+
+@pytest.mark.parametrize("size", [None, 0, 1, PAGE_BYTES])
+def test_a_log_that_is_gone_is_missed(files: Callable[[str], Path], size: int | None) -> None:
+    path = files("log")
+    cut(path.with_name("store.db-wal"), size)
+    assert any("-wal is gone" in damage.reason for damage in SqliteStore(path).recover().damaged)
+
+
+def test_a_first_start_that_was_killed_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class KilledError(Exception):
+        pass
+
+    def kill(*_: object) -> None:
+        raise KilledError
+
+    for number, place in enumerate(("connect", "_create", "_sync_directory")):
+        path = tmp_path / f"{number}.db"
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite_salvage, place, kill)
+            with pytest.raises(KilledError):
+                SqliteStore(path)
+        if place == "connect":
+            path.touch()
+        store = SqliteStore(path)
+        assert store.recover().damaged == (), place
+        store.close()
+
+
+def test_a_log_emptied_on_purpose_is_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    store.append(batch(0))
+    assert path.with_name("store.db.lock").read_bytes() == b"made\nlog\n"
+    store._room.reserved = False
+    store._room.restore = lambda: False  # type: ignore[method-assign]
+    store._make_room()
+    assert path.with_name("store.db-wal").stat().st_size == 0
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for one in ("store.db", "store.db-wal", "store.db.lock"):
+        shutil.copy(tmp_path / one, copy)
+    store.close()
+    assert SqliteStore(copy / "store.db").recover().damaged == ()
+
+
+def cut(path: Path, size: int | None) -> None:
+    """Only so many bytes of it are there; None: it is gone."""
+    if size is None:
+        path.unlink()
+    else:
+        os.truncate(path, min(size, path.stat().st_size))

@@ -8,6 +8,7 @@ Ending at once is safe: whatever was confirmed as persistent is on disk by then.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import resource
@@ -417,8 +418,23 @@ def run(
         print("\n".join(error.problems), file=sys.stderr)  # noqa: T201
         return 2
     except TidingsError as error:
-        note(log, logging.ERROR, "the broker cannot run", code=error.code, reason=error.reason)
+        note(log, logging.ERROR, "the broker cannot run", code=error.code, reason=error.reason + _remedy(error))
         return 1
+    except OSError as error:
+        if not (remedy := _remedy(error)):
+            raise
+        note(log, logging.ERROR, "the broker cannot run", code="E_FILES", reason=f"{error}{remedy}")
+        return 1
+
+
+def _remedy(error: BaseException | None) -> str:
+    """What helps if files were too many, wherever that was noticed."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            return f"; this process may open {limit} files: allow more (ulimit -n, or LimitNOFILE in systemd)"
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _raise_file_limit() -> None:

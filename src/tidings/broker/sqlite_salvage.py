@@ -1,9 +1,11 @@
 """Opening the store's file, and what to do when it is not what it should be.
 
-`connect` opens or makes it. `mend` repairs the write-ahead log before SQLite sees it. `rebuild` makes a new file out of
+`connect` opens or makes it. `missing` tells what is not there at all, and `is_cut` whether SQLite would take what is
+left for a new file. `mend` repairs the write-ahead log before SQLite sees it. `rebuild` makes a new file out of
 a damaged one: it copies the file with the log applied, puts a fresh first page on the copy (the first page of a store
 never changes but for a few numbers), reads whatever rows SQLite can still reach, from both ends and then one by one,
-and writes them to a new file. Rows are only carried, their checksums are for the reader to check.
+and whatever batches it cannot (`sqlite_leaves`), and writes them to a new file. Rows are only carried, their checksums
+are for the reader to check.
 """
 
 import os
@@ -16,8 +18,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from tidings.broker import sqlite_wal as wal
+from tidings.broker.sqlite_leaves import stray_batches
 from tidings.broker.store_state import TABLES, VERSION_KEY, setting
-from tidings.delivery.journal import MAGIC, unpack
+from tidings.delivery.journal import MAGIC, layout, unpack
 from tidings.delivery.store import Damage, Note, Record
 from tidings.errors import CodecError, StoreError
 
@@ -30,6 +33,8 @@ SCHEMA = {
     "batch": "CREATE TABLE batch (number INTEGER PRIMARY KEY, payload BLOB NOT NULL)",
     **{table: f"CREATE TABLE {table} (key TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID" for table in TABLES},
 }
+
+_INSERT = "INSERT OR IGNORE INTO batch VALUES (?, ?)"
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -124,6 +129,30 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
+def missing(path: Path, *, made: bool, logged: bool) -> list[Damage]:
+    """What is gone of a store. `made`: there was one; `logged`: its log held something."""
+    damaged = []
+    log = wal.read(beside(path, "-wal"), PAGE_BYTES)
+    if (made or log is not None) and not _size(path):
+        state = "is empty" if path.exists() else "is gone"
+        damaged.append(Damage(f"{path.name} {state}: only what its write-ahead log has is left"))
+    if logged and log is None:
+        damaged.append(Damage(f"{path.name}-wal is gone or empty: what was written last is lost"))
+    return damaged
+
+
+def is_cut(path: Path, *, made: bool) -> bool:
+    """Whether SQLite would throw away the log, or take a store for something else, because of the file's size."""
+    size = _size(path)
+    if size:
+        return size < PAGE_BYTES and (made or is_store(path))
+    return wal.read(beside(path, "-wal"), PAGE_BYTES) is not None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 def mend(path: Path) -> list[Damage]:
     """Make SQLite see the whole of a write-ahead log that is damaged in the middle."""
     source = beside(path, "-wal")
@@ -147,19 +176,26 @@ def rebuild(path: Path) -> list[Damage]:
     copy, new = beside(path, ".copy"), beside(path, ".new")
     for old in (copy, beside(copy, "-wal"), new, beside(new, "-wal")):
         old.unlink(missing_ok=True)
-    shutil.copyfile(path, copy)
+    if path.exists():
+        shutil.copyfile(path, copy)
+    else:
+        copy.touch()
     with copy.open("r+b") as file:
         for number, content in wal.pages(beside(path, "-wal"), PAGE_BYTES):
             file.seek((number - 1) * PAGE_BYTES)
             file.write(content)
+        file.flush()  # its size is asked for now, and the first page is written past the buffer
         _new_first_page(file.fileno())
     with closing(sqlite3.connect(copy, isolation_level=None)) as source, closing(connect(new)) as target:
         target.execute("BEGIN IMMEDIATE")
         for table in TABLES:
             rows = [*_rows(source, table, "key", "ASC"), *_rows(source, table, "key", "DESC")]
             target.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", rows)
+        known: set[int] = set()
         for row in _batches(source):
-            target.execute("INSERT OR IGNORE INTO batch VALUES (?, ?)", row)
+            target.execute(_INSERT, row)
+            known.add(int(str(row[0])))
+        target.executemany(_INSERT, stray_batches(copy, PAGE_BYTES, known, _oldest(target)))
         target.execute("COMMIT")
     # A crash between any two of these steps leaves something that the next start can rebuild from.
     _sync(new)
@@ -171,7 +207,7 @@ def rebuild(path: Path) -> list[Damage]:
     beside(path, "-wal").unlink(missing_ok=True)
     new.replace(path)
     _sync_directory(path)
-    return [Damage(f"the file was damaged and made anew; the old one is {path.name}.damaged")]
+    return [Damage("the file was damaged and made anew; what was there is kept, with the ending .damaged")]
 
 
 def _new_first_page(file: int) -> None:
@@ -180,16 +216,22 @@ def _new_first_page(file: int) -> None:
         connect(fresh).close()
         page = bytearray(fresh.read_bytes()[:PAGE_BYTES])
     # Header (section 1.3 of the file format): size of the file in pages at 28, no free pages known at 32 and 36.
-    struct.pack_into(">3I", page, 28, os.fstat(file).st_size // PAGE_BYTES, 0, 0)
+    struct.pack_into(">3I", page, 28, max(1, os.fstat(file).st_size // PAGE_BYTES), 0, 0)
     os.pwrite(file, page, 0)
 
 
 def _rows(db: sqlite3.Connection, table: str, key: str, order: str) -> Iterator[tuple[object, bytes]]:
-    """Rows until the damage."""
+    """Rows until the damage. Each is asked for by itself: a cursor is one ahead, and would lose the one before it."""
+    beyond, seen, known = ">" if order == "ASC" else "<", set[object](), ""
+    last: tuple[object, ...] = ()
     with suppress(sqlite3.DatabaseError):
-        for row in db.execute(f"SELECT * FROM {table} ORDER BY {key} {order}"):
-            if row[0] is not None and isinstance(row[1], bytes):
+        while row := db.execute(f"SELECT * FROM {table} {known} ORDER BY {key} {order} LIMIT 1", last).fetchone():
+            if row[0] is None or row[0] in seen:  # keys out of order: this would go on for ever
+                return
+            if isinstance(row[1], bytes):
                 yield row
+            seen.add(row[0])
+            known, last = f"WHERE {key} {beyond} ?", row[:1]
 
 
 def _batches(db: sqlite3.Connection) -> Iterator[tuple[object, bytes]]:
@@ -206,6 +248,14 @@ def _batches(db: sqlite3.Connection) -> Iterator[tuple[object, bytes]]:
     for number in range(last + 1, first):
         with suppress(sqlite3.DatabaseError):
             yield from db.execute("SELECT * FROM batch WHERE number = ?", (number,)).fetchall()
+
+
+def _oldest(db: sqlite3.Connection) -> int:
+    """The first batch that is needed, as the newest one says that is sound; what it does not know was not deleted."""
+    for (blob,) in db.execute("SELECT payload FROM batch ORDER BY number DESC"):
+        with suppress(CodecError):
+            return layout(blob).head.oldest
+    return 0
 
 
 def _keep(path: Path) -> None:

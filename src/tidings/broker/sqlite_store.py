@@ -29,14 +29,14 @@ What is guaranteed
   it with the ending `.damaged`: that costs the batches whose cells are on the page, or below it if it is an interior
   page; batches have no gaps in their numbers, so what is missing is known and reported.
 - Cut off is not the same as damaged: if the *end* of the write-ahead log is missing, no one can tell that from a crash
-  before it was written. The batches before the cut are there, those behind it are gone without a report.
+  before it was written. The batches before the cut are there, those behind it are gone without a report. But that the
+  file or the whole log is gone is noticed (`store_lock`), and without its file the log is read as far as it goes.
 - What lets go of messages can be written on a full disk too: some megabytes are kept in reserve for it (`store_room`).
 - One process at a time; a lock file beside the store says so.
 
 All calls may come from any thread, one at a time.
 """
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -51,6 +51,7 @@ import numpy as np
 from tidings.broker import sqlite_salvage as salvage
 from tidings.broker.store_errors import NOT_DAMAGED, hindrance, is_full, translate, translated
 from tidings.broker.store_index import Index
+from tidings.broker.store_lock import StoreLock
 from tidings.broker.store_room import Room
 from tidings.broker.store_state import Change, State
 from tidings.delivery.journal import FEW, Head, Ints, layout, outline, pack, scan
@@ -107,23 +108,28 @@ class SqliteStore:
         self._unsettled: list[_Written] = []
         self._page: tuple[int, bytes, Ints] = (-1, b"", np.empty(0, np.int64))  # the batch read last
         with translated():
-            self._lock = _lock(self._path)
+            self._lock = StoreLock(self._path)
             try:
+                self._damaged += salvage.missing(self._path, made=self._lock.made, logged=self._lock.logged)
                 self._db = self._with_reserve(self._open)
                 self._room.open()
             except BaseException:
-                os.close(self._lock)
+                self._lock.close()
                 raise
+            self._lock.opened()
+        self._closed = False
 
     def _open(self) -> sqlite3.Connection:
         self._damaged += salvage.mend(self._path)
         try:
-            return self._opened()
+            if not salvage.is_cut(self._path, made=self._lock.made):
+                return self._opened()
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in NOT_DAMAGED:
                 raise
-            if not salvage.is_store(self._path):
+            if not self._lock.made and not salvage.is_store(self._path):
                 raise StoreError("E_STORE_VERSION", f"{self._path} is not a Tidings store") from error
+        self._lock.log_emptied()
         self._damaged += salvage.rebuild(self._path)
         return self._opened()
 
@@ -196,14 +202,15 @@ class SqliteStore:
 
     def close(self) -> None:
         with self._mutex, translated():
-            if self._lock < 0:
+            if self._closed:
                 return
             try:
+                self._lock.log_emptied()
                 self._db.close()  # SQLite empties the write-ahead log into the file
             finally:
                 self._room.close()
-                os.close(self._lock)
-                self._lock = -1
+                self._lock.close()
+                self._closed = True
 
     def disk_bytes(self) -> int:
         """What the batches take; the file may be larger, its free pages are used again."""
@@ -236,6 +243,7 @@ class SqliteStore:
         self._newest = number
         self._last_seq = last_seq
         self._log_bytes += len(blob) + salvage.PAGE_BYTES
+        self._lock.log_filled()
         if not self._room.reserved:
             with suppress(StoreError), translated():  # it is written; room is made another time
                 self._make_room()
@@ -270,6 +278,7 @@ class SqliteStore:
     def _make_room(self) -> None:
         """Empty the log into the file, whose place is kept, and take the reserve from what the log had."""
         if not self._room.restore():
+            self._lock.log_emptied()
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._log_bytes = 0
             self._room.restore()
@@ -411,7 +420,7 @@ class SqliteStore:
 
     def _begin(self) -> None:
         """Of each use."""
-        if self._lock < 0:
+        if self._closed:
             raise StoreError("E_STORE_CLOSED", "the store was closed")
 
 
@@ -465,13 +474,3 @@ def _gaps(numbers: list[int], oldest: int) -> list[Damage]:
             damaged.append(Damage(f"batches {expected} to {number - 1} are missing"))
         expected = number + 1
     return damaged
-
-
-def _lock(path: Path) -> int:
-    lock = os.open(salvage.beside(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise StoreError("E_STORE_LOCKED", f"{path} is in use by another process") from None
-    return lock

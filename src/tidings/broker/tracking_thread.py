@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVarTuple
 
@@ -112,6 +113,7 @@ class TrackingThread:
         self._options, self._broker = options, broker
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._hindrance: str | None = None  # why the catalogue of histories is in memory, if it is
         self.failures = 0
 
     async def start(self, recorder: Recorder, on_answer: Callable[[int, Answer], None]) -> None:
@@ -127,9 +129,11 @@ class TrackingThread:
         self._archive = Unwritten(self._store.archive)
         for damage in self._store.archive.damaged:
             note(log, logging.ERROR, "damaged histories", reason=damage.reason)
+        for hindrance in self._store.hindrances:
+            note(log, logging.ERROR, "histories cannot be tidied", reason=hindrance.reason)
         begun = recorder.start(_now_ms(), past, stored_ms)
         self._archive.changes += [effect.change for effect in begun if isinstance(effect, StoreAttachment)]
-        await self._loop.run_in_executor(None, self._write)
+        await self._loop.run_in_executor(None, self._begin)
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
 
@@ -198,6 +202,12 @@ class TrackingThread:
                 return None
         return job
 
+    def _begin(self) -> None:
+        """Store the era, or at least a sign of it."""
+        self._write()
+        for era in self._archive.changes:
+            self._try(partial(self._store.sign, era))
+
     def _write(self) -> None:
         changes, entries = self._archive.changes, self._archive.entries
         if not changes and not entries:
@@ -206,6 +216,16 @@ class TrackingThread:
             self._archive.changes, self._archive.entries = [], []
         else:
             self._archive.shrink()
+        self._look_at_catalogue()
+
+    def _look_at_catalogue(self) -> None:
+        hindrance = self._store.archive.hindrance
+        if hindrance != self._hindrance:
+            self._hindrance = hindrance
+            if hindrance is None:
+                note(log, logging.INFO, "the catalogue of histories is in its file again")
+            else:
+                note(log, logging.WARNING, "the catalogue of histories is kept in memory", reason=hindrance)
 
     def _inquire(self, job: _Inquire) -> None:
         try:

@@ -1,7 +1,8 @@
 """The archive of stored histories: answers from segments, reading the filters of a matching set and nothing else."""
 
+import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,6 +51,29 @@ class SegmentArchive:
 
     def refresh(self) -> None:
         """Take in segments that have come since, and forget those that are gone."""
+        self._mending(self._refresh)
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why the catalogue is not in its file."""
+        return self._catalog.hindrance
+
+    def retake(self) -> None:
+        """Put the catalogue back into its file, if there is room again."""
+        self._catalog.retake()
+
+    def _mending(self, work: Callable[[], None]) -> None:
+        """What is done to the catalogue; if that fails, all it should list is found in the directory."""
+        try:
+            work()
+        except sqlite3.Error as error:
+            self._catalog.mend(error)
+            try:
+                self._refresh()
+            except sqlite3.Error as again:
+                raise StoreError("E_STORE_IO", f"the catalogue of histories: {again}") from again
+
+    def _refresh(self) -> None:
         self.since_ms = max(self.since_ms, since_ms(self._root, HISTORIES))
         listed = {str(segment.name): segment for segment in segments(self._root, HISTORIES)}
         known = self._catalog.segments()
@@ -60,17 +84,19 @@ class SegmentArchive:
         for name, segment in listed.items():
             if name not in known and name not in self._given_up:
                 try:
-                    self.add(segment.path, _entries(segment))
+                    entries = _entries(segment)
                 except StoreError as error:
                     self._give_up(name, error)
+                else:
+                    self._catalog.add(name, entries)
 
     def add(self, path: Path, rows: Iterable[tuple[int, Entry]]) -> None:
         """A segment that was just written, and what is in it: broker and entry of each row."""
-        self._catalog.add(path.name, rows)
+        self._mending(lambda: self._catalog.add(path.name, rows))
 
     def forget(self, path: Path) -> None:
         """A segment that was deleted."""
-        self._catalog.forget(path.name)
+        self._mending(lambda: self._catalog.forget(path.name))
         self._verified.discard(path.name)
         if path.name in self._open:
             self._open.pop(path.name).close()

@@ -4,13 +4,18 @@ Weeks of histories are millions of filters: too many to hold an object each, and
 The catalogue keeps a row for each, without its bits. Like `tracking.time_index` it puts ranges on levels by length, so
 that a question looks at those that can hold the moment and not at all that began before it. Of a filter that was stored
 several times while it grew only the last copy is listed; a segment of which nothing is listed is *superseded*.
+
+Because it can be made anew, nothing that befalls its file is a reason to stop: where the disk takes nothing the
+catalogue goes on in memory, until `retake` finds that there is room again, or the next process does.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tidings.errors import StoreError
 from tidings.tracking.history import Entry, Key
 
 VERSION = 1
@@ -64,23 +69,66 @@ class FilterCatalog:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        try:
-            self._open()
-        except sqlite3.DatabaseError:  # not one of ours, or broken: it holds nothing that segments do not
-            assert path is not None
-            self._database.close()
-            path.unlink(missing_ok=True)
-            self._open()
+        self._forget_known()
+        self.hindrance: str | None = None  # why it is in memory, though it has a path
+        self._database = self._opened()
 
-    def _open(self) -> None:
-        where = ":memory:" if self._path is None else self._path
-        self._database = sqlite3.connect(where, check_same_thread=False, isolation_level=None)
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = OFF")
-        if self._database.execute("PRAGMA user_version").fetchone()[0] not in (0, VERSION):
-            raise sqlite3.DatabaseError("of another version")
-        self._database.executescript(_SCHEMA)
-        self._database.execute(f"PRAGMA user_version = {VERSION}")
+    def _opened(self) -> sqlite3.Connection:
+        if self._path is None:
+            return _connect(None)
+        try:
+            try:
+                return _connect(self._path)
+            except sqlite3.DatabaseError as error:
+                if not _is_broken(error):
+                    raise
+                _remove(self._path)
+                return _connect(self._path)
+        except (sqlite3.Error, OSError) as error:
+            self.hindrance = f"{self._path}: {error}"
+            return _connect(None)
+
+    def mend(self, error: sqlite3.Error) -> None:
+        """After a failure. What was listed is listed still, or nothing is: then all segments are to be added again."""
+        if self._path is None or self.hindrance is not None:
+            raise StoreError("E_STORE_IO", f"the catalogue of histories in memory: {error}") from error
+        self._forget_known()
+        if _is_broken(error):
+            self._database.close()
+            with suppress(OSError):
+                _remove(self._path)
+            self._database = self._opened()
+            return
+        self.hindrance = f"{self._path}: {error}"
+        memory = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        try:
+            self._database.backup(memory)
+        except sqlite3.Error:
+            memory.close()
+            memory = _connect(None)
+        self._database.close()
+        self._database = memory
+
+    def retake(self) -> None:
+        """If it is in memory for want of a disk that takes it, try whether that is over."""
+        if self._path is None or self.hindrance is None:
+            return
+        new = self._path.with_name(self._path.name + ".new")
+        try:
+            _remove(new)
+            with closing(_connect(new)) as file:
+                self._database.backup(file)
+            _remove(self._path)
+            new.replace(self._path)
+            database = _connect(self._path)
+        except (sqlite3.Error, OSError):
+            with suppress(OSError):
+                _remove(new)
+            return
+        self._database.close()
+        self._database, self.hindrance = database, None
+
+    def _forget_known(self) -> None:
         self._histories: dict[tuple[int, str, int, str], int] = {}  # some of them
         self._sequences: dict[tuple[int, int], int] = {}  # by history and incarnation, of some
 
@@ -118,26 +166,36 @@ class FilterCatalog:
 
     def add(self, segment: str, rows: Iterable[tuple[int, Entry]]) -> None:
         """A segment and what is in it, row by row, with its broker; the entries' data is not looked at."""
-        self._database.execute("BEGIN")
-        try:
+        with self._transaction():
             (number,) = self._database.execute(
                 "INSERT INTO segments (name, live) VALUES (?, 0) RETURNING id", (segment,)
             ).fetchone()
             self._add(number, rows)
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            self._histories, self._sequences = {}, {}
-            raise
-        self._database.execute("COMMIT")
         if len(self._histories) > KNOWN_MAX or len(self._sequences) > KNOWN_MAX:
-            self._histories, self._sequences = {}, {}
+            self._forget_known()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self._database.execute("BEGIN")
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:  # a COMMIT that failed may have left it open
+                self._database.execute("ROLLBACK")
+            self._forget_known()
+            raise
 
     def forget(self, segment: str) -> None:
         """The segment is gone."""
+        if self.hindrance is not None and self._path is not None:
+            with suppress(OSError):
+                _remove(self._path)  # the next process must not take the file's word for what is gone
         run = self._database.execute
         found = run("SELECT id FROM segments WHERE name = ?", (segment,)).fetchone()
-        if found is not None:
-            run("BEGIN")
+        if found is None:
+            return
+        with self._transaction():
             run(
                 "DELETE FROM singles WHERE (history, incarnation, sequence) IN "
                 "(SELECT history, incarnation, sequence FROM filters WHERE segment = ?)",
@@ -149,9 +207,8 @@ class FilterCatalog:
             many = self._database.executemany
             many("DELETE FROM levels WHERE history = ?1 AND " + _EMPTY, lost)
             many("DELETE FROM histories WHERE id = ?1 AND " + _EMPTY, lost)
-            run("COMMIT")
-            if lost:
-                self._histories, self._sequences = {}, {}
+        if lost:
+            self._forget_known()
 
     def _add(self, segment: int, rows: Iterable[tuple[int, Entry]]) -> None:
         run, many = self._database.execute, self._database.executemany
@@ -210,6 +267,34 @@ class FilterCatalog:
         asked = "SELECT id FROM histories WHERE broker = ? AND kind = ? AND origin = ? AND peer = ?"
         found = self._database.execute(asked, about).fetchone()
         return None if found is None else int(found[0])
+
+
+def _connect(path: Path | None) -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False, isolation_level=None)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = OFF")
+        ((version,),) = database.execute("PRAGMA user_version").fetchall()
+        if version not in (0, VERSION):
+            raise sqlite3.DatabaseError("of another version")
+        database.executescript(_SCHEMA)
+        if version != VERSION:  # a full disk takes not even this
+            database.execute(f"PRAGMA user_version = {VERSION}")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _is_broken(error: sqlite3.Error) -> bool:
+    """Not one of ours, or damaged: it holds nothing that segments do not, and can go."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_NOTADB) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _remove(path: Path) -> None:
+    for ending in ("", "-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
 def _place(entry: Entry) -> tuple[int, int | None, int | None, int | None]:

@@ -1,10 +1,11 @@
 """What a broker has recorded, on disk: segments of histories and attachments, the archive over them, retention.
 
-    <root>/histories/…parquet   <root>/attachments/…parquet   <root>/catalog.db   <root>/lock
+    <root>/histories/…parquet   <root>/attachments/…parquet   <root>/catalog.db   <root>/lock   <root>/era-…
 
 Changes of attachments are written before the histories that were given with them or after them, so a stored filter
 never names a subscriber that the attachment map does not know. Copies of filters that have grown since are deleted once
-the later copy is on disk. All calls come from one thread.
+the later copy is on disk. A full disk keeps no broker from running: what cannot be written is for later, and that it
+ran is said in a way that takes no room (`era_signs`). All calls come from one thread.
 """
 
 import fcntl
@@ -13,12 +14,13 @@ from pathlib import Path
 
 from tidings.errors import StoreError
 from tidings.model.tables import ATTACHMENTS, HISTORIES
+from tidings.segments import era_signs
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.reader import read_segment, segments
 from tidings.segments.retention import Retention, mark, sweep
 from tidings.segments.tracking import attachment_row, entry_columns, read_attachments
 from tidings.segments.writer import SegmentWriter
-from tidings.tracking.attachments import Attachment, relevant, since_of_last
+from tidings.tracking.attachments import Attachment, AttachmentKind, relevant, since_of_last
 from tidings.tracking.history import Entry
 
 CATALOG, LOCK = "catalog.db", "lock"
@@ -38,7 +40,13 @@ class HistoryStore:
         self._histories = SegmentWriter(root, HISTORIES, self._writer)
         self._attachments = SegmentWriter(root, ATTACHMENTS, self._writer)
         self._fresh: list[tuple[Path, Sequence[Attachment], int]] = []  # written since `maintain`, and when
-        self.archive = SegmentArchive(root, root / CATALOG)
+        self._owed: list[Attachment] = []  # eras of earlier processes that are not stored yet
+        self.hindrances: list[StoreError] = []  # what could not be tidied at the start
+        try:
+            self.archive = SegmentArchive(root, root / CATALOG)
+        except BaseException:
+            self._lock.close()
+            raise
 
     def close(self) -> None:
         self.archive.close()
@@ -47,14 +55,30 @@ class HistoryStore:
     def recover(self, now_ms: int) -> tuple[list[Attachment], Mapping[int, int]]:
         """Attachments in the order of their making, and when each earlier process last stored something."""
         self._set_damaged_aside(now_ms)
-        self.maintain()
-        self.retire(now_ms)
-        return read_attachments(self._root, self._broker), self.archive.stored_ms(self._broker)
+        try:
+            self.maintain()
+            self.retire(now_ms)
+        except StoreError as error:  # a full disk, say: it is tried again every now and then
+            self.hindrances.append(error)
+        past = read_attachments(self._root, self._broker)
+        self._owed = [era for era in era_signs.signed(self._root, self._broker) if era not in past]
+        return [*past, *self._owed], self.archive.stored_ms(self._broker)
+
+    def sign(self, era: Attachment) -> None:
+        """This era could not be stored: let at least those who come later know of it."""
+        try:
+            era_signs.sign(self._root, self._broker, era)
+        except OSError as error:
+            raise StoreError("E_STORE_IO", f"cannot say in {self._root} that this process has begun: {error}") from None
 
     def append(self, changes: Sequence[Attachment], entries: Sequence[Entry], now_ms: int) -> None:
         """On disk when it returns; a StoreError if not all of it is. To be given again then: twice does no harm."""
         if changes:
+            changes = [*self._owed, *changes]
             self._fresh.append((self._write(changes, now_ms), changes, now_ms))
+            self._owed = []
+            eras = [change for change in changes if change.kind is AttachmentKind.ERA and change.attached]
+            era_signs.unsign(self._root, self._broker, eras)
         if entries:
             path = self._histories.append_columns(entry_columns(self._broker, entries), now_ms)
             self.archive.add(path, [(self._broker, entry) for entry in entries])
@@ -79,6 +103,7 @@ class HistoryStore:
         for segment in sweep(self._root, HISTORIES, self._retention, now_ms):
             self.archive.forget(segment.path)
         self.archive.refresh()
+        self.archive.retake()
         if len(segments(self._root, ATTACHMENTS)) > ATTACHMENT_SEGMENTS_MAX:
             self._rewrite_attachments(now_ms)
 

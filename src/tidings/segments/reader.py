@@ -1,9 +1,11 @@
 """Reading segments: listed by time, checked before they are believed.
 
 What is wrong with a segment is a StoreError that names it: E_STORE_DAMAGED for bytes that are not those written (an
-empty or truncated file too), E_STORE_VERSION for another table or a version this code does not know.
+empty or truncated file too, or something that cannot be read at all), E_STORE_VERSION for another table or a version
+this code does not know; E_STORE_IO for one that is gone, or that this process lacks the means to open.
 """
 
+import errno
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from tidings.model.tables import Table
 from tidings.segments.names import SegmentName
 from tidings.segments.schema import TABLE_KEY, VERSION_KEY, arrow_schema
 
+_PASSING = (errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of which the segment is innocent
 _UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)  # the last: names of columns that are no text
 
 
@@ -45,7 +48,8 @@ def open_segment(segment: Segment, table: Table, *, verified: bool = False) -> p
     try:
         data = segment.path.read_bytes()
     except OSError as error:
-        raise StoreError("E_STORE_IO", f"cannot read {segment.path}: {error}") from None
+        code = "E_STORE_IO" if error.errno in _PASSING else "E_STORE_DAMAGED"
+        raise StoreError(code, f"cannot read {segment.path}: {error}") from None
     return open_bytes(data, segment.name, str(segment.path), table)
 
 

@@ -5,6 +5,7 @@ Before the first one goes a file says up to when: whoever asks about an older ti
 together; one that is called `since` alone speaks of all.
 """
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,8 @@ def expired(found: list[tuple[Segment, int]], retention: Retention, now_ms: int)
 
 def sweep(root: Path, table: Table, retention: Retention, now_ms: int) -> list[Segment]:
     """Delete what has to go; returns it."""
-    found = [(segment, segment.path.stat().st_size) for segment in segments(root, table)]
+    there = [segment for segment in segments(root, table) if segment.path.is_file()]
+    found = [(segment, segment.path.stat().st_size) for segment in there]
     gone = expired(found, retention, now_ms)
     latest = {segment.name.writer: segment.name.created_ms + 1 for segment in gone}  # the last of each: they are sorted
     for writer, ms in latest.items():
@@ -84,11 +86,16 @@ def mark(root: Path, table: Table, writer: str, ms: int) -> None:
     """Say so, before it is deleted. What was said before about a later time stays."""
     path = root / table.name / f"{SINCE}-{writer}"
     temporary = path.with_name(TEMPORARY_PREFIX + path.name)
-    with temporary.open("w") as file:
-        file.write(str(max(ms, _read(path))))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    text = str(max(ms, _read(path)))
+    try:
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        code = "E_STORE_FULL" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "E_STORE_IO"
+        raise StoreError(code, f"cannot write {path}: {error}") from None
 
 
 def _read(path: Path) -> int:

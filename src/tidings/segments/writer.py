@@ -95,15 +95,16 @@ def _write(table: Table, rows: pa.Table, sink: pa.NativeFile) -> None:
 
 def _publish(data: pa.Buffer, path: Path) -> None:
     temporary = path.with_name(TEMPORARY_PREFIX + path.name)
-    with temporary.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # hardly read again: others need the memory
+    file = temporary.open("xb")
     try:
+        with file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # hardly read again: others need the memory
         os.link(temporary, path)
     finally:
-        temporary.unlink()
+        temporary.unlink()  # on a full disk too: what was written in vain takes room
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

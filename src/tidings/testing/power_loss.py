@@ -106,6 +106,8 @@ def judge(files: dict[str, bytes], acknowledged: int, seed: int, folder: Path) -
         (folder / name).write_bytes(content)
     store = SqliteStore(folder / STORE, LIMITS)
     try:
+        damaged = [damage.reason for damage in store.recover().damaged]
+        assert not any("is gone" in reason or "is empty" in reason for reason in damaged), f"no file is lost: {damaged}"
         found = int(store.recover().notes.get("batch", b"0"))
         assert acknowledged <= found <= acknowledged + 1, f"{acknowledged} were acknowledged, {found} are there"
         model = MemoryStore()

@@ -1,26 +1,34 @@
-"""Damaged stores: cut off at every byte of the last records, and with flipped bits.
+"""Damaged stores: cut off at every byte of the last records, with flipped bits, and without one of their files.
 
     python -m tidings.testing.store_damage 1000 [SEED]       # so many flipped bits; cuts at all bytes of the last page
 
-A store that was cut off holds the batches before the cut, whole. After a flipped bit the store says that something is
-damaged, or nothing is; what it still has is right to the byte; and a bit in a record costs that record only.
+A store whose log was cut off holds the batches before the cut, whole. After a flipped bit the store says that something
+is damaged, or nothing is; what it still has is right to the byte; and a bit in a record costs that record only. If its
+file is cut off, empty or gone, the store says so, and has what is in the log and the batches before the cut.
 """
 
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
+from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 
+from tidings.broker.sqlite_salvage import PAGE_BYTES
 from tidings.broker.sqlite_store import SqliteStore
-from tidings.delivery.store import MemoryStore, Stored
+from tidings.delivery.journal import scan
+from tidings.delivery.store import MemoryStore, Store, Stored
 from tidings.testing.record import note
 from tidings.testing.store import check_same
 from tidings.testing.store_writer import LIMITS, batch
 
 BATCHES = 25
 EVERY_BYTES, COARSE_BYTES = 4200, 977  # cut at each of the last so many (a page of the log), before at some
-STORE, LOG = "store.db", "store.db-wal"
+STORE, LOG, LOCK, RESERVE = "store.db", "store.db-wal", "store.db.lock", "store.db.reserve"
+FIRST_PAGES = 6  # with the roots of the tables: of a file that is cut off there nothing can be found
+SAMPLE_BYTES, SAMPLE_STEP = 24, 500  # by which a batch is found in the file: several on each page
 
 
 class Damaged:
@@ -35,10 +43,11 @@ class Damaged:
         for number in range(1, BATCHES + 1):
             store.append(batch(seed, number))
             self.log_sizes.append((folder / LOG).stat().st_size)
-        for ending in (STORE, LOG):
+        for ending in (STORE, LOG, LOCK, RESERVE):
             shutil.copy(folder / ending, folder / "log")
         store.close()
-        shutil.copy(folder / STORE, folder / "file")
+        for ending in (STORE, LOCK, RESERVE):
+            shutil.copy(folder / ending, folder / "file")
         self.messages = {
             record.seq: record.message_bytes
             for number in range(1, BATCHES + 1)
@@ -86,16 +95,83 @@ class Damaged:
         finally:
             store.close()
 
+    def lose(self, name: str, part: str, size: int | None) -> None:
+        """Of one file only so many bytes are there; None: it is gone."""
+        path, where = self.copy(name), f"{name}, {part} of {size} bytes"
+        hit = path.parent / part
+        if size is None:
+            hit.unlink()
+        else:
+            with hit.open("r+b") as file:
+                file.truncate(size)
+        store = SqliteStore(path, LIMITS)
+        try:
+            self._judge(store, where)
+            lost, damaged = self._lost(store), store.recover().damaged
+        finally:
+            store.close()
+        if part == LOG:
+            assert damaged, f"{where}: nothing was said"
+        elif part in (LOCK, RESERVE):
+            assert not lost | set(damaged), f"{where}: {damaged}"
+        else:
+            assert damaged or (name == "log" and size is not None and size >= PAGE_BYTES), f"{where}: nothing was said"
+            safe = set(self.messages) if name == "log" else self._before(size or 0)
+            assert not lost & safe, f"{where}: {len(lost & safe)} messages are lost that were not hit"
+
+    def _lost(self, store: SqliteStore) -> set[int]:
+        return {seq for _, seq in _waiting(self.model(BATCHES)) - _waiting(store)}
+
+    def _before(self, size: int) -> set[int]:
+        """The messages of the batches that lie before this byte of the file."""
+        if size < FIRST_PAGES * PAGE_BYTES:
+            return set()
+        return {seq for end, seqs in self._ends for seq in seqs if end <= size}
+
+    @cached_property
+    def _ends(self) -> list[tuple[int, list[int]]]:
+        """Of each batch: where the last page with something of it ends, and its messages."""
+        path = self.copy("file")
+        content = path.read_bytes()
+        with closing(sqlite3.connect(path)) as db:
+            blobs = [blob for (blob,) in db.execute("SELECT payload FROM batch")]
+        found = []
+        for blob in blobs:
+            places = [content.rfind(blob[at : at + SAMPLE_BYTES]) for at in range(0, len(blob), SAMPLE_STEP)]
+            last = content.rfind(blob[-SAMPLE_BYTES:])
+            if last >= 0:  # or its end lies on two pages
+                found.append(((max(*places, last) // PAGE_BYTES + 1) * PAGE_BYTES, scan(blob).seqs.tolist()))
+        return found
+
     def _judge(self, store: SqliteStore, where: str) -> None:
-        state, truth = store.recover(), self.model(BATCHES).recover()
+        state = store.recover()
         seqs = sorted({seq for waiting in state.waiting.values() for seq in waiting.seqs})
         assert store.read(seqs) == [self.messages[seq] for seq in seqs], f"{where}: a message is not what it was"
-        found = {(box, seq) for box, waiting in state.waiting.items() for seq in waiting.seqs}
-        expected = {(box, seq) for box, waiting in truth.waiting.items() for seq in waiting.seqs}
+        found, expected = _waiting(store), _waiting(self.model(BATCHES))
         assert state.damaged or found == expected, f"{where}: changed without a word"
         if {damage.reason for damage in state.damaged} == {"checksum differs"}:
             lost = {seq for _, seq in expected - found}
             assert len(lost) <= len(state.damaged), f"{where}: {len(lost)} messages for {len(state.damaged)} records"
+
+
+def _waiting(store: Store) -> set[tuple[int, int]]:
+    """Mailbox and message of each that waits."""
+    return {(box, seq) for box, waiting in store.recover().waiting.items() for seq in waiting.seqs}
+
+
+def losses(stores: Damaged, rng: random.Random, step: int) -> int:
+    """Cut off or remove each file of a store; returns how often."""
+    done: list[tuple[str, str, int | None]] = [("log", LOG, size) for size in (None, 0, 1, PAGE_BYTES)]
+    for name in ("log", "file"):
+        size = (stores.folder / name / STORE).stat().st_size
+        pages = range(0, size, step * PAGE_BYTES)
+        anywhere = [rng.randrange(size) for _ in pages]
+        done += [(name, part, None) for part in (STORE, LOCK, RESERVE)]
+        done += [(name, STORE, at) for at in (0, 1, 100, PAGE_BYTES - 1, *pages, *anywhere, size - 1)]
+        done += [(name, LOCK, 0), (name, RESERVE, 0)]
+    for name, part, left in done:
+        stores.lose(name, part, left)
+    return len(done)
 
 
 def damage(flips: int, seed: int, *, cut_step: int = 1) -> tuple[int, int]:
@@ -113,7 +189,8 @@ def damage(flips: int, seed: int, *, cut_step: int = 1) -> tuple[int, int]:
             name = ("file", "log")[number % 2]
             length = (Path(folder) / name / (STORE if name == "file" else LOG)).stat().st_size
             noticed += stores.flip(name, rng.randrange(length), rng.randrange(8))
-    return len(sizes), noticed
+        lost = losses(stores, rng, min(cut_step, 16))
+    return len(sizes) + lost, noticed
 
 
 def main(arguments: list[str]) -> None:
