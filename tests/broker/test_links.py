@@ -11,6 +11,8 @@ import pytest
 
 from tidings.broker.link_secret import Handshake
 from tidings.broker.links import BrokerLinks, LinkSettings
+from tidings.broker.metrics import Metrics
+from tidings.broker.network_status import status
 from tidings.broker.server import Broker
 from tidings.broker.tls import link_contexts
 from tidings.client import connect
@@ -18,6 +20,8 @@ from tidings.client.client import Client
 from tidings.client.subscription import Subscription
 from tidings.errors import UsageError
 from tidings.model.codec import encode_frame
+from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.flood import FloodOptions
 from tidings.testing import flaps
 from tidings.testing.certificates import Authority
 from tidings.testing.links import BrokerNetwork, eventually
@@ -76,6 +80,33 @@ def test_a_broker_that_is_away_gets_persistent_messages_when_it_is_back(tmp_path
             await reader.close()
 
     asyncio.run(check())
+
+
+def test_what_waits_for_a_broker_that_is_given_up_is_counted_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was confirmed: it must not vanish without a word."""
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+    soon = {"bdrp": BdrpOptions(retain_ms=0), "flood": FloodOptions(lifetime_ms=2000, renew_ms=500)}
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)], **soon) as network:
+            async with connect(network.url(2), client_id="reader") as reader:
+                await reader.subscribe("ticks.>", durable="audit")
+                await eventually(network.known)
+            await network.stop(2)
+            async with connect(network.url(1)) as writer:
+                for n in range(3):
+                    await (await writer.publish("ticks.a", {"n": n}, persistent=True)).confirmed()
+            one = network.brokers[1]
+            assert status(one)["in_transit"] == 3
+            await eventually(lambda: status(one)["in_transit"] == 0)
+            assert status(one)["counts"]["abandoned"] == 3
+            assert 'tidings_copies_total{fate="abandoned"} 3' in Metrics(one).metrics().body
+
+    asyncio.run(check())
+    told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert "E_BROKER_GIVEN_UP: broker 2 is given up: 3 persistent messages for it are dropped" in told
 
 
 def test_a_link_that_is_cut_under_load_loses_no_persistent_message(tmp_path: Path) -> None:

@@ -132,7 +132,10 @@ class NetworkTable:
         _NETWORK.bdrp.coalesce_ms, "changes of interests within this time travel together", minimum=0, maximum=60_000
     )
     retain_ms: float = setting(
-        _NETWORK.bdrp.retain_ms, "how long a vanished broker is remembered, and waited for", minimum=0, maximum=1e10
+        _NETWORK.bdrp.retain_ms,
+        "how long a vanished broker is remembered; then the persistent messages that wait for it are dropped",
+        minimum=0,
+        maximum=1e10,
     )
     peers: tuple[PeerTable, ...] = setting(tuple, "other brokers of the network, one table for each link")
 

@@ -287,7 +287,13 @@ class Network:
         if self._now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
             for router in [router for router in self.transit.waiting_for() if router not in known]:
-                self.transit.abandon(router)
+                self._give_up(router)
+
+    def _give_up(self, router: Router) -> None:
+        """They were confirmed, so that somebody should hear of it."""
+        if dropped := self.transit.abandon(router):
+            told = f"broker {router} is given up: {dropped} persistent messages for it are dropped"
+            self.out.append(Report("E_BROKER_GIVEN_UP", told))
 
     def take(self) -> list[LinkEffect]:
         out, self.out = self.out, []
@@ -329,7 +335,7 @@ class Network:
             self._plane.forget(router)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
-            self.transit.abandon(router)
+            self._give_up(router)
 
     def routes(self, next_hops: Mapping[Router, Router]) -> None:
         self._plane.routes(next_hops)
