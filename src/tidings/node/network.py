@@ -206,7 +206,7 @@ class Network:
         connection = self._names.get(number)
         if connection is not None:
             self.out.append(fx.Close(connection, error.code))
-            self.step(now, fx.Lost(connection, str(error)))
+            self.step(now, fx.Lost(connection, str(error), code=error.code))
 
     def relayed(
         self, now_ms: int, number: int, hops: int, tag: int, routers: list[Router], expires_ms: int, message: bytes
@@ -291,8 +291,8 @@ class Network:
 
     def _give_up(self, router: Router) -> None:
         """They were confirmed, so that somebody should hear of it."""
-        if dropped := self.transit.abandon(router):
-            told = f"broker {router} is given up: {dropped} persistent messages for it are dropped"
+        if count := self.transit.abandon(router):
+            told = f"broker {router} is given up: {count} persistent messages for it are dropped"
             self.out.append(Report("E_BROKER_GIVEN_UP", told))
 
     def take(self) -> list[LinkEffect]:
