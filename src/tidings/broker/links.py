@@ -312,7 +312,7 @@ class BrokerLinks:
                 self._proven(connection, handshake.check(payload, connection.their_challenge))
         elif type in (CHALLENGE_FRAME, PROOF_FRAME):
             if handshake is None and type == CHALLENGE_FRAME:
-                self._refuse(connection, SECRET, "the peer has a secret of the network, this broker has none")
+                self._refuse(connection, SECRET, "only one of the two brokers has a secret of the network")
             wrong = RemoteProtocolError(SECRET, "a challenge or proof that was not expected")
             self.network.broken(self.now(), connection.number, wrong)
         elif handshake is None or connection.proven or _is_refusal(payload):
