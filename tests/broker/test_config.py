@@ -204,7 +204,7 @@ def test_what_is_configured_reaches_the_broker(tmp_path: Path) -> None:
 
 def test_a_network_is_configured(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("0123456789abcdef0123\n")
-    (tmp_path / "key").write_text("a key")
+    (tmp_path / "key").write_text("a key that nobody guesses")
     path = tmp_path / "broker.toml"
     path.write_text(
         "[broker]\nid = 9\n[network]\nname = 'n'\nport = 0\nsecret_file = 'secret'\nencoding = 'vectors'\n"
@@ -220,6 +220,10 @@ def test_a_network_is_configured(tmp_path: Path) -> None:
     assert peers.network.encoding.encoding.key != 0
     assert (peers.links.secret, peers.links.port) == (b"0123456789abcdef0123", 0)
     assert peers_of(NetworkTable(), 1) is None
+    (tmp_path / "key").write_text("summer2026")
+    with pytest.raises(ConfigError, match=r"network\.encoding_key_file: .* has 10 bytes; at least 16"):
+        peers_of(found.network, 9)
+    (tmp_path / "key").write_text("a key that nobody guesses")
     (tmp_path / "secret").write_text("short\n")
     with pytest.raises(ConfigError, match=r"network\.secret_file: .* has 5 bytes; at least 16"):
         peers_of(found.network, 9)

@@ -2,7 +2,8 @@ import logging
 
 import pytest
 
-from tidings.broker.failed_handshakes import LINES_MAX, PERIOD_SECONDS, FailedHandshakes
+from tidings.broker.failed_handshakes import FailedHandshakes
+from tidings.broker.few_lines import LINES_MAX, PERIOD_SECONDS
 
 
 def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ class Links:
         self.settings = LinkSettings(insecure=True, gather_ms=gather_ms)
         self.ended: list[str] = []
 
-    def lost(self, connection: LinkConnection, reason: str) -> None:
+    def lost(self, connection: LinkConnection, reason: str, code: str = "") -> None:
         self.ended.append(reason)
 
     def opened(self, connection: LinkConnection) -> None: ...

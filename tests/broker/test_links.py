@@ -4,14 +4,19 @@ import asyncio
 import logging
 import ssl
 import subprocess
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import uvloop
 
+from tidings.broker import few_lines
+from tidings.broker.few_lines import LINES_MAX
 from tidings.broker.link_secret import Handshake
 from tidings.broker.links import BrokerLinks, LinkSettings
+from tidings.broker.metrics import Metrics
+from tidings.broker.network_status import status
 from tidings.broker.server import Broker
 from tidings.broker.tls import link_contexts
 from tidings.client import connect
@@ -20,9 +25,13 @@ from tidings.client.subscription import Subscription
 from tidings.errors import UsageError
 from tidings.model.codec import encode_frame
 from tidings.overlay import effects as fx
+from tidings.overlay.greeting import Greeting, Refuse
+from tidings.routing.bdrp import BdrpOptions
+from tidings.routing.codec import encode
+from tidings.routing.flood import FloodOptions
 from tidings.testing import flaps
 from tidings.testing.certificates import Authority
-from tidings.testing.links import BrokerNetwork, eventually
+from tidings.testing.links import SECRET, BrokerNetwork, eventually
 
 SQUARE = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
 
@@ -96,6 +105,33 @@ def test_a_broker_that_is_away_gets_persistent_messages_when_it_is_back(tmp_path
             await reader.close()
 
     asyncio.run(check())
+
+
+def test_what_waits_for_a_broker_that_is_given_up_is_counted_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was confirmed: it must not vanish without a word."""
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+    bdrp, flood = BdrpOptions(retain_ms=0), FloodOptions(lifetime_ms=2000, renew_ms=500)
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)], bdrp=bdrp, flood=flood) as network:
+            async with connect(network.url(2), client_id="reader") as reader:
+                await reader.subscribe("ticks.>", durable="audit")
+                await eventually(network.known)
+            await network.stop(2)
+            async with connect(network.url(1)) as writer:
+                for n in range(3):
+                    await (await writer.publish("ticks.a", {"n": n}, persistent=True)).confirmed()
+            one = network.brokers[1]
+            assert status(one)["in_transit"] == 3
+            await eventually(lambda: status(one)["in_transit"] == 0)
+            assert status(one)["counts"]["abandoned"] == 3
+            assert 'tidings_copies_total{fate="abandoned"} 3' in Metrics(one).metrics().body
+
+    asyncio.run(check())
+    told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert "E_BROKER_GIVEN_UP: broker 2 is given up: 3 persistent messages for it are dropped" in told
 
 
 def test_a_link_that_is_cut_under_load_loses_no_persistent_message(tmp_path: Path) -> None:
@@ -200,6 +236,110 @@ def test_a_dial_that_is_given_up_while_it_succeeds_leaves_no_connection(tmp_path
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(check())
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+    """Whether there is a warning with all of these words."""
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+    caplog.set_level(logging.INFO, "tidings")
+
+    def found(*words: str) -> bool:
+        lines = [
+            f"{one.getMessage()} {vars(one).get('fields')}" for one in caplog.records if one.levelname == "WARNING"
+        ]
+        return any(all(word in line for word in words) for line in lines)
+
+    return found
+
+
+@pytest.mark.parametrize("knows", [1, 2])
+def test_both_ends_say_that_only_one_has_a_secret(tmp_path: Path, told: Callable[..., bool], knows: int) -> None:
+    def links(router: int, port: int) -> LinkSettings:
+        return LinkSettings(port=port, secret=SECRET) if router == knows else LinkSettings(port=port, insecure=True)
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)], links=links) as network:
+            dialler = f"127.0.0.1:{network.link_ports[2]}"
+            await eventually(lambda: told("E_LINK_SECRET", dialler) and told("E_LINK_SECRET", "from:127.0.0.1:"))
+
+    asyncio.run(check())
+
+
+def test_both_ends_say_what_tls_finds_wrong(tmp_path: Path, told: Callable[..., bool]) -> None:
+    """1 dials 2, whose certificate another authority has signed; 3, whose links are plain, dials 1."""
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+
+    def links(router: int, port: int) -> LinkSettings:
+        if router == 3:
+            return LinkSettings(port=port, secret=SECRET)
+        file = str((ours if router == 1 else theirs).sign(f"broker-{router}", f"{router}.pem"))
+        accept, dial = link_contexts(file, "", str(ours.path))
+        return LinkSettings(port=port, certificates=True, tls_accept=accept, tls_dial=dial)
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2), (3, 1)], links=links) as network:
+            one, two = network.link_ports[1], network.link_ports[2]
+            await eventually(lambda: told("E_LINK_TLS", f"to:127.0.0.1:{two}", "certificate verify failed"))
+            await eventually(lambda: told("TLS handshake failed", f"127.0.0.1:{two}", "unknown ca"))
+            await eventually(lambda: told("E_LINK_TLS", f"to:127.0.0.1:{one}", "the peer speaks TLS"))
+            await eventually(lambda: told("TLS handshake failed", f"127.0.0.1:{one}", "wrong version number"))
+
+    asyncio.run(check())
+
+
+def test_a_plain_acceptor_says_that_the_peer_speaks_tls(tmp_path: Path, told: Callable[..., bool]) -> None:
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            reader, writer = await asyncio.open_connection("127.0.0.1", network.link_ports[1])
+            writer.write(bytes((22, 3, 1, 2, 0, 1, 0, 1, 252)))
+            while await reader.read(1 << 16):
+                pass
+            writer.close()
+            await eventually(lambda: told("E_LINK_TLS", "from:", "the peer speaks TLS"))
+
+    asyncio.run(check())
+
+
+def test_strangers_do_not_fill_the_log(
+    tmp_path: Path, told: Callable[..., bool], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_lines, "PERIOD_SECONDS", 1e6)
+    said = encode_frame(0x40, encode(Refuse("E_LINK_NUMBER", "give this broker another id")))
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            for number in range(2 * LINES_MAX):
+                reader, writer = await asyncio.open_connection("127.0.0.1", network.link_ports[1])
+                writer.write(said if number % 2 else b"\xff" * 64)
+                while await reader.read(1 << 16):
+                    pass
+                writer.close()
+            await eventually(lambda: network.linked(1, 2))
+
+    asyncio.run(check())
+    lines = [one.getMessage() for one in caplog.records if "from:" in one.getMessage() and one.levelno > logging.DEBUG]
+    assert len(lines) == LINES_MAX
+    assert not told("another id")
+
+
+def test_a_greeting_is_looked_at_once_the_peer_has_proven_itself(tmp_path: Path, told: Callable[..., bool]) -> None:
+    """So that who does not know the secret hears that, and not in what else it differs."""
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            reader, writer = await asyncio.open_connection("127.0.0.1", network.link_ports[1])
+            writer.write(encode_frame(0x42, bytes(32)) + encode_frame(0x40, encode(Greeting("elsewhere", 9, 1, 1))))
+            writer.write(encode_frame(0x43, bytes(32)))
+            heard = b""
+            while data := await reader.read(1 << 16):
+                heard += data
+            writer.close()
+            assert b"E_LINK_SECRET" in heard
+            assert b"E_LINK_NETWORK" not in heard
+
+    asyncio.run(check())
+    assert told("E_LINK_SECRET", "does not know the network's secret")
 
 
 def certificate(folder: Path, name: str) -> None:

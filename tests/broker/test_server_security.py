@@ -268,9 +268,15 @@ def test_a_shared_subscription_is_replaced_only_by_who_may_manage_it() -> None:
                 await other.subscribe("news.>", shared="team", durable=True)
             async with client(here, "reader") as reader:
                 with pytest.raises(SecurityError, match="E_FORBIDDEN"):
-                    await reader.subscribe("news.>", shared="team", durable=True)
+                    await reader.subscribe("news.>", shared="team", durable=True, selector="n > 0")
+                await reader.subscribe(
+                    "news.>", shared="team", durable=True
+                )  # with a rule's selector: for the reader only
+            async with client(here, "writer") as writer:
+                await writer.publish("news.a", {"n": 1, "region": "US"}, persistent=True, wait=True)
             async with client(here, "other") as other:
-                await other.subscribe("news.>", shared="team", durable=True)
+                team = await other.subscribe("news.>", shared="team", durable=True)
+                assert await team.receive(5) is not None
 
     run(check())
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidings.errors import UsageError
 from tidings.overlay import effects as fx
-from tidings.overlay.greeting import Greeting, Ping, Pong, Refuse, Welcome
+from tidings.overlay.greeting import Goodbye, Greeting, Ping, Pong, Refuse, Welcome
 from tidings.overlay.link import LinkOptions
 from tidings.overlay.links import ACCEPTED_MAX, Links
 
@@ -167,6 +167,25 @@ def test_brokers_that_were_set_up_differently_are_told_at_both_ends() -> None:
     for heard in (out, other.step(2.0, fx.Received("to:one#1", refusal))):
         codes = [told.code for told in heard if isinstance(told, fx.Report)]
         assert codes == ["E_LINK_PARAMETER", "LINK_DOWN"], "a code that begins with E_ is logged as a warning"
+
+
+@pytest.mark.parametrize("code", ["E_LINK_NUMBER", "E_LINK_NETWORK", "E_MADE_UP"])
+def test_the_words_of_who_came_in_are_not_passed_on(code: str) -> None:
+    refusal = Refuse(code, "give this broker another id " * 40)
+    links = Links(Greeting("net", 1, 1), LinkOptions(), Random(0), authenticate=True)
+    links.step(0.0, fx.Accepted("in:1"))
+    links.step(0.0, fx.Accepted("in:2"))
+    said = [
+        *links.step(1.0, fx.Received("in:1", refusal)),
+        *links.step(1.0, fx.Received("in:2", Goodbye("another id"))),
+    ]
+    reports = [told for told in said if isinstance(told, fx.Report)]
+    assert [told.code for told in reports] == ["LINK_DOWN" if code == "E_MADE_UP" else code, "LINK_DOWN"]
+    assert all(told.stranger and "another id" not in told.reason for told in reports)
+    links.dial(2.0, "other")
+    links.step(2.0, fx.Connected("to:other#1"))
+    reports = [told for told in links.step(3.0, fx.Received("to:other#1", refusal)) if isinstance(told, fx.Report)]
+    assert all(not told.stranger and "another id" in told.reason and len(told.reason) < 300 for told in reports)
 
 
 def test_of_two_connections_of_a_restarted_peer_one_waits() -> None:

@@ -109,13 +109,13 @@ def test_a_vanished_router_is_kept_for_a_while() -> None:
     assert tables.rows == {}
 
 
-def test_nonsense_is_reported_and_forgotten() -> None:
+def test_nonsense_is_reported_and_what_was_known_stays() -> None:
     scheme, tables = make()
     scheme.learn(0.0, Deliver(Topic.PREDICATES, 7, True, payload("a")))
     [report] = scheme.learn(1.0, Deliver(Topic.PREDICATES, 7, False, b"\xff"))
     assert isinstance(report, Report)
     assert report.code == "E_PREDICATES_PAYLOAD"
-    assert tables.rows == {}
+    assert tables.rows == {7: ENCODING.rows(stock("a"))}, "to forget the router is to throw away what is stored for it"
     [report] = scheme.learn(1.0, (2, SchemeMessage(9, b"")))
     assert isinstance(report, Report)
 

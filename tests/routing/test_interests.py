@@ -7,7 +7,7 @@ from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
-from tidings.routing.interests import Change, InterestEncoding, LocalInterests, decode_change, encode_change
+from tidings.routing.interests import Change, InterestEncoding, LocalInterests, decode_change, encode_change, key_proof
 
 VECTORS = InterestEncoding()
 ELEMENTS = InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)
@@ -63,3 +63,12 @@ def test_queues_are_nobody_elses_business() -> None:
 def test_brokers_with_different_encodings_do_not_fit() -> None:
     shapes = [VECTORS, ELEMENTS, InterestEncoding(Encoding(bits=512)), InterestEncoding(Encoding(key=5))]
     assert len({shape.parameters() for shape in shapes}) == len(shapes)
+
+
+def test_who_does_not_know_the_secret_cannot_compare_guesses_of_the_key() -> None:
+    key, secret = b"k" * 16, b"s" * 16
+    assert key_proof(key, secret) == key_proof(key, secret)
+    assert len({key_proof(key, secret), key_proof(key, b"t" * 16), key_proof(b"other" * 4, secret)}) == 3
+    shown = dict(InterestEncoding(key_proof=key_proof(key, secret)).parameters())["encoding key"]
+    assert shown == key_proof(key, secret)
+    assert len(shown) == 16

@@ -19,7 +19,7 @@ from tidings.overlay.link import LinkOptions
 from tidings.routing.bdrp import BdrpOptions
 from tidings.routing.covering.policies import POLICIES
 from tidings.routing.hermes import HermesOptions
-from tidings.routing.interests import InterestEncoding
+from tidings.routing.interests import InterestEncoding, key_proof
 from tidings.routing.registry import SCHEMES
 from tidings.routing.unicast import COST_MAX
 
@@ -95,7 +95,10 @@ class NetworkTable:
     encoding_pieces_max: int = setting(
         GradedGrade().pieces_max, "of a range, with graded encodings", minimum=1, maximum=64
     )
-    encoding_key_file: str = setting("", "a file whose bytes key the encoding: who has it not cannot read interests")
+    encoding_key_file: str = setting(
+        "",
+        f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: who has it not cannot read interests",
+    )
     relay_only: bool = setting(
         False, "without the key of the others' encoding: forwards for them, its own clients reach nobody elsewhere"
     )
@@ -132,7 +135,10 @@ class NetworkTable:
         _NETWORK.bdrp.coalesce_ms, "changes of interests within this time travel together", minimum=0, maximum=60_000
     )
     retain_ms: float = setting(
-        _NETWORK.bdrp.retain_ms, "how long a vanished broker is remembered, and waited for", minimum=0, maximum=1e10
+        _NETWORK.bdrp.retain_ms,
+        "how long a vanished broker is remembered; then the persistent messages that wait for it are dropped",
+        minimum=0,
+        maximum=1e10,
     )
     peers: tuple[PeerTable, ...] = setting(tuple, "other brokers of the network, one table for each link")
 
@@ -162,16 +168,17 @@ class NetworkTable:
     def _encoding(self) -> InterestEncoding:
         grade = GradedGrade(self.encoding_pieces_max) if self.encoding.startswith("graded") else PlainGrade()
         # A digest, so that the file may hold any bytes; the greeting compares keys without showing them.
-        data = _content("network.encoding_key_file", self.encoding_key_file) if self.encoding_key_file else b""
+        data = _secret("network.encoding_key_file", self.encoding_key_file)
         key = int.from_bytes(hashlib.sha256(data).digest()[:8], "little") if data else 0
         encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade)
-        return InterestEncoding(encoding, vectors="vectors" in self.encoding, keyless=self.relay_only)
+        proof = key_proof(data, self._network_secret())
+        return InterestEncoding(encoding, "vectors" in self.encoding, keyless=self.relay_only, key_proof=proof)
+
+    def _network_secret(self) -> bytes:
+        return _secret("network.secret_file", self.secret_file).strip()
 
     def links(self) -> LinkSettings:
-        secret = _content("network.secret_file", self.secret_file).strip() if self.secret_file else b""
-        if self.secret_file and len(secret) < SECRET_BYTES_MIN:
-            problem = f"network.secret_file: {self.secret_file} has {len(secret)} bytes; at least {SECRET_BYTES_MIN}"
-            raise ConfigError([f"{problem}: openssl rand -hex 32"])
+        secret = self._network_secret()
         accept, dial = link_contexts(self.certificate, self.key, self.ca) if self.certificate else (None, None)
         return LinkSettings(
             self.host,
@@ -192,6 +199,15 @@ class NetworkTable:
 def peers_of(table: NetworkTable, router: int) -> Peers | None:
     """What the broker needs to join its network; None: it stands alone. A ConfigError names a file that will not do."""
     return Peers(table.settings(router), table.links()) if table.name else None
+
+
+def _secret(key: str, name: str) -> bytes:
+    """What the file has, and that must not be guessed; empty without a file."""
+    data = _content(key, name) if name else b""
+    if name and (size := len(data.strip())) < SECRET_BYTES_MIN:
+        problem = f"{key}: {name} has {size} bytes; at least {SECRET_BYTES_MIN}"
+        raise ConfigError([f"{problem}: openssl rand -hex 32"])
+    return data
 
 
 def _content(key: str, name: str) -> bytes:

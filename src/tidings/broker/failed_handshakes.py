@@ -6,20 +6,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from tidings.broker.few_lines import FewLines
 from tidings.broker.logs import note
 
 log = logging.getLogger("tidings.tls")
-
-LINES_MAX, PERIOD_SECONDS = 10, 10.0  # so many lines within this time; the next one says how many were left out
 
 
 class FailedHandshakes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.by_reason: Counter[str] = Counter()
-        self._clock = clock
-        self._since = clock()
-        self._lines = 0
-        self._left_out = 0
+        self._lines = FewLines(clock)
 
     def failed(self, address: str, listener: str, error: OSError) -> None:
         reason, words = reason_of(error)
@@ -27,19 +23,10 @@ class FailedHandshakes:
         fields = {"address": address, "listener": listener, "reason": words}
         if reason == "GONE":  # as whoever only looks whether the port is open does
             note(log, logging.DEBUG, "TLS handshake not finished", **fields)
-        elif self._worth_a_line():
-            if self._left_out:
-                fields["left_out"] = str(self._left_out)
-                self._left_out = 0
+        elif self._lines.worth_one():
+            if left_out := self._lines.take_left_out():
+                fields["left_out"] = str(left_out)
             note(log, logging.WARNING, "TLS handshake failed", **fields)
-
-    def _worth_a_line(self) -> bool:
-        now = self._clock()
-        if now - self._since >= PERIOD_SECONDS:
-            self._since, self._lines = now, 0
-        self._lines += 1
-        self._left_out += self._lines > LINES_MAX
-        return self._lines <= LINES_MAX
 
 
 def reason_of(error: OSError) -> tuple[str, str]:

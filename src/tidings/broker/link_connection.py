@@ -10,13 +10,16 @@ the other way that carries them.
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from tidings.broker.connection import own_socket
 from tidings.broker.gathering import Gathering
 from tidings.broker.link_secret import Handshake
+from tidings.errors import RemoteProtocolError
 from tidings.node.network import CONTROL_FRAME
+from tidings.overlay.link import TLS
 
 if TYPE_CHECKING:
     from tidings.broker.links import BrokerLinks
@@ -26,6 +29,7 @@ SEGMENT_BYTES = 1448  # what one carries: 1500 bytes less the headers of IP and 
 GATHER_BYTES = 16 << 10  # are written without waiting for more: the last segment need not be full
 TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 TICK_SECONDS = 1e-3  # of the event loop's timers: a shorter one would only keep it busy
+TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # how alerts and handshakes begin; no frame of a link does
 ABORT_SECONDS = 5.0  # a peer that does not read our farewell is cut off
 
 
@@ -36,9 +40,11 @@ class LinkConnection(asyncio.BufferedProtocol):
         self.attempt: asyncio.Task[None] | None = None  # to dial, of which it came
         self.their_challenge = b""
         self.proven: bool | None = None  # by the secret; None: not yet
+        self.greeting: tuple[int, bytes] | None = None  # came before the proof: type of frame and payload
         self.asked = 0  # the router it says to be, once the machine has asked whether that is true
         self.writable = True
         self.sent_bytes = self.received_bytes = 0
+        self._first = b""  # bytes that came
         self._held: deque[tuple[float, bytes]] = deque()  # when it may go, and what: an emulated delay
         self._gathering = Gathering(links.settings.gather_ms)
         self._gathered: list[bytes] = []
@@ -59,6 +65,8 @@ class LinkConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         if self.number >= 0:
+            if not self.received_bytes:
+                self._first = bytes(self.links.buffer[:2])
             self.links.received(self, size)
             if self._socket is not None and TCP_QUICKACK is not None:  # TCP forgets it with every put-off that failed
                 self._socket.setsockopt(socket.IPPROTO_TCP, TCP_QUICKACK, 0)
@@ -80,7 +88,15 @@ class LinkConnection(asyncio.BufferedProtocol):
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
-        self.links.lost(self, "the connection ended" if exc is None else str(exc))
+        if (wrong := self.met_tls()) is not None:
+            self.links.lost(self, wrong.reason, wrong.code)
+        else:
+            self.links.lost(self, "the connection ended" if exc is None else str(exc), code_of(exc))
+
+    def met_tls(self) -> RemoteProtocolError | None:
+        """What is wrong, if the peer began with TLS on a link without."""
+        met = self._first in TLS_RECORDS
+        return RemoteProtocolError(TLS, "the peer speaks TLS, this broker's links do not") if met else None
 
     def address(self) -> str:
         """Of the peer's end."""
@@ -180,3 +196,8 @@ class LinkConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         assert self._transport is not None
         self._transport.abort()
+
+
+def code_of(error: Exception | None) -> str:
+    """How to report what ended a connection: TLS does not go wrong by itself."""
+    return TLS if isinstance(error, ssl.SSLError) else ""

@@ -15,14 +15,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidings.broker.crowd import Crowd
+from tidings.broker.dialling import dial
 from tidings.broker.door import Door, Handshakes
-from tidings.broker.link_connection import LinkConnection
+from tidings.broker.few_lines import FewLines
+from tidings.broker.link_connection import LinkConnection, code_of
 from tidings.broker.link_secret import CHALLENGE_BYTES, CHALLENGE_FRAME, PROOF_FRAME, Handshake
-from tidings.errors import RemoteProtocolError, UsageError
+from tidings.errors import CodecError, RemoteProtocolError, UsageError
 from tidings.kernel.forwarder import EventTuple, Flag, Kind
 from tidings.model.codec import encode_frame
 from tidings.node.network import Network
 from tidings.overlay import effects as fx
+from tidings.overlay.greeting import Refuse
+from tidings.overlay.link import CERTIFICATE, SECRET
+from tidings.routing.codec import decode
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
@@ -76,6 +81,7 @@ class BrokerLinks:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._door: Door | None = None
         self._accepted = 0
+        self._strangers = FewLines()
         self._started = False
         self._base_ms = time.time() * 1000 - time.monotonic() * 1000
 
@@ -173,9 +179,9 @@ class BrokerLinks:
         if writable:
             self._broker.flush_soon()
 
-    def lost(self, connection: LinkConnection, reason: str) -> None:
+    def lost(self, connection: LinkConnection, reason: str, code: str = "") -> None:
         if self._connections.get(connection.name) is connection:
-            self._tell(fx.Lost(connection.name, reason))
+            self._tell(fx.Lost(connection.name, reason, code=code))
             self._drop(connection)
 
     def _drop(self, connection: LinkConnection) -> None:
@@ -207,7 +213,8 @@ class BrokerLinks:
                 self._broker.node.from_network(now_ms, event)
             case Kind.ERROR:
                 _, _, code, reason, position, _ = event
-                self.network.broken(self.now(), number, RemoteProtocolError(code, reason, position=position))
+                wrong = RemoteProtocolError(code, reason, position=position)
+                self.network.broken(self.now(), number, connection.met_tls() or wrong)
 
     def write(self, number: int, data: bytes, left: int) -> None:
         """What the forwarder had for a link; `left`: bytes that did not go into this write."""
@@ -244,10 +251,18 @@ class BrokerLinks:
                     if name in self._connections:
                         self._connections[name].asked = router
                         self._loop.call_soon(self._judge, name)
-                case fx.Report(code=code, reason=reason):
-                    log.log(logging.WARNING if code.startswith("E_") else logging.INFO, "%s: %s", code, reason)
+                case fx.Report():
+                    self._report(effect)
                 case _:
                     log.debug("%s", effect)
+
+    def _report(self, told: fx.Report) -> None:
+        if told.stranger and not self._strangers.worth_one():
+            return
+        left_out = self._strangers.take_left_out() if told.stranger else 0
+        more = f" ({left_out} lines about others who came and were not admitted are left out)" if left_out else ""
+        level = logging.WARNING if told.code.startswith("E_") else logging.INFO
+        log.log(level, "%s: %s%s", told.code, told.reason, more)
 
     # --- effects --------------------------------------------------------------------------------------------------
 
@@ -258,17 +273,15 @@ class BrokerLinks:
         connection.attempt = asyncio.current_task()
         try:
             connection.handshake = self._handshake(dialled=True)
-            await self._loop.create_connection(
-                lambda: connection, host.strip("[]"), int(port), ssl=tls, server_hostname=host if tls else None
-            )
+            await dial(lambda: connection, host.strip("[]"), int(port), tls)
         except asyncio.CancelledError:
             connection.give_up()
             self.lost(connection, "given up")
             raise
         except Exception as error:  # whatever it is: who is not told of it does not dial again
-            if not isinstance(error, OSError | ValueError):
+            if not isinstance(error, OSError | ValueError):  # all that TLS complains of is one, too
                 log.exception("internal error while dialling %s", address)
-            self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError)))
+            self._tell(fx.Lost(name, str(error), isinstance(error, ConnectionRefusedError), code_of(error)))
         finally:
             if self._dialling.get(name) is connection.attempt:  # not if it is dialled anew
                 del self._dialling[name]
@@ -308,31 +321,48 @@ class BrokerLinks:
                 self._forwarder.send(connection.number, encode_frame(PROOF_FRAME, handshake.answer(payload)))
         elif type == PROOF_FRAME and handshake is not None and connection.their_challenge:
             if connection.proven is None:
-                connection.proven = handshake.check(payload, connection.their_challenge)
-                self._loop.call_soon(self._judge, connection.name)
+                self._proven(connection, handshake.check(payload, connection.their_challenge))
         elif type in (CHALLENGE_FRAME, PROOF_FRAME):
-            wrong = RemoteProtocolError("E_LINK_SECRET", "a challenge or proof that was not expected")
+            if handshake is None and type == CHALLENGE_FRAME:
+                self._refuse(connection, SECRET, "only one of the two brokers has a secret of the network")
+            wrong = RemoteProtocolError(SECRET, "a challenge or proof that was not expected")
+            self.network.broken(self.now(), connection.number, wrong)
+        elif handshake is None or connection.proven or _is_refusal(payload):
+            self.network.control(self.now(), connection.number, type, payload)
+        elif connection.greeting:
+            wrong = RemoteProtocolError("E_LINK_PROTOCOL", "more than a greeting before the proof of the secret")
             self.network.broken(self.now(), connection.number, wrong)
         else:
-            self.network.control(self.now(), connection.number, type, payload)
+            connection.greeting = (type, payload)
+
+    def _proven(self, connection: LinkConnection, proven: bool) -> None:
+        """Only now what the peer said of itself is looked at."""
+        connection.proven = proven
+        if not proven:
+            self._refuse(connection, SECRET, "the peer does not know the network's secret")
+        elif connection.greeting:
+            self.network.control(self.now(), connection.number, *connection.greeting)
+
+    def _refuse(self, connection: LinkConnection, code: str, reason: str) -> None:
+        self.network.step(self.now(), fx.Denied(connection.name, code, reason))
 
     def _judge(self, name: str) -> None:
         """Answer the machine's question once everything that is needed is there."""
         connection = self._connections.get(name)
-        if connection is None or not connection.asked:
+        if connection is None or not connection.asked or (connection.handshake is not None and not connection.proven):
             return
-        if connection.handshake is not None and not connection.proven:
-            if connection.proven is not None:
-                self._deny(connection, "E_LINK_SECRET", "the peer does not know the network's secret")
-            return  # or it has not answered yet: a link's handshake has a time limit
         if self.settings.certificates:
             router = connection.asked
             expected = self.settings.certificate_names.get(router, f"broker-{router}")
             if connection.certificate_name() != expected:
-                self._deny(connection, "E_LINK_CERTIFICATE", f"router {router} must show the certificate {expected!r}")
+                self._tell(fx.Denied(name, CERTIFICATE, f"router {router} must show the certificate {expected!r}"))
                 return
         self._tell(fx.Authenticated(name))
 
-    def _deny(self, connection: LinkConnection, code: str, reason: str) -> None:
-        log.warning("a link was refused: %s: %s", code, reason)
-        self._tell(fx.Denied(connection.name, code, reason))
+
+def _is_refusal(payload: bytes) -> bool:
+    """It may come from a peer that has no secret to prove itself with, and says so."""
+    try:
+        return isinstance(decode(payload), Refuse)
+    except CodecError:
+        return False

@@ -14,6 +14,7 @@ from heapq import nlargest
 from tidings.broker.http_endpoint import Page
 from tidings.broker.inspection import dropped
 from tidings.broker.life import failure
+from tidings.broker.network_status import copy_counts
 from tidings.broker.observing import Observer
 from tidings.broker.server import Broker
 from tidings.broker.writer import LATENCY_SECONDS, StoreStats
@@ -38,7 +39,7 @@ _FORWARDER = {
 # Counters that have no sample before something happens, and the label that their samples have then.
 LABELS = {"logins_refused_total": "code", "protocol_errors_total": "code", "tls_handshakes_failed_total": "reason"}
 
-# What the forwarding plane counts of copies between brokers, and what it is called.
+# What is counted of copies between brokers (network_status.py), and what it is called.
 _FATES = {
     "copies": "sent",
     "arrived": "received",
@@ -49,6 +50,7 @@ _FATES = {
     "duplicates": "duplicate",
     "wrong_path": "wrong path",
     "expired": "expired",
+    "abandoned": "abandoned",
 }
 
 
@@ -163,7 +165,7 @@ class Metrics:
         text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
         text.add("routes", "gauge", "Other brokers that can be reached.", len(network.unicast.reachable()))
         text.add("transit_messages", "gauge", "Persistent messages that others have not taken.", len(network.transit))
-        counts = forwarder.network_stats()
+        counts = copy_counts(self._broker, network)
         text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
         fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
         text.add("copies_total", "counter", "Copies between brokers, by what became of them.", fates)

@@ -5,6 +5,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tidings.broker.http_endpoint import Page
+from tidings.node.network import Network
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
@@ -39,8 +40,17 @@ def status(broker: "Broker") -> dict[str, Any]:
         "pan": {} if network.pan is None else network.pan.status(),
         "in_transit": len(network.transit),
         "plane": broker.forwarder.stats(),
-        "counts": broker.forwarder.network_stats(),
+        "counts": copy_counts(broker, network),
     }
+
+
+def copy_counts(broker: "Broker", network: Network) -> dict[str, int]:
+    """What became of copies between brokers: in the forwarding plane, and where persistent ones are kept."""
+    counts: dict[str, int] = dict(broker.forwarder.network_stats())
+    counts["expired"] += network.transit.expired + network.event_post.expired
+    counts["duplicates"] += network.transit.duplicates
+    counts["abandoned"] = network.transit.abandoned
+    return counts
 
 
 def network_page(broker: "Broker") -> Page:

@@ -9,8 +9,11 @@ if TYPE_CHECKING:
     from tidings.broker.config_tables import TlsTable
 
 
+PLAIN_PEER_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))  # a record with an alert: fatal, protocol_version
+
+
 class _Shaking(ssl.SSLObject):
-    """If the handshake fails the error takes along what OpenSSL has to say to the client: event loops throw it away."""
+    """If the handshake fails the error takes along what OpenSSL has to say to the peer: event loops throw it away."""
 
     outgoing: ssl.MemoryBIO
 
@@ -24,7 +27,7 @@ class _Shaking(ssl.SSLObject):
             raise
 
 
-class _ServerContext(ssl.SSLContext):
+class _Context(ssl.SSLContext):
     sslobject_class = _Shaking
 
     def wrap_bio(
@@ -42,13 +45,17 @@ class _ServerContext(ssl.SSLContext):
 
 
 def farewell_of(error: OSError) -> bytes:
-    """The alert for the client whose handshake failed so; empty if there is none."""
+    """The alert for the peer whose handshake failed so; empty if there is none."""
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return (
+            PLAIN_PEER_ALERT  # OpenSSL says nothing to who does not speak TLS: a broker whose links are plain knows it
+        )
     return getattr(error, "farewell", b"")
 
 
 def server_context(tls: "TlsTable") -> ssl.SSLContext:
     """TLS 1.2 or later. A ConfigError names the file that does not do."""
-    context = _ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     _load_pair(context, tls.certificate, tls.key, "tls")
@@ -64,7 +71,7 @@ def server_context(tls: "TlsTable") -> ssl.SSLContext:
 def link_contexts(certificate: str, key: str, ca: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """For links that come in, and for those that are dialled. Both ends must show a certificate that the CA signed; who
     a peer is follows from its name and is the links' affair, not the host's."""
-    contexts = _ServerContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    contexts = _Context(ssl.PROTOCOL_TLS_SERVER), _Context(ssl.PROTOCOL_TLS_CLIENT)
     for context in contexts:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = False

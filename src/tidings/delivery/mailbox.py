@@ -57,7 +57,7 @@ class Consumer:
     subscription: int
     credit: int
     room_bytes: int = 1 << 20  # what its connection can take now; the node keeps it up to date
-    accepts: Callable[[bytes], bool] | None = None  # a selector, on queues
+    accepts: Callable[[bytes], bool] | None = None  # a selector: its own, on queues, or its rule's
     window: bool = False  # what is acknowledged gives credit back
     settles: bool = False  # what is given to it is done with: it acknowledges nothing
     active: bool = True  # False: it must first be on disk that somebody may see these messages
@@ -118,6 +118,7 @@ class Mailbox:
         self.name = name
         self.kind = kind
         self.durable = kind in DURABLE
+        self.asked = b""  # of a durable subscription: the predicate that was asked for, without what a rule adds
         self.deliveries_max = deliveries_max
         self.consumers: list[Consumer] = []
         self.backlog = Backlog()

@@ -14,6 +14,7 @@ from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice
 from tidings.node.queues import Queues
+from tidings.node.refitting import fits
 from tidings.node.requests import (
     Ack,
     AckMode,
@@ -230,20 +231,21 @@ class Desk:
                     raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
                 client.temporary[wanted.name] = self._office.make(wanted.name, kind, wanted.predicate)
                 return client.temporary[wanted.name]
-            return self._office.make(wanted.name, kind, wanted.predicate)
+            return self._office.make(wanted.name, kind, wanted.predicate, wanted.asked)
         if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
             # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.
             raise SecurityError("E_FORBIDDEN", f"only the connection that made {wanted.name} may receive from it")
         if mailbox.consumers and kind is MailboxKind.DURABLE:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
-        if kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY) or self._office.predicate(mailbox) == wanted.predicate:
+        is_queue = kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY)
+        if is_queue or fits(self._office, mailbox, wanted, client.principal):
             return mailbox
         if mailbox.consumers:
             raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
         self._check_own(client, mailbox)
         # As in JMS, a changed topic or selector means: forget the old subscription, start a new one.
         self._office.remove(mailbox)
-        return self._office.make(wanted.name, kind, wanted.predicate)
+        return self._office.make(wanted.name, kind, wanted.predicate, wanted.asked)
 
     def _forget(self, client: Connection, request: Forget) -> None:
         own = durable_name(client.client_id, request.durable)

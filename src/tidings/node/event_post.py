@@ -23,6 +23,7 @@ class EventPost:
         self._box = 0  # the number under which the store keeps events
         self._waiting: dict[int, bytes | None] = {}  # by seq, in order; None: only the store has it
         self._under_way: dict[bytes, tuple[int, int]] = {}  # by tag: seq and size
+        self.expired = 0
         self._bytes = 0  # of those under way
         self._memory_bytes = 0  # of those waiting
 
@@ -65,6 +66,7 @@ class EventPost:
             del self._waiting[seq]
             self._memory_bytes -= len(message)
             if 0 < expires_ms_of(message) <= now_ms:
+                self.expired += 1
                 self._journal.change(Acked(self._box, (seq,)))
                 continue
             self._under_way[message[ID]] = (seq, len(message))

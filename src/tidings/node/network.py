@@ -207,7 +207,7 @@ class Network:
         connection = self._names.get(number)
         if connection is not None:
             self.out.append(fx.Close(connection, error.code))
-            self.step(now, fx.Lost(connection, str(error)))
+            self.step(now, fx.Lost(connection, str(error), code=error.code))
 
     def relayed(
         self, now_ms: int, number: int, hops: int, tag: int, routers: list[Router], expires_ms: int, message: bytes
@@ -275,8 +275,7 @@ class Network:
         self._noted_types = owned
 
     def tick(self, journal: Journal) -> None:
-        """About once a second: write down what was learned, try again what rested, and give up what waits for routers
-        of an earlier life that nobody has heard of since."""
+        """About once a second: note what was learned, try what rested, give up what is for routers long gone."""
         self.note_types(journal)
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
             journal.change(self.incarnation_note())
@@ -289,7 +288,13 @@ class Network:
         if self._now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
             for router in [router for router in self.transit.waiting_for() if router not in known]:
-                self.transit.abandon(router)
+                self._give_up(router)
+
+    def _give_up(self, router: Router) -> None:
+        """They were confirmed, so that somebody should hear of it."""
+        if count := self.transit.abandon(router):
+            told = f"broker {router} is given up: {count} persistent messages for it are dropped"
+            self.out.append(Report("E_BROKER_GIVEN_UP", told))
 
     def take(self) -> list[LinkEffect]:
         out, self.out = self.out, []
@@ -331,7 +336,7 @@ class Network:
             self._plane.forget(router)
         if not self.settings.kind.by_neighbour:
             self._unnoted.add(router)
-            self.transit.abandon(router)
+            self._give_up(router)
 
     def routes(self, next_hops: Mapping[Router, Router]) -> None:
         self._plane.routes(next_hops)

@@ -65,6 +65,7 @@ class PostOffice:
         self._next_seq = 1
         self._next_mailbox = 1
         self._open_sinks: dict[Mailbox, tuple[int, bytes]] = {}
+        self._old_sinks: list[tuple[int, Mailbox]] = []  # of mailboxes that have another; events may still name them
         self._touched: dict[Mailbox, None] = {}
         self._attended: dict[Mailbox, None] = {}  # those with consumers
         self._full_since_ms: dict[Mailbox, int] = {}  # those that publishers wait for
@@ -97,16 +98,31 @@ class PostOffice:
             raise UsageError("E_QUEUE_GONE", f"there is no temporary queue {destination.name!r}, or no longer")
         return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
 
-    def make(self, name: str, kind: MailboxKind, predicate: bytes) -> Mailbox:
+    def make(self, name: str, kind: MailboxKind, predicate: bytes, asked: bytes = b"") -> Mailbox:
         if name != str(self._settings.dead_letters):  # dead letters are never too many
             self._check_room()
         number = self.take_mailbox()
-        record = MailboxAdded(number, name, kind.value, predicate)
+        record = MailboxAdded(number, name, kind.value, predicate, asked)
         check_record(record)
         mailbox = self._open(number, name, kind, predicate)
+        mailbox.asked = asked
         if mailbox.durable:
             self._journal.change(record)
         return mailbox
+
+    def refit(self, mailbox: Mailbox, predicate: bytes, asked: bytes) -> None:
+        """Fill it by another predicate from now on; what waits in it stays."""
+        sink, before = self._open_sinks[mailbox]
+        if (before, mailbox.asked) == (predicate, asked):
+            return
+        if predicate != before:
+            new = self._plane.mailbox(predicate)
+            self.by_sink[new] = mailbox
+            self._open_sinks[mailbox] = (new, predicate)
+            self._plane.unsubscribe(sink)
+            self._old_sinks.append((sink, mailbox))
+        mailbox.asked = asked
+        self._journal.change(MailboxAdded(mailbox.number, mailbox.name, mailbox.kind.value, predicate, asked))
 
     def make_retained(self, name: str, predicate: bytes, retention: Retention) -> Retained:
         self._check_room()
@@ -153,6 +169,9 @@ class PostOffice:
 
     def is_open(self, mailbox: Mailbox) -> bool:
         return mailbox in self._open_sinks
+
+    def _has(self, mailbox: Mailbox, sink: int) -> bool:
+        return self._open_sinks.get(mailbox, (None,))[0] == sink
 
     def predicate(self, mailbox: Mailbox) -> bytes:
         return self._open_sinks[mailbox][1]
@@ -401,6 +420,11 @@ class PostOffice:
         """About once a second: take out what is late, and look at all mailboxes that have consumers."""
         for mailbox, places in self.sweep.tick(now_ms):
             self.late(mailbox, places)
+        old, self._old_sinks = self._old_sinks, []
+        for sink in [
+            sink for sink, mailbox in old if self.by_sink.get(sink) is mailbox and not self._has(mailbox, sink)
+        ]:
+            del self.by_sink[sink]
         self._touched.update(self._attended)
 
     @property
@@ -446,7 +470,9 @@ class PostOffice:
 
     def _recovered(self, box: MailboxAdded) -> Mailbox:
         if box.kind != MailboxKind.RETAINED.value:
-            return self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
+            opened = self._open(box.mailbox, box.name, MailboxKind(box.kind), box.predicate)
+            opened.asked = box.options
+            return opened
         mailbox = Retained(box.mailbox, box.name, self.depot, Retention.from_bytes(box.options))
         self._opened(mailbox, box.predicate)
         self.retained[box.mailbox] = mailbox

@@ -24,14 +24,16 @@ class Plan:
     predicate: bytes
     kind: MailboxKind | None  # None: no mailbox, the forwarding plane delivers directly
     name: str  # of the mailbox
-    accepts: Callable[[bytes], bool] | None  # a queue consumer's own selector
+    accepts: Callable[[bytes], bool] | None  # what it may get of what waits: by its selector (queues), by its rule's
+    asked: bytes = b""  # of a durable subscription: the predicate without the rule's selector
 
 
 def plan(request: Subscribe, client_id: str, connection: int, principal: Principal) -> Plan:
     pattern = DestinationPattern.parse(request.destination)
     if not principal.may("subscribe", str(pattern)):
         raise SecurityError("E_FORBIDDEN", f"{principal.name} may not subscribe to {pattern}")
-    selector = restricted(Selector(request.selector), principal.restriction(str(pattern)))
+    restriction = principal.restriction(str(pattern))
+    selector = restricted(Selector(request.selector), restriction)
     _check_names(request)
     if pattern.queue:
         return _plan_queue(request, pattern, selector)
@@ -48,7 +50,10 @@ def plan(request: Subscribe, client_id: str, connection: int, principal: Princip
         kind, name = MailboxKind.PRIVATE, f"private:{connection}:{request.subscription}"
     else:
         return Plan(str(pattern), predicate, None, "", None)
-    return Plan(str(pattern), predicate, kind, name, None)
+    if not request.durable:
+        return Plan(str(pattern), predicate, kind, name, None)
+    asked = encode_predicate(predicate_of(pattern, Selector(request.selector))) if restriction else predicate
+    return Plan(str(pattern), predicate, kind, name, accepts(Selector(restriction)), asked)
 
 
 def restricted(selector: Selector, restriction: str) -> Selector:

@@ -213,13 +213,15 @@ class Transit:
                 item.outstanding -= 1
                 self._maybe_finish(item)
 
-    def abandon(self, router: Router) -> None:
-        """The router will not come back: nothing waits for it any longer."""
-        for seq in self._todo.pop(router, {}):
+    def abandon(self, router: Router) -> int:
+        """The router will not come back: nothing waits for it any longer; how many did."""
+        waiting = self._todo.pop(router, {})
+        for seq in waiting:
             item = self._items[seq]
             item.todo.discard(router)
-            self.abandoned += 1
             self._maybe_finish(item)
+        self.abandoned += len(waiting)
+        return len(waiting)
 
     def unpark(self) -> None:
         """About once a second, whatever the clock on the wall shows, which may be set back: try again what rested."""

@@ -46,6 +46,7 @@ class Lost:
     connection: str
     reason: str
     refused: bool = False  # the peer's machine answered that nothing listens there
+    code: str = ""  # of what was wrong, if it was that
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class Report:
 
     code: str
     reason: str
+    stranger: bool = False  # caused by who came in and was not admitted: as often as strangers like
 
 
 # Effects from links to the machine that owns them.

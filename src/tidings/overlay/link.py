@@ -26,8 +26,21 @@ from tidings.overlay.greeting import Credit, Goodbye, Greeting, Ping, Pong, Refu
 from tidings.overlay.link_table import LIVE, TRANSITIONS, State, Trigger
 
 NUMBER = "E_LINK_NUMBER"  # a broker was refused since another one has its number
+SECRET, CERTIFICATE, TLS = "E_LINK_SECRET", "E_LINK_CERTIFICATE", "E_LINK_TLS"  # a peer cannot prove itself
 # What only an operator can mend: brokers that were not set up for each other.
-MISFITS = frozenset({"E_LINK_VERSION", "E_LINK_NETWORK", "E_LINK_SELF", "E_LINK_IDENTITY", "E_LINK_PARAMETER"})
+MISFITS = frozenset(
+    {
+        "E_LINK_VERSION",
+        "E_LINK_NETWORK",
+        "E_LINK_SELF",
+        "E_LINK_IDENTITY",
+        "E_LINK_PARAMETER",
+        SECRET,
+        CERTIFICATE,
+        TLS,
+    }
+)
+SHOWN_MAX = 200  # characters of what a peer says, in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,10 @@ class Link:
         return self.address is not None
 
     @property
+    def _stranger(self) -> bool:
+        return not (self.dialled or self.admitted)
+
+    @property
     def dial(self) -> int:
         """The number of the attempt, as the dialling side counts them."""
         return self._greeting.dial if self.dialled else self.peer.dial if self.peer else 0
@@ -113,8 +130,10 @@ class Link:
 
     def refuse(self, now: float, refusal: Refuse) -> list[LinkEffect]:
         """End the link and tell the peer why."""
-        told: list[LinkEffect] = [fx.Transmit(self.connection, refusal), fx.Close(self.connection, refusal.code)]
-        return self._done([*told, *self._fall(now, Trigger.REFUSED, f"{refusal.code}: {refusal.reason}")])
+        out: list[LinkEffect] = [fx.Transmit(self.connection, refusal), fx.Close(self.connection, refusal.code)]
+        if refusal.code in MISFITS:
+            out.append(fx.Report(refusal.code, f"refused {self.name}: {_shown(refusal.reason)}", self._stranger))
+        return self._done([*out, *self._fall(now, Trigger.REFUSED, f"{refusal.code}: {refusal.reason}")])
 
     def hasten(self, now: float) -> list[LinkEffect]:
         """However long the wait for the next dial was to be: no longer than the first such wait."""
@@ -170,9 +189,10 @@ class Link:
             case fx.Connected():
                 self._move(Trigger.CONNECTED)
                 return self._done(self._greet(now))
-            case fx.Lost(reason=reason, refused=refused):
+            case fx.Lost(reason=reason, refused=refused, code=code):
                 there = [fx.NobodyThere(self.address)] if refused and self.address else []
-                return self._done([*self._fall(now, Trigger.LOST, reason), *there])
+                shown = code if code in MISFITS else "LINK_DOWN"
+                return self._done([*self._fall(now, Trigger.LOST, reason, shown), *there])
             case fx.Received(message=message):
                 return self._hear(now, message)
 
@@ -187,14 +207,11 @@ class Link:
                 self._welcomed = True
                 return self._done(self._maybe_up(now))
             case Refuse():
-                out: list[LinkEffect] = [fx.Close(self.connection, message.code)]
-                if message.code == NUMBER or message.code in MISFITS:
-                    where = self.address or self.connection
-                    out.append(fx.Report(message.code, f"refused at {where}: {message.reason}"))
-                return self._done(out + self._fall(now, Trigger.REFUSED, f"{message.code}: {message.reason}"))
+                return self._refused(now, message)
             case Goodbye():
-                out = [fx.Close(self.connection, "goodbye")]
-                return self._done(out + self._fall(now, Trigger.LOST, f"goodbye: {message.reason}"))
+                out: list[LinkEffect] = [fx.Close(self.connection, "goodbye")]
+                reason = "goodbye" if self._stranger else f"goodbye: {message.reason}"
+                return self._done(out + self._fall(now, Trigger.LOST, reason))
             case Ping() if live:
                 return [fx.Transmit(self.connection, Pong(message.sent_us))]
             case Pong() if live:
@@ -209,13 +226,22 @@ class Link:
         wrong = f"{type(message).__name__} while {self.state.value}"
         return self.refuse(now, Refuse("E_LINK_PROTOCOL", wrong))
 
+    def _refused(self, now: float, refusal: Refuse) -> list[LinkEffect]:
+        """Whom this broker dialled may say why not. Of who came in, and may be anybody, only a known code counts: its
+        words could pretend to be advice."""
+        out: list[LinkEffect] = [fx.Close(self.connection, refusal.code)]
+        told = refusal.code == NUMBER or refusal.code in MISFITS
+        if self._stranger:
+            code = refusal.code if told else "LINK_DOWN"
+            return self._done(out + self._fall(now, Trigger.REFUSED, "the peer refused", code))
+        if told:
+            out.append(fx.Report(refusal.code, f"refused at {self.address or self.name}: {_shown(refusal.reason)}"))
+        return self._done(out + self._fall(now, Trigger.REFUSED, f"{refusal.code}: {refusal.reason}"))
+
     def _greeted(self, now: float, theirs: Greeting) -> list[LinkEffect]:
         refusal = check(self._greeting, theirs, self.expected)
         if refusal is not None:
-            told = (
-                [fx.Report(refusal.code, f"refused {self.name}: {refusal.reason}")] if refusal.code in MISFITS else []
-            )
-            return [*told, *self.refuse(now, refusal)]
+            return self.refuse(now, refusal)
         self.peer = theirs
         if not self.dialled:
             self._sample(now - self._asked_at)
@@ -272,9 +298,9 @@ class Link:
         up = fx.LinkUp(self.peer.router, self.peer.incarnation, self.latency_ms)
         return [up, *self._tick(now)]
 
-    def _fall(self, now: float, trigger: Trigger, reason: str) -> list[LinkEffect]:
+    def _fall(self, now: float, trigger: Trigger, reason: str, code: str = "LINK_DOWN") -> list[LinkEffect]:
         """Leave for DOWN or CLOSED; what was known of the peer's state is forgotten."""
-        was_live = self.state in LIVE
+        was_live, stranger = self.state in LIVE, self._stranger
         self._move(trigger)
         silent = trigger is Trigger.TIMEOUT
         down: list[LinkEffect] = [fx.LinkDown(self.peer.router, reason, silent)] if was_live and self.peer else []
@@ -286,7 +312,7 @@ class Link:
         self.latency_ms = None
         self.admitted = self._welcomed = False
         if not was_live:
-            down.append(fx.Report("LINK_DOWN", f"link {self.name}: {reason}"))
+            down.append(fx.Report(code, f"link {self.name}: {_shown(reason)}", stranger))
         self.peer = None
         return down
 
@@ -333,3 +359,7 @@ class Link:
             self._armed = at
             out.append(fx.SetTimer(f"link {self.name}", at))
         return out
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"

@@ -27,7 +27,7 @@ from tidings.routing.scheme import TIMER, Tables
 @dataclass(frozen=True, slots=True)
 class BdrpOptions:
     coalesce_ms: float = 50  # changes within this time are one advertisement
-    retain_ms: float = 600_000  # how long the interests of a vanished router are kept
+    retain_ms: float = 7 * 24 * 3_600_000  # how long the interests of a vanished router are kept
 
 
 class Bdrp:
@@ -87,7 +87,7 @@ class Bdrp:
         try:
             change = decode_change(item.payload, self.encoding.row_bytes)
         except CodecError as error:
-            self._forget(item.origin)
+            # What it said before goes on: to forget the router would be to throw away what is stored for it.
             return [Report("E_PREDICATES_PAYLOAD", f"the interests of router {item.origin} make no sense: {error}")]
         self._apply(item.origin, change, full=item.full)
         return []

@@ -15,6 +15,8 @@ looks inside. What is advertised is aggregated: no row that another one of the s
 True
 """
 
+import hashlib
+import hmac
 import struct
 from collections import Counter
 from collections.abc import Iterable
@@ -39,6 +41,7 @@ class InterestEncoding:
     encoding: Encoding = field(default_factory=Encoding)
     vectors: bool = True  # rows are vectors of M bits; otherwise sets of elements
     keyless: bool = False  # this broker has not the network's key: it forwards, and can neither read nor make rows
+    key_proof: str = ""  # made of all that the key was made of; empty: of the key
 
     @property
     def row_bytes(self) -> int:
@@ -52,7 +55,7 @@ class InterestEncoding:
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """What two brokers must agree on before they can be linked. The key is compared, never shown."""
         form = f"vectors of {self.encoding.bits} bits, {self.encoding.hashes} hashes" if self.vectors else "elements"
-        proof = ANY if self.keyless else f"{self.encoding.element(('', b'proof of the key')):016x}"
+        proof = ANY if self.keyless else self.key_proof or key_proof(self.encoding.key.to_bytes(8, "little"))
         return (("encoding", form), ("encoding key", proof), ("grade", "graded" if self.graded else "plain"))
 
     def rows(self, predicate: Predicate) -> set[bytes]:
@@ -74,6 +77,13 @@ class InterestEncoding:
     @staticmethod
     def from_sets(sets: Iterable[frozenset[int]]) -> set[bytes]:
         return {b"".join(one.to_bytes(ELEMENT_BYTES, "little") for one in sorted(each)) for each in sets}
+
+
+def key_proof(key: bytes, secret: bytes = b"") -> str:
+    """Equal for equal keys in a network with this secret. Guesses of the key can be compared with it only by who knows
+    the secret, since a greeting is heard by everybody who connects."""
+    fingerprint = hmac.digest(key, b"tidings encoding key", hashlib.sha256)
+    return hmac.digest(secret, fingerprint, hashlib.sha256)[:8].hex()
 
 
 def elements(row: bytes) -> list[int]:

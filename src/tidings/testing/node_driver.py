@@ -16,6 +16,7 @@ from tidings.model.values import Value
 from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
 from tidings.node.node import Node
 from tidings.node.requests import Accepted, Ack, Answer, Begin, Commit, Refused, Request, Rollback, Subscribe, Verdict
+from tidings.node.session import Principal
 from tidings.node.settings import Settings
 from tidings.protocols.frames import FrameSplitter, FrameType, encode_publish
 
@@ -63,10 +64,10 @@ class NodeDriver:
 
     crash = start
 
-    def connect(self, client_id: str = "") -> "DrivenClient":
+    def connect(self, client_id: str = "", principal: Principal | None = None) -> "DrivenClient":
         number = self.plane.open()
         self.plane.log_in(number, 16 * MEGABYTE, False)
-        self.node.connected(number, Anybody(), client_id)
+        self.node.connected(number, principal or Anybody(), client_id)
         self.clients[number] = DrivenClient(self, number)
         return self.clients[number]
 

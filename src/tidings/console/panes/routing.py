@@ -17,6 +17,7 @@ _FATES = {
     "duplicates": "Duplicates thrown away",
     "no_route": "Without a route",
     "no_hops": "With too many hops",
+    "abandoned": "Persistent, dropped since their broker was given up",
 }
 
 
