@@ -1,4 +1,4 @@
-"""Each checker of the simulation notices the fault it is there for: a method is broken, and some seed must fail by it."""
+"""Each checker of the simulation notices the fault it is there for: a method is broken, and a seed must fail by it."""
 
 from collections.abc import Sequence
 from itertools import count

@@ -45,7 +45,7 @@ from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
 from tidings.testing.links import QUICK, SECRET, eventually
-from tidings.testing.record import note
+from tidings.testing.record import noted, times
 from tidings.testing.stomp import RawStomp
 
 CHEAP = Cost(n=2, r=1, p=1)
@@ -374,11 +374,11 @@ def matrix(sets: int, seed: int) -> int:
 def main(arguments: list[str]) -> None:
     if not 1 <= len(arguments) <= 3 or not all(one.isdigit() for one in arguments[:2]):
         sys.exit("usage: python -m tidings.testing.access_matrix SETS [SEED [RESULTS]]")
-    sets, seed = int(arguments[0]), int(arguments[1]) if arguments[1:] else 1
-    tried = matrix(sets, seed)
+    sets, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else 1
+    results = arguments[2] if arguments[2:] else None
+    run = lambda: {"combinations": matrix(sets, seed)}  # noqa: E731
+    tried = noted(results, "access", run, sets=sets, seed=seed)["combinations"]
     sys.stdout.write(f"{tried:,} combinations under {sets} sets of rules, seed {seed}: all as the reference says\n")
-    if arguments[2:]:
-        note(arguments[2], "access", combinations=tried, sets=sets, seed=seed)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from tidings.node.settings import Settings
 from tidings.protocols.frames import FrameType, control
 from tidings.protocols.native import NativeSession
 from tidings.testing.links import QUICK, SECRET
-from tidings.testing.record import noted
+from tidings.testing.record import noted, times
 
 GROUP = 3  # messages of a transaction
 SYNC_EVERY = 10  # acknowledgements, of which it is asked together whether they are on disk
@@ -308,7 +308,7 @@ def total(ledgers: list[Ledger]) -> dict[str, int]:
 
 
 def main(arguments: list[str]) -> None:
-    kills = int(arguments[0]) if arguments else 500
+    kills = times(arguments[0]) if arguments else 500
     seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
     results = arguments[2] if arguments[2:] else None
     figures = noted(results, "kills of one broker", lambda: total(crash(kills, seed=seed)), kills=kills, seed=seed)

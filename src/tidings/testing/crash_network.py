@@ -16,7 +16,7 @@ from tidings.client import Client, connect
 from tidings.lab.ports import free_ports
 from tidings.testing.crash import BrokerProcess, Ledger, Member, consume, context, publish, quiet, total
 from tidings.testing.links import eventually
-from tidings.testing.record import noted
+from tidings.testing.record import noted, times
 
 NOTED_SECONDS = 3.0  # brokers write down what they learned of others about once a second
 PROBE = 0  # the number of messages that only find out whether the way is known
@@ -88,7 +88,7 @@ def crash_network(kills: int, *, kills_each: int = 10, seed: int = 1) -> list[Le
 
 
 def main(arguments: list[str]) -> None:
-    kills = int(arguments[0])
+    kills = times(arguments[0])
     seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
     results = arguments[2] if arguments[2:] else None
     figures = noted(
