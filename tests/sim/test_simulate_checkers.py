@@ -69,12 +69,12 @@ def test_interests_that_are_never_withdrawn(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_messages_that_are_sent_again_and_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Repeats, "repeated", lambda self, id, done, failed: False)
-    assert first_failure((4, 9), WORST).startswith(("once-only: ", "acked-stays-acked: "))
+    assert first_failure((4, 6), WORST).startswith(("once-only: ", "acked-stays-acked: "))
 
 
 def test_transactions_that_happen_as_often_as_they_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Once, "done", lambda self, key, number: False)
-    assert first_failure((5, 8), WORST).startswith("once-only: ")
+    assert first_failure((2, 4), WORST).startswith("once-only: ")
 
 
 def test_brokers_that_forget_in_a_crash_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from tidings.sim.broker import ID, SimClient
 from tidings.sim.brokers import Brokers, Publication, Subscriber, no_loops
 from tidings.sim.driver import Trace
 from tidings.sim.faults import Crash, LoseHost, Restart, Unclog, healing, inflict
+from tidings.sim.host import WRITE_MS
 from tidings.testing.simulate import checkers
 from tidings.testing.simulate.choices import Choices
 from tidings.testing.simulate.clients import QUEUE, Consumer, Mailbox, Transactor
@@ -247,15 +248,24 @@ class World:
             calendar.at(start + rng.uniform(0, FAULTS_MS), moments.when_committed, one.router)
         for _ in range(6):
             calendar.at(start + rng.uniform(0, FAULTS_MS), self.publish_again, rng)
+            calendar.at(start + rng.uniform(0, FAULTS_MS), self.publish_twice, rng)
 
     def publish_again(self, rng: Random | None = None) -> None:
         """Somebody has no receipt: perhaps it was not accepted. `rng`: it was perhaps, and the receipt not heard."""
         sent = [one for one in self.brokers.publications if one.persistent and one.clients]
         unsure = sent if rng else [one for one in sent if not one.accepted]
         if unsure:
-            one = (rng or self.rng).choice(unsure)
-            self.again.add(one.id)
-            self.brokers.publish_again(one)
+            self._send_again((rng or self.rng).choice(unsure))
+
+    def publish_twice(self, rng: Random) -> None:
+        """A connection breaks just after something was sent by it: the first copy may be on its way to disk still."""
+        one = self.publish()
+        if one is not None and one.persistent:
+            self.brokers.calendar.after(rng.uniform(0, 2 * WRITE_MS), self._send_again, one)
+
+    def _send_again(self, one: Publication) -> None:
+        self.again.add(one.id)
+        self.brokers.publish_again(one)
 
     def transact(self) -> None:
         if self.transactors:
