@@ -83,9 +83,11 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	build/tsan/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	build/tsan/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  -C cmake.define.TIDINGS_SANITIZE=thread -C build-dir=build/tsan/cmake .
+	rm -f build/tsan/report.xml
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0" OPENBLAS_NUM_THREADS=1 \
-	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider tests/kernel/test_threads.py
-	$(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads tests=5 wrong=0
+	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider \
+	  --junitxml build/tsan/report.xml tests/kernel/test_threads.py; status=$$?; \
+	  $(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads --tests build/tsan/report.xml; exit $$status
 
 audit: setup  ## known weaknesses in the locked versions, by a copy of osv.dev's advisories for PyPI (DATABASE=directory)
 	$(BIN)/python -m tidings.testing.audit $(DATABASE) --results $(HARDENING)/audit.json
@@ -120,8 +122,8 @@ load: setup  ## half frames, changing subscriptions, one that never reads, a soa
 	$(BIN)/python -m tidings.testing.load churn 100000 1000 60 $(HARDENING)/load.json
 	$(BIN)/python -m tidings.testing.load silent 1000 $(HARDENING)/load.json
 	$(BIN)/python -m tidings.testing.load soak $(or $(MINUTES),30) $(HARDENING)/load.json
-	$(BIN)/python -m bench.idle_connections 10000
-	$(BIN)/python -m bench.slow_consumer
+	$(BIN)/python -m bench.idle_connections 10000 $(HARDENING)/load.json
+	$(BIN)/python -m bench.slow_consumer 3 $(HARDENING)/load.json
 
 stub: setup  ## write src/tidings/_kernel.pyi anew from the built kernel
 	$(BIN)/python -m nanobind.stubgen -m tidings._kernel -o src/tidings/_kernel.pyi

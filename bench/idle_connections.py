@@ -1,4 +1,6 @@
-"""What an idle connection costs the broker: python -m bench.idle_connections [connections] (goal: at most 20 KiB each).
+"""What an idle connection costs the broker, which should be at most 20 KiB.
+
+    python -m bench.idle_connections [connections [results]]
 
 Each client logs in, subscribes once and is silent. Memory is the growth of the broker's resident set; what the
 operating system keeps for a socket is not in it.
@@ -10,6 +12,7 @@ import time
 
 from bench.broker_child import allow_many_files, broker_child
 from tidings.protocols.frames import FrameType, control
+from tidings.testing.record import note
 
 HELLO = control(FrameType.HELLO, {"version": 1, "heartbeat_ms": 30_000})
 WARM = 200
@@ -52,7 +55,10 @@ def measure(count: int) -> float:
 def main() -> None:
     wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     count = min(wanted, allow_many_files() - WARM - 100)
-    print(f"{count} idle connections: {measure(count):.1f} KiB each (goal: at most 20)")
+    kib = measure(count)
+    print(f"{count} idle connections: {kib:.1f} KiB each (goal: at most 20)")
+    if len(sys.argv) > 2:
+        note(sys.argv[2], "load", kind="idle", connections=count, kib_each=round(kib, 1))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One consumer that never reads beside ten that do: python -m bench.slow_consumer [seconds]
+"""One consumer that never reads beside ten that do: python -m bench.slow_consumer [seconds [results]]
 
 Two runs of the same broker, publisher and ten readers, without and with an eleventh that subscribes and never reads.
 The rate is what the ten receive once the broker has given up waiting for the eleventh (`stall_ms`); memory is what the
@@ -18,6 +18,7 @@ from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.protocols.frames import FrameType, control
+from tidings.testing.record import note
 from tidings.testing.stream import connect
 
 READERS = 10
@@ -81,6 +82,10 @@ def main() -> None:
     share, held = measure(seconds)
     ceiling = LIMITS.memory_bytes_max >> 20
     print(f"the ten keep {share:.1%} of their rate (goal: 95 %); at most {held / (1 << 20):.1f} of {ceiling} MiB held")
+    if len(sys.argv) > 2:
+        note(
+            sys.argv[2], "load", kind="slow", readers=READERS, kept=round(share, 3), mib_held=round(held / (1 << 20), 1)
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """The page of results is made of the lines that the long runs left."""
 
+import json
 from pathlib import Path
 
+import pytest
+
+from tidings.testing.record import main, noted, times
 from tidings.testing.results_page import lines, page
 
 
@@ -14,3 +18,35 @@ def test_every_line_says_when_and_of_what() -> None:
     for one in lines():
         assert one["date"]
         assert one["commit"]
+        assert one.get("seeds") != 0
+
+
+def test_a_run_that_fails_leaves_a_line_too(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+
+    def fail() -> dict[str, int]:
+        raise AssertionError("something is lost")
+
+    with pytest.raises(AssertionError, match="lost"):
+        noted(results, "kills", fail, kills=10)
+    noted(results, "kills", lambda: {"confirmed": 7}, kills=10)
+    failed, right = (json.loads(line) for line in results.read_text().splitlines())
+    assert (failed["kills"], failed["wrong"]) == (10, 1)
+    assert (right["kills"], right["confirmed"], right["wrong"]) == (10, 7, 0)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many"])
+def test_a_run_of_nothing_is_refused(text: str) -> None:
+    assert times("1") == 1
+    with pytest.raises(SystemExit):
+        times(text)
+
+
+def test_what_a_report_of_tests_counts(tmp_path: Path) -> None:
+    results, report = tmp_path / "results.json", tmp_path / "report.xml"
+    main([str(results), "threads", "--tests", str(report)])
+    report.write_text('<testsuites><testsuite name="a" errors="1" failures="2" skipped="1" tests="9"></testsuite>')
+    main([str(results), "threads", "--tests", str(report)])
+    main([str(results), "threads", "tests=5", "wrong=0"])
+    found = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [(one["tests"], one["wrong"]) for one in found] == [(0, 1), (8, 3), (5, 0)]

@@ -34,9 +34,17 @@ def test_one_seed_of_pan(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 seeds from 1, 0 wrong" in capsys.readouterr().out
 
 
-def test_nothing_is_begun_when_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_seeds(parser("odd", "").parse_args(["1", "100", "--seconds", "0"]), "odd", odd) == 0
+def test_nothing_is_begun_when_the_time_is_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "odd.json"
+    asked = parser("odd", "").parse_args(["1", "100", "--seconds", "0", "--results", str(results)])
+    assert run_seeds(asked, "odd", odd) == 0
     assert "odd: 0 seeds from 1, 0 wrong; {}" in capsys.readouterr().out
+    assert not results.exists(), "a run of nothing proves nothing"
+
+
+def test_no_seeds_are_refused() -> None:
+    with pytest.raises(SystemExit, match="there are none"):
+        run_seeds(parser("odd", "").parse_args(["1", "0"]), "odd", odd)
 
 
 def test_simulations_share_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,7 @@ class SimClient:
     """A client of one broker; gone when the broker crashes."""
 
     number: int
+    life: int = 0  # which of the broker's lives it is a client of
     deliveries: list[Delivery] = field(default_factory=list)
     receipts: set[int] = field(default_factory=set)  # of accepted publications
     done: set[int] = field(default_factory=set)  # receipts of requests that were carried out
@@ -88,6 +89,8 @@ class SimBroker:
         assert self.node.network is not None
         self.network = self.node.network
         self.clients: dict[int, SimClient] = {}
+        host.lives += 1
+        self.life = host.lives
         self._host, self._records = host, host.records
         self._links: dict[str, int] = {}  # connection -> the forwarder's number
         self._unwritten: list[nfx.Persist] = []
@@ -134,7 +137,7 @@ class SimBroker:
     # --- clients --------------------------------------------------------------------------------------------------
 
     def connect(self, client_id: str = "") -> SimClient:
-        client = SimClient(self.forwarder.open())
+        client = SimClient(self.forwarder.open(), self.life)
         self.clients[client.number] = client
         self.forwarder.log_in(client.number, 1 << 20, False)
         self.node.connected(client.number, Everyone(), client_id)

@@ -4,7 +4,7 @@ Only what was written counts after a crash; a disk may be slow, or full. The clo
 links go by (the driver's `now`) does not jump with it, as on a real machine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidings.delivery.store import MemoryStore, Record
@@ -14,6 +14,10 @@ from tidings.tracking.attachments import Attachment
 from tidings.tracking.record import Settings as TrackingSettings
 
 WRITE_MS = 2.0
+
+
+def nobody(records: Sequence[Record]) -> None:
+    """Looks at what is written."""
 
 
 @dataclass(slots=True)
@@ -32,6 +36,8 @@ class Host:
     records: Records = field(default_factory=Records)
     write_ms: float = WRITE_MS
     full: bool = False
+    lives: int = 0  # of the broker: how often its process began
+    witness: Callable[[Sequence[Record]], None] = nobody  # told what is on the disk before the broker is
     ahead_ms: float = 0.0  # how far the clock on the wall was set since the simulation began
 
     def write(self, records: Sequence[Record]) -> StoreError | None:
@@ -43,6 +49,8 @@ class Host:
         if self.store.recover() != self.promised.recover():
             said = "was written" if error is None else "failed"
             raise AssertionError(f"whole-batches: of {len(records)} records that {said} a part is on the disk")
+        if error is None:
+            self.witness(records)
         return error
 
     def append(self, records: Sequence[Record]) -> StoreError | None:

@@ -45,7 +45,7 @@ from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
 from tidings.testing.links import QUICK, SECRET, eventually
-from tidings.testing.record import note
+from tidings.testing.record import noted, times
 from tidings.testing.stomp import RawStomp
 
 CHEAP = Cost(n=2, r=1, p=1)
@@ -56,6 +56,7 @@ USERS = {
     "carol": frozenset[str](),
     ROOT: frozenset[str](),
 }
+OPERATIONS = ("publish", "subscribe", "browse", "manage")
 PROTOCOLS = ("native", "stomp", "websocket", "amqp")
 TOPICS = ("a", "b", "a.b", "a.c", "a.b.c", "b.a")
 QUEUES = ("queue:a", "queue:a.b", "queue:b")
@@ -104,9 +105,9 @@ def allowed(rules: tuple[Rule, ...], user: str, operation: str, pattern: str) ->
 
 def random_rules(rng: random.Random) -> tuple[Rule, ...]:
     everything = [DestinationPattern.parse(one) for one in (">", "queue:>")]
-    rules = [Rule(ROOT, pattern, frozenset({"publish", "subscribe"})) for pattern in everything]
+    rules = [Rule(ROOT, pattern, frozenset(OPERATIONS)) for pattern in everything]
     for _ in range(rng.randint(3, 9)):
-        operations = frozenset(rng.sample(("publish", "subscribe"), rng.randint(1, 2)))
+        operations = frozenset(rng.sample(OPERATIONS, rng.randint(1, 3)))
         pattern, allow = DestinationPattern.parse(rng.choice(RULE_PATTERNS)), rng.random() < 0.75
         if rng.random() < 0.3:
             rules.append(Rule("", pattern, operations, allow, group=rng.choice(("traders", "ops"))))
@@ -186,6 +187,36 @@ class Native:
         except SecurityError:
             return False
         await subscription.close()
+        return True
+
+    async def share(self, pattern: str, name: str, *, durable: bool) -> bool:
+        try:
+            await self._client.subscribe(pattern, shared=name, durable=durable)
+        except SecurityError:
+            return False
+        return True
+
+    async def transact(self, destination: str, case: int) -> bool:
+        try:
+            async with self._client.transaction() as work:
+                await work.publish(destination, {"case": case}, persistent=True, wait=True)
+        except SecurityError:
+            return False
+        return True
+
+    async def browse(self, queue: str) -> bool:
+        try:
+            async for _ in self._client.queue(queue).browse():
+                pass
+        except SecurityError:
+            return False
+        return True
+
+    async def purge(self, queue: str) -> bool:
+        try:
+            await self._client.queue(queue).purge()
+        except SecurityError:
+            return False
         return True
 
     async def close(self) -> None:
@@ -347,11 +378,39 @@ async def check(rules: tuple[Rule, ...], folder: Path) -> int:
                     if expected and operation == "publish":
                         published[tried] = (protocol, user, where)
                 await door.close()
+        for user in USERS:
+            native = Native(place.ports["native"], user)
+            await native.open()
+            for where in (*TOPICS, *QUEUES):
+                tried += 1
+                told = await native.transact(where, tried)
+                assert told == allowed(rules, user, "publish", where), f"{user}, transacted {where}: {told}; {rules}"
+                if told:
+                    published[tried] = ("native", user, where)
+            await native.close()
         await _compare(seen, {case for case, (_, _, where) in published.items() if where in TOPICS})
         for queue in QUEUES:
             wanted = {case for case, (_, _, where) in published.items() if where == queue}
             await _compare(await near.subscribe(queue), wanted)
-        return tried
+        return tried + await _check_kept(rules, place)
+
+
+async def _check_kept(rules: tuple[Rule, ...], place: Place) -> int:
+    """Subscriptions that several share, and what is done to queues; these are empty by now, and there."""
+    tried = 0
+    for user in USERS:
+        door = Native(place.ports["native"], user)
+        await door.open()
+        asked = [(one, "subscribe", door.share(one, f"{user} {one}", durable=False)) for one in TOPICS]
+        asked += [(one, "subscribe", door.share(one, f"{user} {one} kept", durable=True)) for one in TOPICS]
+        asked += [(one, "browse", door.browse(one)) for one in QUEUES]
+        asked += [(one, "manage", door.purge(one)) for one in QUEUES]
+        for where, operation, answer in asked:
+            tried += 1
+            told = await answer
+            assert told == allowed(rules, user, operation, where), f"{user}, {operation} {where}: {told}; {rules}"
+        await door.close()
+    return tried
 
 
 async def _compare(subscription: Subscription, wanted: set[int]) -> None:
@@ -374,11 +433,11 @@ def matrix(sets: int, seed: int) -> int:
 def main(arguments: list[str]) -> None:
     if not 1 <= len(arguments) <= 3 or not all(one.isdigit() for one in arguments[:2]):
         sys.exit("usage: python -m tidings.testing.access_matrix SETS [SEED [RESULTS]]")
-    sets, seed = int(arguments[0]), int(arguments[1]) if arguments[1:] else 1
-    tried = matrix(sets, seed)
+    sets, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else 1
+    results = arguments[2] if arguments[2:] else None
+    run = lambda: {"combinations": matrix(sets, seed)}  # noqa: E731
+    tried = noted(results, "access", run, sets=sets, seed=seed)["combinations"]
     sys.stdout.write(f"{tried:,} combinations under {sets} sets of rules, seed {seed}: all as the reference says\n")
-    if arguments[2:]:
-        note(arguments[2], "access", combinations=tried, sets=sets, seed=seed)
 
 
 if __name__ == "__main__":

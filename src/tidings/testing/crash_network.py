@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tidings.client import Client, connect
 from tidings.lab.ports import free_ports
-from tidings.testing.crash import BrokerProcess, Ledger, Member, consume, context, publish, quiet
+from tidings.testing.crash import BrokerProcess, Ledger, Member, consume, context, publish, quiet, total
 from tidings.testing.links import eventually
-from tidings.testing.record import note
+from tidings.testing.record import noted, times
 
 NOTED_SECONDS = 3.0  # brokers write down what they learned of others about once a second
 PROBE = 0  # the number of messages that only find out whether the way is known
@@ -45,7 +45,8 @@ async def hurt(folder: Path, kills: int, rng: random.Random) -> Ledger:
         "durable": await first.subscribe("t.*", durable="d", ack="client", window=20),
         "shared": await second.subscribe("t.>", shared="s", durable=True, ack="client"),
     }
-    consumers = [asyncio.create_task(consume(one, name, ledger)) for name, one in subscriptions.items()]
+    readers = zip((first, second), subscriptions.items(), strict=True)
+    consumers = [asyncio.create_task(consume(client, sub, name, ledger)) for client, (name, sub) in readers]
     await eventually(lambda: _way_known(one, ledger), 60)
     await asyncio.sleep(NOTED_SECONDS)
     publishers = [asyncio.create_task(publish(client, ledger, stop)) for client in (one, two)]
@@ -78,7 +79,8 @@ def crash_network(kills: int, *, kills_each: int = 10, seed: int = 1) -> list[Le
     for done in range(0, kills, kills_each):
         with tempfile.TemporaryDirectory() as directory:
             ledger = asyncio.run(hurt(Path(directory), min(kills_each, kills - done), rng))
-        ledger.unmarked = [one for one in ledger.unmarked if one[1] != PROBE]  # probes differ only in their ids
+        for noted_twice in (ledger.unmarked, ledger.came_again):  # probes differ only in their ids
+            noted_twice[:] = [one for one in noted_twice if one[1] != PROBE]
         problems = ledger.problems()
         assert not problems, f"after {done} to {done + kills_each} kills, seed {seed}: {problems[:10]}"
         ledgers.append(ledger)
@@ -86,9 +88,11 @@ def crash_network(kills: int, *, kills_each: int = 10, seed: int = 1) -> list[Le
 
 
 def main(arguments: list[str]) -> None:
-    kills = int(arguments[0])
+    kills = times(arguments[0])
     seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
-    confirmed = sum(len(ledger.confirmed) for ledger in crash_network(kills, seed=seed))
+    results = arguments[2] if arguments[2:] else None
+    figures = noted(
+        results, "kills in a network", lambda: total(crash_network(kills, seed=seed)), kills=kills, seed=seed
+    )
+    confirmed = figures["confirmed"]
     sys.stdout.write(f"{kills} kills in lines of three brokers, seed {seed}: nothing lost of {confirmed:,} messages\n")
-    if arguments[2:]:
-        note(arguments[2], "kills in a network", kills=kills, seed=seed, confirmed=confirmed)

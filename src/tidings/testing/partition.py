@@ -22,7 +22,7 @@ from tidings.lab.local_network import LocalNetwork, LocalOptions
 from tidings.lab.member import Routing
 from tidings.lab.namespaces import within
 from tidings.overlay.graph import Graph
-from tidings.testing.record import note
+from tidings.testing.record import noted, times
 
 EDGES = (("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"))
 HALVES = ({"a", "b"}, {"c", "d"})
@@ -131,12 +131,11 @@ def _eventually(condition: Callable[[], bool], otherwise: str) -> None:
 def main(arguments: list[str]) -> None:
     if not 1 <= len(arguments) <= 2 or not arguments[0].isdigit():
         sys.exit("usage: python -m tidings.testing.partition TIMES [RESULTS]")
-    times = int(arguments[0])
+    count = times(arguments[0])
     with tempfile.TemporaryDirectory() as folder:
-        confirmed = run(Path(folder) / "net", times)
-    sys.stdout.write(f"{times} partitions, {confirmed} confirmed messages: all arrived, none twice\n")
-    if arguments[1:]:
-        note(arguments[1], "partitions", times=times, confirmed=confirmed, wrong=0)
+        act = lambda: {"confirmed": run(Path(folder) / "net", count)}  # noqa: E731
+        confirmed = noted(arguments[1] if arguments[1:] else None, "partitions", act, times=count)["confirmed"]
+    sys.stdout.write(f"{count} partitions, {confirmed} confirmed messages: all arrived, none twice\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.delivery.store import MemoryStore
-from tidings.testing.record import note
+from tidings.testing.record import noted, times
 from tidings.testing.store import check_same
 from tidings.testing.store_writer import LIMITS, batch
 
@@ -149,11 +149,11 @@ def power_losses(count: int, seed: int, *, each: int = 100) -> int:
 def main(arguments: list[str]) -> None:
     if not 1 <= len(arguments) <= 3 or not all(one.isdigit() for one in arguments[:2]):
         sys.exit("usage: python -m tidings.testing.power_loss COUNT [SEED [RESULTS]]")
-    count, seed = int(arguments[0]), int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(2**32)
-    checked = power_losses(count, seed)
+    count, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(2**32)
+    results = arguments[2] if arguments[2:] else None
+    run = lambda: {"batches": power_losses(count, seed)}  # noqa: E731
+    checked = noted(results, "power failures", run, times=count, seed=seed)["batches"]
     sys.stdout.write(f"{count} power failures, seed {seed}: nothing lost of {checked:,} acknowledged batches\n")
-    if arguments[2:]:
-        note(arguments[2], "power failures", times=count, seed=seed, batches=checked)
 
 
 if __name__ == "__main__":

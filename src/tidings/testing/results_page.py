@@ -14,7 +14,7 @@ PAGE = """# Results of hardening
 
 What the commands of the left column have done so far, a line each: they add their lines to `bench/results/hardening`,
 and this page is made from them by `python -m tidings.testing.results_page docs/results.md`. A test holds that it is
-current. What went wrong in a run is counted in its line (*wrong*).
+current. Runs that fail leave lines too: what went wrong is counted in them (*wrong*).
 
 ## In all
 | what | runs | sums |
@@ -47,7 +47,9 @@ COMMON = {"what", "date", "version", "commit", "machine", "system", "python", "c
 
 
 def lines() -> list[dict[str, Any]]:
+    """Of all runs that did something."""
     found = [json.loads(line) for path in sorted(RESULTS.glob("*.json")) for line in path.read_text().splitlines()]
+    found = [one for one in found if one.get("seeds") != 0]
     return sorted(found, key=lambda one: (list(COMMANDS).index(one["what"]), one["date"]))
 
 

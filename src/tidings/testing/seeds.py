@@ -48,6 +48,8 @@ def parser(module: str, description: str) -> argparse.ArgumentParser:
 def run_seeds(asked: argparse.Namespace, what: str, one: One, **said: str) -> int:
     """`what`: its name on the page of results; `said`: what else belongs there. Returns the status to end with."""
     last = asked.first if asked.last is None else asked.last
+    if last < asked.first:
+        sys.exit(f"seeds from {asked.first} to {last}: there are none")
     until = inf if asked.seconds is None else monotonic() + asked.seconds
     totals: Counter[str] = Counter()
     seeds = wrong = 0
@@ -63,6 +65,6 @@ def run_seeds(asked: argparse.Namespace, what: str, one: One, **said: str) -> in
                 sys.stdout.write(f"{seeds - wrong} right, {wrong} wrong\n")
             sys.stdout.flush()
     sys.stdout.write(f"{what}: {seeds} seeds from {asked.first}, {wrong} wrong; {dict(totals)}\n")
-    if asked.results:
+    if asked.results and seeds:
         note(asked.results, what, first=asked.first, seeds=seeds, wrong=wrong, **said, **totals)
     return 1 if wrong else 0

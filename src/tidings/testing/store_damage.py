@@ -20,7 +20,7 @@ from tidings.broker.sqlite_salvage import PAGE_BYTES
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.delivery.journal import scan
 from tidings.delivery.store import MemoryStore, Store, Stored
-from tidings.testing.record import note
+from tidings.testing.record import noted, times
 from tidings.testing.store import check_same
 from tidings.testing.store_writer import LIMITS, batch
 
@@ -196,13 +196,14 @@ def damage(flips: int, seed: int, *, cut_step: int = 1) -> tuple[int, int]:
 def main(arguments: list[str]) -> None:
     if not 1 <= len(arguments) <= 3 or not all(one.isdigit() for one in arguments[:2]):
         sys.exit("usage: python -m tidings.testing.store_damage FLIPS [SEED [RESULTS]]")
-    flips, seed = int(arguments[0]), int(arguments[1]) if arguments[1:] else 1
-    cuts, noticed = damage(flips, seed)
+    flips, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else 1
+    results = arguments[2] if arguments[2:] else None
+    run = lambda: dict(zip(("cuts", "noticed"), damage(flips, seed), strict=True))  # noqa: E731
+    found = noted(results, "damaged stores", run, flips=flips, seed=seed)
+    cuts, noticed = found["cuts"], found["noticed"]
     sys.stdout.write(
         f"{cuts} cuts and {flips} flipped bits ({noticed} of them hit something), seed {seed}: all right\n"
     )
-    if arguments[2:]:
-        note(arguments[2], "damaged stores", cuts=cuts, flips=flips, noticed=noticed, seed=seed)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tidings.testing.fuzz.codecs import Codecs
 from tidings.testing.fuzz.configuration import Texts
 from tidings.testing.fuzz.segments import Files
 from tidings.testing.fuzz.selectors import SECONDS_MAX, Selectors
-from tidings.testing.record import note
+from tidings.testing.record import noted
 
 INPUT_SECONDS_MAX = 1.0
 TARGETS = ("codecs", "links", "configuration", "segments", "selectors", "sockets")
@@ -97,11 +97,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--results", help="add a line to this file")
     asked = parser.parse_args(arguments)
     began = time.monotonic()
-    done = run(asked)
+    done = noted(asked.results, "fuzzing", lambda: {"inputs": run(asked)}, parser=asked.target, seed=asked.seed)[
+        "inputs"
+    ]
     took = time.monotonic() - began
     sys.stdout.write(f"{asked.target}: {done} inputs from seed {asked.seed}, {took:.0f} s, nothing wrong\n")
-    if asked.results:
-        note(asked.results, "fuzzing", parser=asked.target, seed=asked.seed, inputs=done, wrong=0)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,11 @@ The truth is central: who wants what, what was published where, what the broker 
 
 from collections.abc import Iterable, Mapping
 
-from tidings.sim.brokers import Brokers, Publication, Subscriber
+from tidings.model.destination import DestinationPattern
+from tidings.model.selector import Selector
+from tidings.node.subscribing import predicate_of
+from tidings.routing.interests import LocalInterests
+from tidings.sim.brokers import TOPIC, Brokers, Publication, Subscriber
 from tidings.testing.simulate.clients import Group, Mailbox
 from tidings.tracking.path import Path
 
@@ -17,25 +21,47 @@ def fail(checker: str, what: str) -> None:
 # --- safety -------------------------------------------------------------------------------------------------------
 
 
-def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox], again: set[bytes]) -> None:
-    """Nobody gets anything twice, or what does not match; what a mailbox gives out again is marked as redelivered.
-    `again`: messages that their publisher sent once more, because it did not know: these may come again."""
+def once_only(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
+    """Nobody gets anything twice, or what does not match; what a mailbox gives out again is marked as redelivered."""
     brokers.collect()
     known = {one.id: one for one in brokers.publications}
     for subscriber in [*brokers.subscribers, *brokers.gone]:
         for id, count in subscriber.got.items():
             name = f"subscriber {subscriber.number} at router {subscriber.router} ({subscriber.selector})"
-            if count > 1 and id not in again:
+            if count > 1 and not _may_double(known[id], subscriber.router, kept=subscriber.durable):
                 fail("once-only", f"{name} got {id.hex()} {count} times")
             if known[id].queue or not subscriber.wants(known[id].attributes):
                 fail("delivered-set", f"{name} got {id.hex()}, which does not match")
     for mailbox in mailboxes:
-        name = f"{mailbox.kind} {mailbox.number} at router {mailbox.router}"
+        name = mailbox.name
         if unmarked := mailbox.unmarked():
             fail("once-only", f"{name} gave {unmarked[0].hex()} again without a mark")
         for id in mailbox.got:
             if not mailbox.wants(known[id]):
                 fail("delivered-set", f"{name} gave {id.hex()}, which does not match")
+
+
+def _may_double(one: Publication, router: int, *, kept: bool) -> bool:
+    """Its publisher did not know that it had arrived and sent it again. At other brokers it comes once all the same;
+    so it does at its own to what is kept (queues, durable subscriptions), unless that one has begun anew in between."""
+    return one.router == router and (one.stored_again if kept else len(one.clients) > 1)
+
+
+def acked_stays_acked(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
+    """What was acknowledged does not come again, marked or not: not while the broker runs, and if it said that this is
+    on disk, not after a crash either."""
+    known = {one.id: one for one in brokers.publications}
+    for mailbox in mailboxes:
+        for id in mailbox.given_again():
+            if not _may_double(known[id], mailbox.router, kept=True):
+                fail("acked-stays-acked", f"{mailbox.name} gave {id.hex()}, which had been acknowledged")
+
+
+def nothing_comes_again(mailboxes: Iterable[Mailbox], before: Mapping[Mailbox, int]) -> None:
+    """All was acknowledged and written; `before`: how much each mailbox had given when its broker began anew."""
+    for mailbox in mailboxes:
+        for one in mailbox.given[before[mailbox] :]:
+            fail("acked-stays-acked", f"{mailbox.name} gave {one.id.hex()} again after a restart")
 
 
 def whole_transactions(brokers: Brokers, mailboxes: Iterable[Mailbox], groups: Iterable[Group]) -> None:
@@ -102,8 +128,17 @@ def nothing_lost(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
     for mailbox in mailboxes:
         for one in promised:
             if mailbox.wants(one) and not mailbox.got[one.id]:
-                name = f"{mailbox.kind} {mailbox.number} at router {mailbox.router}"
-                fail("nothing-lost", f"{name} lacks {one.id.hex()} of router {one.router}")
+                fail("nothing-lost", f"{mailbox.name} lacks {one.id.hex()} of router {one.router}")
+
+
+def unacked_comes_again(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> None:
+    """Every such message was acknowledged by a consumer: what one had and went away with came to another."""
+    promised = [one for one in brokers.publications if one.persistent and one.accepted]
+    for mailbox in mailboxes:
+        done = {one.id for one in mailbox.acknowledged}
+        for one in promised:
+            if mailbox.wants(one) and one.id not in done:
+                fail("unacked-comes-again", f"{mailbox.name}: nobody has acknowledged {one.id.hex()}")
 
 
 def tracking_finds_everything(
@@ -147,6 +182,21 @@ def converged(brokers: Brokers, *, pan: bool) -> str:
                 return f"router {router} has other interests of {other} than it has now"
         if len(network.transit):
             return f"router {router} still has {len(network.transit)} in transit"
+    return ""
+
+
+def interests_known(brokers: Brokers, mailboxes: Iterable[Mailbox]) -> str:
+    """Empty if everybody knows exactly the interests of those who are subscribed at the others, by the central list."""
+    running = brokers.running()
+    truth = {router: LocalInterests(one.network.settings.encoding) for router, one in running.items()}
+    kept = [one for one in mailboxes if one.kind != "queue"]
+    wanted = [(one.router, one.selector) for one in brokers.subscribers] + [(one.router, one.selector) for one in kept]
+    for router, selector in wanted:
+        truth[router].add(predicate_of(DestinationPattern.parse(TOPIC), Selector(selector)))
+    for router, broker in running.items():
+        for other, interests in truth.items():
+            if other != router and broker.network.scheme.predicates.get(other, set()) != interests.rows():
+                return f"router {router} has other interests of {other} than who is subscribed there"
     return ""
 
 

@@ -19,6 +19,7 @@ HERMES_SHARE = 0.05
 OVERLAYS = {"tree": 3, "ring": 3, "waxman": 3, "barabasi-albert": 3, "pan": 1}
 UNICASTS = {"link-state": 4, "distance-vector": 1}
 TRACKINGS = {"none": 6, "bloom": 2, "async": 1}
+MOMENTS = {"any": 2, "worst": 1}  # in which brokers crash and clients go away
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Choices:
     overlay: str
     unicast: str
     tracking: str
+    moment: str
 
     @property
     def policy(self) -> str:
@@ -37,7 +39,8 @@ class Choices:
     def describe(self) -> str:
         if self.world != "brokers":
             return self.world
-        return ", ".join((self.scheme, self.overlay, self.unicast, f"tracking {self.tracking}"))
+        named = (f"tracking {self.tracking}", f"{self.moment} moment")
+        return ", ".join((self.scheme, self.overlay, self.unicast, *named))
 
 
 def draw(seed: int, **forced: str) -> Choices:
@@ -47,13 +50,14 @@ def draw(seed: int, **forced: str) -> Choices:
         "overlay": OVERLAYS,
         "unicast": UNICASTS,
         "tracking": TRACKINGS,
+        "moment": MOMENTS,
     }
     drawn = {}
     for name, menu in menus.items():
         drawn[name] = Random(f"{name} {seed}").choices(list(menu), list(menu.values()))[0]
     if Random(f"hermes {seed}").random() < HERMES_SHARE:
         drawn["scheme"] = "hermes"
-    if forced.keys() - {"world"} and "world" not in forced:
+    if forced.keys() - {"world", "moment"} and "world" not in forced:
         drawn["world"] = "brokers"
     for name, value in forced.items():
         if value not in menus[name]:

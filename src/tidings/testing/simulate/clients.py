@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
+from math import inf
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidings.model.values import Value
-from tidings.node.requests import Ack, AckMode, Begin, Commit, Rollback, Subscribe
+from tidings.node.requests import Ack, AckMode, Begin, Commit, Request, Rollback, Subscribe, Sync
 from tidings.sim.broker import ID, Delivery, SimBroker, SimClient
 from tidings.sim.brokers import TOPIC, Brokers, Publication, Subscriber
 
@@ -15,6 +17,27 @@ QUEUE = "work"
 CREDIT = 5
 SESSION = 7
 BEGIN, COMMIT, ROLLBACK = 1, 2, 3  # receipts
+
+
+class Given(NamedTuple):
+    """A message that a consumer was given; in the order in which a mailbox gives."""
+
+    at: float
+    life: int  # of the broker
+    tag: int
+    attempt: int
+    id: bytes
+
+
+class Acknowledged(NamedTuple):
+    client: SimClient
+    tag: int
+    id: bytes
+    receipt: int  # 0: it was not asked whether it is on disk
+
+    @property
+    def confirmed(self) -> bool:
+        return self.receipt in self.client.done
 
 
 @dataclass(eq=False)
@@ -27,7 +50,12 @@ class Mailbox:
     selector: str = ""
     got: Counter[bytes] = field(default_factory=Counter)
     order: list[bytes] = field(default_factory=list)  # of what came for the first time
-    given: list[tuple[float, int, int, bytes]] = field(default_factory=list)  # when, tag, attempt, id
+    given: list[Given] = field(default_factory=list)
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.number} at router {self.router}"
 
     def request(self) -> Subscribe:
         common = {"ack": AckMode.CLIENT, "credit": CREDIT, "window": True}
@@ -43,33 +71,46 @@ class Mailbox:
             return one.queue == QUEUE and one.router == self.router
         return not one.queue and Subscriber(self.router, 0, self.selector).wants(one.attributes)
 
-    def take(self, delivery: Delivery) -> None:
+    def take(self, delivery: Delivery, life: int) -> None:
         id = delivery.message[ID]
         if not self.got[id]:
             self.order.append(id)
         self.got[id] += 1
-        self.given.append((delivery.at, delivery.tag, delivery.attempt, id))
+        self.given.append(Given(delivery.at, life, delivery.tag, delivery.attempt, id))
 
     def unmarked(self) -> list[bytes]:
         """What came again and did not say so. Consumers look at what they were given when they please, so what counts
         is when it came."""
         seen: set[bytes] = set()
         wrong = []
-        for _, _, attempt, id in sorted(self.given):
-            if id in seen and attempt <= 1:
-                wrong.append(id)
-            seen.add(id)
+        for one in sorted(self.given):
+            if one.id in seen and one.attempt <= 1:
+                wrong.append(one.id)
+            seen.add(one.id)
         return wrong
+
+    def given_again(self) -> list[bytes]:
+        """What came once more although it was acknowledged: to a broker that has not begun anew since, or one that said
+        that this is on disk."""
+        tags = {(one.client.life, one.id): one.tag for one in reversed(self.acknowledged)}
+        lives = {one.id: one.client.life for one in reversed(self.acknowledged) if one.confirmed}
+        return [
+            one.id
+            for one in self.given
+            if one.tag > tags.get((one.life, one.id), inf) or one.life > lives.get(one.id, inf)
+        ]
 
 
 class Consumer:
-    """Takes what it is given, acknowledges most of it, sometimes goes away with the rest, and comes again."""
+    """Takes what it is given, acknowledges most of it, sometimes goes away with the rest, and comes again.
+    `asks`: by whose chance it asks whether an acknowledgement is on disk; None: it never does."""
 
-    def __init__(self, brokers: Brokers, mailbox: Mailbox, name: str, rng: Random) -> None:
-        self.brokers, self.mailbox, self.name, self.rng = brokers, mailbox, name, rng
+    def __init__(self, brokers: Brokers, mailbox: Mailbox, name: str, rng: Random, asks: Random | None = None) -> None:
+        self.brokers, self.mailbox, self.name, self.rng, self.asks = brokers, mailbox, name, rng, asks
         self.client: SimClient | None = None
         self._taken = 0
-        self._held: list[int] = []  # tags
+        self._held: dict[int, bytes] = {}  # by tag
+        self._receipts = count(2)  # 1 is that of the subscription
 
     @property
     def attached(self) -> bool:
@@ -87,6 +128,13 @@ class Consumer:
         else:
             self._acknowledge(steady=steady)
 
+    def sync(self) -> Callable[[], bool]:
+        """Ask whether all it has acknowledged is on disk; the answer, later."""
+        client, request = self.client, Sync(next(self._receipts))
+        assert client is not None
+        self._call(lambda machine, now: machine.request(now, client, request))
+        return lambda: request.receipt in client.done
+
     def _call(self, act: Callable[[SimBroker, float], list[Any]]) -> None:
         self.brokers.driver.call(str(self.mailbox.router), act)
 
@@ -95,7 +143,7 @@ class Consumer:
             self.client = machine.connect(self.name)
             return machine.request(now, self.client, self.mailbox.request())
 
-        self._taken, self._held = 0, []
+        self._taken, self._held = 0, {}
         self._call(act)
 
     def _leave(self) -> None:
@@ -110,15 +158,24 @@ class Consumer:
             new = self.client.deliveries[self._taken :]
             self._taken += len(new)
             for delivery in new:
-                self.mailbox.take(delivery)
-                self._held.append(delivery.tag)
+                self.mailbox.take(delivery, self.client.life)
+                self._held[delivery.tag] = delivery.message[ID]
+            if len(self._held) > CREDIT:
+                raise AssertionError(f"credit: {self.name} was given {len(self._held)} and has room for {CREDIT}")
 
     def _acknowledge(self, *, steady: bool) -> None:
-        done = self._held if steady else [tag for tag in self._held if self.rng.random() < 0.7]
-        if done and self.client is not None:
-            client, request = self.client, Ack(1, tuple(done))
-            self._held = [tag for tag in self._held if tag not in done]
-            self._call(lambda machine, now: machine.request(now, client, request))
+        done = list(self._held) if steady else [tag for tag in self._held if self.rng.random() < 0.7]
+        client = self.client
+        if not done or client is None:
+            return
+        way = self.asks.choice((Ack, Sync, None)) if self.asks else None
+        receipt = next(self._receipts) if way else 0
+        requests: list[Request] = [Ack(1, tuple(done), receipt=receipt if way is Ack else 0)]
+        if way is Sync:
+            requests.append(Sync(receipt))
+        self.mailbox.acknowledged += [Acknowledged(client, tag, self._held.pop(tag), receipt) for tag in done]
+        for request in requests:
+            self._call(lambda machine, now, request=request: machine.request(now, client, request))  # type: ignore[misc]
 
 
 @dataclass(eq=False)
@@ -148,10 +205,11 @@ class Group:
 
 
 class Transactor:
-    """Publishes groups of messages in transactions; what has a key it tries again until it hears that it happened."""
+    """Publishes groups of messages in transactions; what has a key it tries again until it hears that it happened.
+    `leaves`: by whose chance it goes away before it hears; None: it never does."""
 
-    def __init__(self, brokers: Brokers, router: int, rng: Random) -> None:
-        self.brokers, self.router, self.rng = brokers, router, rng
+    def __init__(self, brokers: Brokers, router: int, rng: Random, leaves: Random | None = None) -> None:
+        self.brokers, self.router, self.rng, self.leaves = brokers, router, rng, leaves
         self.groups: list[Group] = []
 
     def work(self, attributes: dict[str, Value], stray_ms: float = 0.0) -> None:
@@ -184,7 +242,10 @@ class Transactor:
                 out += machine.publish(now, client, message, session=SESSION)
             if group.rolled_back:
                 return out + machine.request(now, client, Rollback(ROLLBACK, SESSION))
-            return out + machine.request(now, client, Commit(COMMIT, SESSION, group.key, group.number))
+            out += machine.request(now, client, Commit(COMMIT, SESSION, group.key, group.number))
+            if group.key and self.leaves is not None and self.leaves.random() < 0.5:
+                out += machine.disconnect(now, client)
+            return out
 
         self.brokers.driver.call(str(self.router), act)
         return True

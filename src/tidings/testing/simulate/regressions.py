@@ -1,15 +1,23 @@
-"""Seeds that failed once, by what was wrong; the tests run them for ever."""
+"""Seeds that failed once, by what was wrong; the tests run them for ever, and hold that they fail without what mended
+it: a seed drifts when the simulation changes, and is then replaced by another that does, or by a schedule by hand
+(what was parked by one link was looked for by another: `tests/node/test_transit.py`).
+"""
 
 SEEDS: dict[str, tuple[int, dict[str, str]]] = {
     "messages for several routers overtook earlier ones for one of them": (
-        25,
-        {"scheme": "bdrp", "tracking": "none"},
+        2,
+        {"scheme": "bdrp", "overlay": "tree", "tracking": "none", "moment": "any"},
     ),
-    "covering took messages by without a record of them": (0, {"scheme": "covering-active", "tracking": "bloom"}),
-    "what was parked by one link was looked for by another": (1036, {}),
-    "a message sent again while the first copy was on its way to disk was kept twice": (600, {}),
-    "two brokers that came back before they were missed waited for each other to join": (148, {}),
-    "what went in circles rested by a clock that was set back": (825, {}),
-    "a link was let go that only the other end needed": (756, {}),
-    "a newcomer waited for answers to what it had asked over links that were lost": (22151, {}),
+    "covering took messages by without a record of them": (
+        0,
+        {"scheme": "covering-active", "tracking": "bloom", "moment": "any"},
+    ),
+    "a message sent again while the first copy was on its way to disk was kept twice": (
+        6,
+        {"scheme": "bdrp", "tracking": "none", "moment": "worst"},
+    ),
+    "two brokers that came back before they were missed waited for each other to join": (148, {"moment": "any"}),
+    "what went in circles rested by a clock that was set back": (825, {"moment": "any"}),
+    "a link was let go that only the other end needed": (756, {"moment": "any"}),
+    "a newcomer waited for answers to what it had asked over links that were lost": (22151, {"moment": "any"}),
 }

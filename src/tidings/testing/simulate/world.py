@@ -8,10 +8,12 @@ from tidings.sim.broker import ID, SimClient
 from tidings.sim.brokers import Brokers, Publication, Subscriber, no_loops
 from tidings.sim.driver import Trace
 from tidings.sim.faults import Crash, LoseHost, Restart, Unclog, healing, inflict
+from tidings.sim.host import WRITE_MS
 from tidings.testing.simulate import checkers
 from tidings.testing.simulate.choices import Choices
 from tidings.testing.simulate.clients import QUEUE, Consumer, Mailbox, Transactor
 from tidings.testing.simulate.lasting import LastingEvents
+from tidings.testing.simulate.moments import Moments
 from tidings.testing.simulate.scenario import FAULTS_MS, SKEW_MS, random_scenario
 from tidings.testing.simulate.typed import REPAIR_MS, Typed
 from tidings.tracking.path import Path
@@ -52,10 +54,12 @@ class World:
             later = lambda ms: self.until(self.now + ms)  # noqa: E731
             self.typed = Typed(self.brokers, self.routers, Random(f"types {choices.seed}"), later)
             self.lasting = LastingEvents(self.typed, Random(f"lasting {choices.seed}"))
+        worst = Random(f"moments {choices.seed}") if choices.moment == "worst" else None
+        self.moments = None if worst is None else Moments(self.brokers, worst)
         self.mailboxes: list[Mailbox] = []
         self.consumers: list[Consumer] = []
         transacting = [] if self.flooding else rng.sample(self.routers, min(2, len(self.routers)))
-        self.transactors = [Transactor(self.brokers, router, rng) for router in transacting]
+        self.transactors = [Transactor(self.brokers, router, rng, worst) for router in transacting]
         self.writers: dict[int, SimClient] = {}  # by router
         self.again: set[bytes] = set()
         self.calm: set[bytes] = set()
@@ -91,12 +95,14 @@ class World:
         if self.lasting is not None:
             self.lasting.judge()
         checkers.nothing_lost(self.brokers, self.mailboxes)
+        checkers.unacked_comes_again(self.brokers, self.mailboxes)
         groups = [group for one in self.transactors for group in one.groups]
         checkers.whole_transactions(self.brokers, self.mailboxes, groups)
         one_way = self.choices.overlay == "tree"
         checkers.order_per_publisher(self.brokers, self.mailboxes, self.calm, one_way=one_way)
         if self.scenario.tracking is not None:
             self.trace_everything()
+        self.begin_anew()
         return self.outcome()
 
     @property
@@ -110,13 +116,16 @@ class World:
     def converge(self, when: str) -> None:
         """Liveness: it must come to this, in bounded time."""
         limit = self.now + CONVERGE_MS[self.pan]
-        while missing := checkers.converged(self.brokers, pan=self.pan):
+        while missing := (
+            checkers.converged(self.brokers, pan=self.pan) or checkers.interests_known(self.brokers, self.mailboxes)
+        ):
             if self.now >= limit:
                 checkers.fail("converges", f"{when}, after {CONVERGE_MS[self.pan]:.0f} ms: {missing}")
             self.until(self.now + POLL_MS)
 
     def safe(self) -> None:
-        checkers.once_only(self.brokers, self.mailboxes, self.again)
+        checkers.once_only(self.brokers, self.mailboxes)
+        checkers.acked_stays_acked(self.brokers, self.mailboxes)
         if self.typed is not None:
             self.typed.safe()
 
@@ -137,6 +146,9 @@ class World:
     def drain(self) -> None:
         """Everything that waits is read."""
         self.brokers.read_durables()
+        self.consume()
+
+    def consume(self) -> None:
         quiet = 0
         while quiet < 5:
             before = sum(one.got.total() for one in self.mailboxes)
@@ -144,6 +156,19 @@ class World:
                 consumer.work(steady=True)
             self.until(self.now + DRAIN_MS)
             quiet = quiet + 1 if sum(one.got.total() for one in self.mailboxes) == before else 0
+
+    def begin_anew(self) -> None:
+        """All is acknowledged: brokers say that this is on disk, crash, and have nothing more to give out."""
+        answers = [consumer.sync() for consumer in self.consumers]
+        self.until(self.now + QUIET_MS)
+        if not all(answered() for answered in answers):
+            checkers.fail("acked-stays-acked", "nobody says that what was acknowledged is on disk")
+        for change in (Crash, Restart):
+            for router in {one.router for one in self.mailboxes}:
+                inflict(self.brokers.driver, change(router))
+        before = {one: len(one.given) for one in self.mailboxes}
+        self.consume()
+        checkers.nothing_comes_again(self.mailboxes, before)
 
     # --- people ---------------------------------------------------------------------------------------------------
 
@@ -161,8 +186,9 @@ class World:
         selector = "" if kind == "queue" else self.rng.choice(SELECTORS)
         mailbox = Mailbox(router, len(self.mailboxes) + 1, kind, selector)
         self.mailboxes.append(mailbox)
+        asks = None if self.moments is None else self.moments.rng
         for number in range(1 if kind == "durable" else 2):
-            consumer = Consumer(self.brokers, mailbox, f"consumer {mailbox.number}.{number}", self.rng)
+            consumer = Consumer(self.brokers, mailbox, f"consumer {mailbox.number}.{number}", self.rng, asks)
             self.consumers.append(consumer)
             consumer.work()
 
@@ -206,17 +232,40 @@ class World:
             for _ in range(12):
                 calendar.at(start + rng.uniform(0, FAULTS_MS), self.typed.publish)
                 calendar.at(start + self.lasting.rng.uniform(0, FAULTS_MS), self.lasting.publish)
+        if self.moments is not None:
+            self.worst_moments(self.moments)
         for consumer in self.consumers:
             for _ in range(12):
                 calendar.at(start + rng.uniform(0, FAULTS_MS), consumer.work)
 
-    def publish_again(self) -> None:
-        """Somebody has no receipt: perhaps it was not accepted."""
-        unsure = [one for one in self.brokers.publications if one.persistent and one.clients and not one.accepted]
+    def worst_moments(self, moments: Moments) -> None:
+        calendar, rng, start = self.brokers.calendar, moments.rng, self.now
+        reading = [one.router for one in self.brokers.subscribers if one.durable]
+        reading += [one.router for one in self.mailboxes if one.kind != "queue"]
+        for router in rng.sample(reading, min(2, len(reading))):
+            calendar.at(start + rng.uniform(0, FAULTS_MS), moments.when_taken, router)
+        for one in self.transactors[:1]:
+            calendar.at(start + rng.uniform(0, FAULTS_MS), moments.when_committed, one.router)
+        for _ in range(6):
+            calendar.at(start + rng.uniform(0, FAULTS_MS), self.publish_again, rng)
+            calendar.at(start + rng.uniform(0, FAULTS_MS), self.publish_twice, rng)
+
+    def publish_again(self, rng: Random | None = None) -> None:
+        """Somebody has no receipt: perhaps it was not accepted. `rng`: it was perhaps, and the receipt not heard."""
+        sent = [one for one in self.brokers.publications if one.persistent and one.clients]
+        unsure = sent if rng else [one for one in sent if not one.accepted]
         if unsure:
-            one = self.rng.choice(unsure)
-            self.again.add(one.id)
-            self.brokers.publish_again(one)
+            self._send_again((rng or self.rng).choice(unsure))
+
+    def publish_twice(self, rng: Random) -> None:
+        """A connection breaks just after something was sent by it: the first copy may be on its way to disk still."""
+        one = self.publish()
+        if one is not None and one.persistent:
+            self.brokers.calendar.after(rng.uniform(0, 2 * WRITE_MS), self._send_again, one)
+
+    def _send_again(self, one: Publication) -> None:
+        self.again.add(one.id)
+        self.brokers.publish_again(one)
 
     def transact(self) -> None:
         if self.transactors:
@@ -234,6 +283,8 @@ class World:
     def heal(self) -> None:
         """All is mended, clogged links one by one in any order; who lost a broker that crashed comes again."""
         brokers, graph = self.brokers, self.scenario.graph
+        if self.moments is not None:
+            self.moments.end()
         for fault in healing(graph, self.routers):
             inflict(brokers.driver, fault, brokers.hosts)
         links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
@@ -255,6 +306,7 @@ class World:
     def trace_everything(self) -> None:
         brokers, faults = self.brokers, [fault for _, fault in self.scenario.faults]
         crashed = {fault.node for fault in faults if isinstance(fault, Crash | LoseHost)}
+        crashed |= set() if self.moments is None else self.moments.struck
         asked = [
             (one, brokers.trace(self.rng.choice(self.routers), one.id))
             for one in brokers.publications

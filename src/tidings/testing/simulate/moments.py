@@ -1,0 +1,53 @@
+"""The worst moments: the disk has something, and whoever waits for it is not told.
+
+A broker crashes just when it has stored a message of another one (it has not said so yet, so that one sends it again),
+or a transaction (whose client tries it again). By chance that hardly ever happens.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+from tidings.delivery.store import Note, Record, Stored
+from tidings.node.once import PREFIX
+from tidings.sim.broker import ID
+from tidings.sim.brokers import Brokers
+from tidings.sim.faults import Crash, Restart, inflict
+from tidings.sim.host import nobody
+
+AWAY_MS = (50.0, 1500.0)
+
+
+class Moments:
+    def __init__(self, brokers: Brokers, rng: Random) -> None:
+        self.brokers, self.rng = brokers, rng
+        self.struck: set[int] = set()  # routers that crashed
+
+    def when_taken(self, router: int) -> None:
+        """The broker crashes when it has next stored a message of another one, for subscribers of its own."""
+
+        def witness(records: Sequence[Record]) -> None:
+            others = {one.id for one in self.brokers.publications if one.router != router}
+            if any(isinstance(one, Stored) and one.message_bytes[ID] in others for one in records):
+                self._strike(router)
+
+        self.brokers.hosts[router].witness = witness
+
+    def when_committed(self, router: int) -> None:
+        """The broker crashes when it has next stored a transaction that has a key."""
+
+        def witness(records: Sequence[Record]) -> None:
+            if any(isinstance(one, Note) and one.key.startswith(PREFIX) for one in records):
+                self._strike(router)
+
+        self.brokers.hosts[router].witness = witness
+
+    def end(self) -> None:
+        for host in self.brokers.hosts.values():
+            host.witness = nobody
+
+    def _strike(self, router: int) -> None:
+        self.brokers.hosts[router].witness = nobody
+        self.struck.add(router)
+        driver, calendar = self.brokers.driver, self.brokers.calendar
+        calendar.at(calendar.now, inflict, driver, Crash(router))
+        calendar.after(self.rng.uniform(*AWAY_MS), inflict, driver, Restart(router))

@@ -1,0 +1,98 @@
+"""Seeds that failed once still fail if what mended them is taken out: otherwise they no longer guard anything."""
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidings.node.repeats import Repeats
+from tidings.node.tracking import Tracking
+from tidings.node.transit import Transit
+from tidings.overlay.links import Links
+from tidings.overlay.pan.machine import Pan
+from tidings.testing.simulate.regressions import SEEDS
+from tidings.testing.simulate.run import run
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def without(owner: type, method: str, mended: str, before: str) -> Break:
+    """A method as it was before: its source says `before` where now it says `mended`."""
+
+    def act(monkeypatch: pytest.MonkeyPatch) -> None:
+        function: Any = getattr(owner, method)
+        source = textwrap.dedent(inspect.getsource(function))
+        assert mended in source, f"{method} is mended otherwise now"
+        made: dict[str, Any] = {}
+        exec(source.replace(mended, before), function.__globals__, made)
+        monkeypatch.setattr(owner, method, made[method])
+
+    return act
+
+
+def by_router(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for one router is sent before what waits for the next."""
+
+    def pump(self: Transit, now_ms: int) -> None:
+        for router in list(self._todo):
+            hop = self._next_hops.get(router)
+            link = None if hop is None else self._links.get(hop)
+            while hop is not None and link is not None and (waiting := self._todo.get(router)):
+                room = link.bytes < self._window_bytes
+                if not room or not self._send(now_ms, hop, link, self._items[next(iter(waiting))]):
+                    break
+
+    monkeypatch.setattr(Transit, "pump", pump)
+
+
+def by_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is parked rests until the clock on the wall shows a second more."""
+    pump, unpark, due_ms = Transit.pump, Transit.unpark, dict[tuple[Transit, int], int]()
+
+    def late(self: Transit, now_ms: int) -> None:
+        pump(self, now_ms)
+        parked = self._parked
+        due = [seq for seq in parked if due_ms.setdefault((self, seq), now_ms + 1000) <= now_ms]
+        for seq in due:
+            del due_ms[self, seq]
+        self._parked = due
+        unpark(self)
+        self._parked = [seq for seq in parked if seq not in due]
+
+    monkeypatch.setattr(Transit, "pump", late)
+    monkeypatch.setattr(Transit, "unpark", lambda self: None)
+
+
+BROKEN: dict[str, Break] = {
+    "messages for several routers overtook earlier ones for one of them": by_router,
+    "covering took messages by without a record of them": without(
+        Tracking, "_record", "for id, to in passed if", "for id, to in [] if"
+    ),
+    "a message sent again while the first copy was on its way to disk was kept twice": without(
+        Repeats, "repeated", "message_id in self.under_way", "False"
+    ),
+    "two brokers that came back before they were missed waited for each other to join": without(
+        Pan, "hear", "if self.joined or any(True for _ in self.leaves):", "if self.joined:"
+    ),
+    "what went in circles rested by a clock that was set back": by_the_wall,
+    "a link was let go that only the other end needed": without(
+        Links, "peer_at", "return link.peer.router if", "return None if"
+    ),
+    "a newcomer waited for answers to what it had asked over links that were lost": without(
+        Pan, "join", "self._probed.clear()", "pass"
+    ),
+}
+
+
+def test_all_are_here() -> None:
+    assert BROKEN.keys() == SEEDS.keys()
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_a_seed_that_failed_once_fails_without_what_mended_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BROKEN[name](monkeypatch)
+    seed, forced = SEEDS[name]
+    with pytest.raises(AssertionError):
+        run(seed, **forced)
