@@ -1,7 +1,6 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -13,15 +12,7 @@ from tidings.broker.logs import JsonFormatter, PlainFormatter, note
 log = logging.getLogger("tidings.test")
 
 
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    loggers = (logs.ROOT, logs.LOOP)
-    before = [(list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
-    yield
-    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        logger.handlers[:] = handlers
-        logger.setLevel(level)
-        logger.propagate = propagate
+pytestmark = pytest.mark.usefixtures("own_logging")
 
 
 @given(st.text(), st.text())

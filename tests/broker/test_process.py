@@ -265,6 +265,7 @@ def test_a_port_that_is_taken_ends_with_a_reason(tmp_path: Path) -> None:
     run(occupied())
 
 
+@pytest.mark.usefixtures("own_logging")
 @pytest.mark.parametrize("by_store", [True, False])
 def test_too_few_files_are_told_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], by_store: bool
