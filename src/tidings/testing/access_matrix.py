@@ -11,18 +11,11 @@ import asyncio
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Protocol
-
-from proton import Message
-from proton.utils import BlockingConnection, LinkDetached, SendException
-from websockets.asyncio.client import ClientConnection
-from websockets.asyncio.client import connect as open_websocket
-from websockets.typing import Subprotocol
 
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
@@ -33,9 +26,8 @@ from tidings.broker.peers import Peers
 from tidings.broker.server import Broker, Listener
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
-from tidings.client import Client, Subscription, connect
+from tidings.client import Client, Subscription
 from tidings.delivery.store import MemoryStore
-from tidings.errors import SecurityError
 from tidings.lab.ports import free_ports
 from tidings.model.destination import DestinationPattern
 from tidings.node.network_settings import NetworkSettings
@@ -44,9 +36,9 @@ from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
+from tidings.testing.access_doors import DOORS, SECONDS, Door, log_in, password_of, shared_name
 from tidings.testing.links import QUICK, SECRET, eventually
 from tidings.testing.record import noted, times
-from tidings.testing.stomp import RawStomp
 
 CHEAP = Cost(n=2, r=1, p=1)
 ROOT = "root"
@@ -56,15 +48,24 @@ USERS = {
     "carol": frozenset[str](),
     ROOT: frozenset[str](),
 }
-OPERATIONS = ("publish", "subscribe", "browse", "manage")
+RIGHTS = ("publish", "subscribe", "browse", "manage")
 PROTOCOLS = ("native", "stomp", "websocket", "amqp")
 TOPICS = ("a", "b", "a.b", "a.c", "a.b.c", "b.a")
 QUEUES = ("queue:a", "queue:a.b", "queue:b")
 PATTERNS = (*TOPICS, ">", "*", "a.>", "a.*", "*.b", "a.*.c", *QUEUES)
 RULE_PATTERNS = (*PATTERNS, "queue:>", "queue:a.>", "queue:*")
+OPERATIONS = {  # which right each takes, and where it is tried
+    "publish": ("publish", (*TOPICS, *QUEUES)),
+    "transact": ("publish", (*TOPICS, *QUEUES)),
+    "subscribe": ("subscribe", PATTERNS),
+    "keep": ("subscribe", TOPICS),  # a durable subscription of the own
+    "share": ("subscribe", TOPICS),  # a durable one that is everybody's
+    "drop": ("manage", TOPICS),  # the same
+    "browse": ("browse", QUEUES),
+    "purge": ("manage", QUEUES),
+}
 LEVELS = ("a", "b", "c", "z")
 DEPTH = 4
-SECONDS = 30.0
 
 
 # --- the reference ------------------------------------------------------------------------------------------------
@@ -105,9 +106,9 @@ def allowed(rules: tuple[Rule, ...], user: str, operation: str, pattern: str) ->
 
 def random_rules(rng: random.Random) -> tuple[Rule, ...]:
     everything = [DestinationPattern.parse(one) for one in (">", "queue:>")]
-    rules = [Rule(ROOT, pattern, frozenset(OPERATIONS)) for pattern in everything]
+    rules = [Rule(ROOT, pattern, frozenset(RIGHTS)) for pattern in everything]
     for _ in range(rng.randint(3, 9)):
-        operations = frozenset(rng.sample(OPERATIONS, rng.randint(1, 3)))
+        operations = frozenset(rng.sample(RIGHTS, rng.randint(1, 3)))
         pattern, allow = DestinationPattern.parse(rng.choice(RULE_PATTERNS)), rng.random() < 0.75
         if rng.random() < 0.3:
             rules.append(Rule("", pattern, operations, allow, group=rng.choice(("traders", "ops"))))
@@ -122,7 +123,7 @@ def random_rules(rng: random.Random) -> tuple[Rule, ...]:
 def guard(rules: tuple[Rule, ...]) -> UserGuard:
     known = Users({})
     for name, groups in USERS.items():
-        known = users.add(known, name, f"{name}'s password", groups, CHEAP)
+        known = users.add(known, name, password_of(name), groups, CHEAP)
     return UserGuard(known, Rules(rules), Limits())
 
 
@@ -160,198 +161,41 @@ async def pair(folder: Path, rules: tuple[Rule, ...]) -> AsyncIterator[Place]:
             await broker.stop()
 
 
-def log_in(port: int, user: str) -> Client:
-    return connect(f"tidings://127.0.0.1:{port}", user=user, password=f"{user}'s password", reconnect=False)
-
-
-# --- one door for each protocol: may this user publish there, may it subscribe? -----------------------------------
-
-
-class Native:
-    def __init__(self, port: int, user: str) -> None:
-        self._client = log_in(port, user)
-
-    async def open(self) -> None:
-        await self._client
-
-    async def publish(self, destination: str, case: int) -> bool:
-        try:
-            await self._client.publish(destination, {"case": case}, wait=True)
-        except SecurityError:
-            return False
-        return True
-
-    async def subscribe(self, pattern: str) -> bool:
-        try:
-            subscription = await self._client.subscribe(pattern)
-        except SecurityError:
-            return False
-        await subscription.close()
-        return True
-
-    async def share(self, pattern: str, name: str, *, durable: bool) -> bool:
-        try:
-            await self._client.subscribe(pattern, shared=name, durable=durable)
-        except SecurityError:
-            return False
-        return True
-
-    async def transact(self, destination: str, case: int) -> bool:
-        try:
-            async with self._client.transaction() as work:
-                await work.publish(destination, {"case": case}, persistent=True, wait=True)
-        except SecurityError:
-            return False
-        return True
-
-    async def browse(self, queue: str) -> bool:
-        try:
-            async for _ in self._client.queue(queue).browse():
-                pass
-        except SecurityError:
-            return False
-        return True
-
-    async def purge(self, queue: str) -> bool:
-        try:
-            await self._client.queue(queue).purge()
-        except SecurityError:
-            return False
-        return True
-
-    async def close(self) -> None:
-        await self._client.close()
-
-
-class Stomp:
-    """Each question over a connection of its own: an error ends it."""
-
-    def __init__(self, port: int, user: str) -> None:
-        self._port, self._user = port, user
-
-    async def open(self) -> None:
-        pass
-
-    async def close(self) -> None:
-        pass
-
-    async def publish(self, destination: str, case: int) -> bool:
-        return await self._ask("SEND", {"destination": _stomp(destination), "case": str(case), "receipt": "r"})
-
-    async def subscribe(self, pattern: str) -> bool:
-        return await self._ask("SUBSCRIBE", {"destination": _stomp(pattern), "id": "1", "receipt": "r"})
-
-    async def _ask(self, command: str, headers: dict[str, str]) -> bool:
-        raw = await RawStomp.open(self._port)
-        await raw.connect(login=self._user, passcode=f"{self._user}'s password")
-        await raw.send(command, headers)
-        answer = await raw.frame()
-        await raw.leave()
-        return _verdict(answer.command, answer.headers.get("code", ""))
-
-
-class WebSocket(Stomp):
-    async def _ask(self, command: str, headers: dict[str, str]) -> bool:
-        url, protocols = f"ws://127.0.0.1:{self._port}", [Subprotocol("v12.stomp")]
-        async with open_websocket(url, subprotocols=protocols) as socket:
-            login = {"login": self._user, "passcode": f"{self._user}'s password"}
-            await self._say(socket, "CONNECT", {"accept-version": "1.2", "host": "x", **login})
-            await self._say(socket, command, headers)
-            text = ""
-            while text.count("\0") < 2:  # CONNECTED and the answer, in as many pieces as the broker likes
-                text += await socket.recv(decode=True)
-            lines = text.split("\0")[1].strip().split("\n")
-            code = next((line.partition(":")[2] for line in lines if line.startswith("code:")), "")
-            return _verdict(lines[0], code)
-
-    @staticmethod
-    async def _say(socket: ClientConnection, command: str, headers: dict[str, str]) -> None:
-        await socket.send("\n".join([command, *(f"{name}:{value}" for name, value in headers.items()), "", "\0"]))
-
-
-class Amqp:
-    def __init__(self, port: int, user: str) -> None:
-        self._port, self._user = port, user
-
-    async def open(self) -> None:
-        self._connection = await asyncio.to_thread(self._connect)
-
-    def _connect(self) -> BlockingConnection:
-        return BlockingConnection(
-            f"127.0.0.1:{self._port}",
-            timeout=SECONDS,
-            user=self._user,
-            password=f"{self._user}'s password",
-            allow_insecure_mechs=True,
-        )
-
-    async def publish(self, destination: str, case: int) -> bool:
-        def send() -> None:
-            sender = self._connection.create_sender(_amqp(destination))
-            sender.send(Message(properties={"case": case}))
-            sender.close()  # type: ignore[no-untyped-call]
-
-        return await self._try(send)
-
-    async def subscribe(self, pattern: str) -> bool:
-        def receive() -> None:
-            self._connection.create_receiver(_amqp(pattern), credit=0).close()  # type: ignore[no-untyped-call]
-
-        return await self._try(receive)
-
-    @staticmethod
-    async def _try(act: Callable[[], None]) -> bool:
-        try:
-            await asyncio.to_thread(act)
-        except LinkDetached as error:
-            if "unauthorized-access" not in str(error):
-                raise
-            return False
-        except SendException:
-            return False
-        return True
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._connection.close)
-
-
-class Door(Protocol):
-    """How a user comes in by one protocol."""
-
-    async def open(self) -> None: ...
-    async def publish(self, destination: str, case: int) -> bool: ...
-    async def subscribe(self, pattern: str) -> bool: ...
-    async def close(self) -> None: ...
-
-
-DOORS: dict[str, Callable[[int, str], Door]] = {
-    "native": Native,
-    "stomp": Stomp,
-    "websocket": WebSocket,
-    "amqp": Amqp,
-}
-
-
-def _verdict(command: str, code: str) -> bool:
-    assert command == "RECEIPT" or code == "E_FORBIDDEN", f"{command} {code}"
-    return command == "RECEIPT"
-
-
-def _stomp(destination: str) -> str:
-    queue, name = destination.startswith("queue:"), destination.removeprefix("queue:")
-    return f"/queue/{name}" if queue else f"/topic/{name}"
-
-
-def _amqp(destination: str) -> str:
-    queue, name = destination.startswith("queue:"), destination.removeprefix("queue:")
-    return f"queue://{name}" if queue else f"topic://{name}"
-
-
 # --- the matrix ---------------------------------------------------------------------------------------------------
 
 
+class Matrix:
+    """Asks and compares; an AssertionError names a combination that is not as the reference says."""
+
+    def __init__(self, rules: tuple[Rule, ...], place: Place, root: Client) -> None:
+        self._rules, self._place, self._root = rules, place, root
+        self.tried = 0
+        self.published: dict[str, set[int]] = {where: set() for where in (*TOPICS, *QUEUES)}
+
+    async def ask(self, *operations: str) -> None:
+        for protocol, user in product(PROTOCOLS, USERS):
+            door = DOORS[protocol](self._place.ports[protocol], user)
+            await door.open()
+            for operation in operations:
+                if operation in door.operations:
+                    await self._ask(door, operation, f"{user} by {protocol}", user)
+            await door.close()
+
+    async def _ask(self, door: Door, operation: str, who: str, user: str) -> None:
+        right, places = OPERATIONS[operation]
+        for where in places:
+            if operation == "drop":  # there has to be one
+                await (await self._root.subscribe(where, shared=shared_name(where), durable=True)).close()
+            self.tried += 1
+            told = await door.ask(operation, where, self.tried)
+            expected = allowed(self._rules, user, right, where)
+            assert told == expected, f"{who}, {operation} {where}: {told}; {self._rules}"
+            if told and right == "publish":
+                self.published[where].add(self.tried)
+
+
 async def check(rules: tuple[Rule, ...], folder: Path) -> int:
-    """How many combinations were tried; an AssertionError names one that is not as the reference says."""
+    """How many combinations were tried."""
     async with (
         pair(folder, rules) as place,
         log_in(place.far, ROOT) as far,
@@ -361,56 +205,14 @@ async def check(rules: tuple[Rule, ...], folder: Path) -> int:
         networks = [broker.node.network for broker in place.brokers]
         await eventually(lambda: all(network and network.unicast.reachable() for network in networks), SECONDS)
         await eventually(lambda: bool(networks[0] and networks[0].scheme.predicates.get(2)), SECONDS)
-        published: dict[int, tuple[str, str, str]] = {}
-        tried = 0
-        for operation, places in (
-            ("subscribe", PATTERNS),
-            ("publish", (*TOPICS, *QUEUES)),
-        ):  # queues are empty at first
-            for protocol, user in product(PROTOCOLS, USERS):
-                door = DOORS[protocol](place.ports[protocol], user)
-                await door.open()
-                for where in places:
-                    tried += 1
-                    told = await (door.publish(where, tried) if operation == "publish" else door.subscribe(where))
-                    expected = allowed(rules, user, operation, where)
-                    assert told == expected, f"{user}, {operation} {where} by {protocol}: {told}; {rules}"
-                    if expected and operation == "publish":
-                        published[tried] = (protocol, user, where)
-                await door.close()
-        for user in USERS:
-            native = Native(place.ports["native"], user)
-            await native.open()
-            for where in (*TOPICS, *QUEUES):
-                tried += 1
-                told = await native.transact(where, tried)
-                assert told == allowed(rules, user, "publish", where), f"{user}, transacted {where}: {told}; {rules}"
-                if told:
-                    published[tried] = ("native", user, where)
-            await native.close()
-        await _compare(seen, {case for case, (_, _, where) in published.items() if where in TOPICS})
+        matrix = Matrix(rules, place, near)
+        await matrix.ask("subscribe")  # queues are empty yet
+        await matrix.ask("publish", "transact")
+        await _compare(seen, set().union(*(matrix.published[topic] for topic in TOPICS)))
         for queue in QUEUES:
-            wanted = {case for case, (_, _, where) in published.items() if where == queue}
-            await _compare(await near.subscribe(queue), wanted)
-        return tried + await _check_kept(rules, place)
-
-
-async def _check_kept(rules: tuple[Rule, ...], place: Place) -> int:
-    """Subscriptions that several share, and what is done to queues; these are empty by now, and there."""
-    tried = 0
-    for user in USERS:
-        door = Native(place.ports["native"], user)
-        await door.open()
-        asked = [(one, "subscribe", door.share(one, f"{user} {one}", durable=False)) for one in TOPICS]
-        asked += [(one, "subscribe", door.share(one, f"{user} {one} kept", durable=True)) for one in TOPICS]
-        asked += [(one, "browse", door.browse(one)) for one in QUEUES]
-        asked += [(one, "manage", door.purge(one)) for one in QUEUES]
-        for where, operation, answer in asked:
-            tried += 1
-            told = await answer
-            assert told == allowed(rules, user, operation, where), f"{user}, {operation} {where}: {told}; {rules}"
-        await door.close()
-    return tried
+            await _compare(await near.subscribe(queue), matrix.published[queue])
+        await matrix.ask("keep", "share", "drop", "browse", "purge")  # queues are there, and empty
+        return matrix.tried
 
 
 async def _compare(subscription: Subscription, wanted: set[int]) -> None:
