@@ -15,12 +15,13 @@ import struct
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from tidings.client import Client, connect
 from tidings.protocols.frames import FrameType
 from tidings.testing.broker_process import BrokerProcess
-from tidings.testing.record import note
+from tidings.testing.record import noted
 from tidings.testing.stream import stream, subscriber
 
 HALF = struct.pack("<IBBH", 60_000, FrameType.HELLO, 0, 0) + bytes(30_000)  # a frame before log-in, begun
@@ -179,22 +180,21 @@ def silent(subscribers: int, folder: Path, seconds: float = 10.0) -> dict[str, f
 def main(arguments: list[str]) -> None:
     name, *numbers = arguments
     results = numbers.pop() if numbers and not numbers[-1].replace(".", "").isdigit() else ""
+    match name, numbers:
+        case "half", [count]:
+            run = partial(half_frames, int(count))
+        case "churn", [subscriptions, rate, seconds]:
+            run = partial(churn, int(subscriptions), int(rate), float(seconds))
+        case "silent", [subscribers]:
+            run = partial(silent, int(subscribers))
+        case "soak", [minutes]:
+            run = partial(soak, float(minutes))
+        case _:
+            kinds = "half N | churn N RATE SECONDS | silent N | soak MINUTES"
+            sys.exit(f"usage: python -m tidings.testing.load {kinds} [RESULTS]")
     with tempfile.TemporaryDirectory() as folder:
-        match name, numbers:
-            case "half", [count]:
-                figures = half_frames(int(count), Path(folder))
-            case "churn", [subscriptions, rate, seconds]:
-                figures = churn(int(subscriptions), int(rate), float(seconds), Path(folder))
-            case "silent", [subscribers]:
-                figures = silent(int(subscribers), Path(folder))
-            case "soak", [minutes]:
-                figures = soak(float(minutes), Path(folder))
-            case _:
-                kinds = "half N | churn N RATE SECONDS | silent N | soak MINUTES"
-                sys.exit(f"usage: python -m tidings.testing.load {kinds} [RESULTS]")
+        figures = noted(results or None, "load", lambda: run(Path(folder)), kind=name)
     sys.stdout.write(f"{name}: {figures}\n")
-    if results:
-        note(results, "load", kind=name, **figures)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from tidings.lab.machine import environment
 
+N = TypeVar("N", int, float)
 COUNTED = ("tests", "skipped", "errors", "failures")
 
 
@@ -23,7 +25,7 @@ def note(path: str | Path, what: str, **figures: object) -> None:
         file.write(json.dumps({"what": what, **environment(), **figures}) + "\n")
 
 
-def noted(path: str | Path | None, what: str, run: Callable[[], dict[str, int]], **said: object) -> dict[str, int]:
+def noted(path: str | Path | None, what: str, run: Callable[[], dict[str, N]], **said: object) -> dict[str, N]:
     """Run something and add its line, also if it fails: then without figures, and one thing is wrong."""
     try:
         figures = run()
