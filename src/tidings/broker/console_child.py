@@ -103,7 +103,8 @@ class ConsoleChild:
             with steps.going_on("console"):  # as when the system has no process to spare
                 status = await self._serve()
             if self._front is not None:
-                await self._front.resume()
+                with steps.going_on("what answers in its place"):
+                    await self._front.resume()
             note(log, logging.ERROR, "the console has ended", status=status)
             if status == USED_WRONGLY:
                 return

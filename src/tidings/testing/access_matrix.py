@@ -237,8 +237,8 @@ def main(arguments: list[str]) -> None:
         sys.exit("usage: python -m tidings.testing.access_matrix SETS [SEED [RESULTS]]")
     sets, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else 1
     results = arguments[2] if arguments[2:] else None
-    run = lambda: {"combinations": matrix(sets, seed)}  # noqa: E731
-    tried = noted(results, "access", run, sets=sets, seed=seed)["combinations"]
+    found = noted(results, "access", lambda: {"combinations": matrix(sets, seed)}, sets=sets, seed=seed)
+    tried = found["combinations"]
     sys.stdout.write(f"{tried:,} combinations under {sets} sets of rules, seed {seed}: all as the reference says\n")
 
 

@@ -133,9 +133,9 @@ def main(arguments: list[str]) -> None:
         sys.exit("usage: python -m tidings.testing.partition TIMES [RESULTS]")
     count = times(arguments[0])
     with tempfile.TemporaryDirectory() as folder:
-        act = lambda: {"confirmed": run(Path(folder) / "net", count)}  # noqa: E731
-        confirmed = noted(arguments[1] if arguments[1:] else None, "partitions", act, times=count)["confirmed"]
-    sys.stdout.write(f"{count} partitions, {confirmed} confirmed messages: all arrived, none twice\n")
+        net, results = Path(folder) / "net", arguments[1] if arguments[1:] else None
+        found = noted(results, "partitions", lambda: {"confirmed": run(net, count)}, times=count)
+    sys.stdout.write(f"{count} partitions, {found['confirmed']} confirmed messages: all arrived, none twice\n")
 
 
 if __name__ == "__main__":

@@ -151,8 +151,8 @@ def main(arguments: list[str]) -> None:
         sys.exit("usage: python -m tidings.testing.power_loss COUNT [SEED [RESULTS]]")
     count, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(2**32)
     results = arguments[2] if arguments[2:] else None
-    run = lambda: {"batches": power_losses(count, seed)}  # noqa: E731
-    checked = noted(results, "power failures", run, times=count, seed=seed)["batches"]
+    found = noted(results, "power failures", lambda: {"batches": power_losses(count, seed)}, times=count, seed=seed)
+    checked = found["batches"]
     sys.stdout.write(f"{count} power failures, seed {seed}: nothing lost of {checked:,} acknowledged batches\n")
 
 

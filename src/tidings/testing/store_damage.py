@@ -198,7 +198,11 @@ def main(arguments: list[str]) -> None:
         sys.exit("usage: python -m tidings.testing.store_damage FLIPS [SEED [RESULTS]]")
     flips, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else 1
     results = arguments[2] if arguments[2:] else None
-    run = lambda: dict(zip(("cuts", "noticed"), damage(flips, seed), strict=True))  # noqa: E731
+
+    def run() -> dict[str, int]:
+        cuts, noticed = damage(flips, seed)
+        return {"cuts": cuts, "noticed": noticed}
+
     found = noted(results, "damaged stores", run, flips=flips, seed=seed)
     cuts, noticed = found["cuts"], found["noticed"]
     sys.stdout.write(
