@@ -72,7 +72,7 @@ void bind_output(nb::class_<PyForwarder>& type) {
              nb::arg("connection"), nb::arg("writable"))
         .def("has_resumable", [](PyForwarder& self) { return self.forwarder.outlets().has_resumable(); })
         .def("take_resumable", [](PyForwarder& self) { return self.forwarder.outlets().take_resumable(); })
-        .def("check_stalls", [](PyForwarder& self, int64_t now_ms) { self.forwarder.outlets().check_stalls(now_ms); }, nb::arg("now_ms"));
+        .def("check_stalls", &PyForwarder::check_stalls, nb::arg("now_ms"));
 }
 
 // What a session of STOMP tells the forwarder, which reads and writes the frequent frames by itself.

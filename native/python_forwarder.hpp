@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
@@ -31,6 +32,12 @@ public:
         // Output of some hundred KiB a write would otherwise be mapped and page-faulted in anew each time.
         mallopt(M_MMAP_THRESHOLD, 64 << 20);
         mallopt(M_TRIM_THRESHOLD, 128 << 20);
+    }
+
+    // To be called every now and then.
+    void check_stalls(int64_t now_ms) {
+        forwarder.outlets().check_stalls(now_ms);
+        give_back();
     }
 
     nb::object view() {
@@ -212,7 +219,18 @@ public:
     Forwarder forwarder;
 
 private:
+    using Clock = std::chrono::steady_clock;
     static constexpr unsigned Left = 8;  // beside the forwarder's own flags
+
+    // What is free within the heap goes back to the system, or the process would stay as large as its worst moment. Where
+    // that takes long it is done seldom: at most a thousandth of the time.
+    void give_back() {
+        const auto began = Clock::now();
+        if (began < next_give_back) return;
+        const nb::gil_scoped_release release;
+        malloc_trim(1 << 20);
+        next_give_back = began + std::max<Clock::duration>(std::chrono::seconds(10), 1000 * (Clock::now() - began));
+    }
 
     // Whether the socket took all of it, up to `bytes_max`.
     bool write_some(uint32_t number, size_t bytes_max, int64_t now_ms) {
@@ -225,6 +243,7 @@ private:
 
     size_t buffer_bytes;
     std::unique_ptr<char[]> buffer;
+    Clock::time_point next_give_back{};
 };
 
 }  // namespace tidings

@@ -18,7 +18,6 @@ public:
 
     // Room for `bytes` more at the end; the caller fills it.
     char* grow(size_t bytes) {
-        used_ = true;
         if (end_ + bytes > capacity_) make_room(bytes);
         char* const place = block_.get() + end_;
         end_ += bytes;
@@ -39,14 +38,17 @@ public:
     std::string_view front(size_t bytes_max = SIZE_MAX) const { return {block_.get() + start_, std::min(bytes_max, size())}; }
 
     void drop(size_t bytes) {
+        most_ = std::max(most_, end_);
         start_ += bytes;
         if (start_ == end_) start_ = end_ = 0;
     }
 
-    // To be called every now and then: ten thousand quiet connections must not keep what one burst needed.
+    // To be called every now and then: ten thousand quiet connections must not keep what one burst needed, nor must busy ones.
     void rest() {
-        if (empty() && !used_ && capacity_) release();
-        used_ = false;
+        const size_t needed = std::max(most_, end_);
+        if (!needed && capacity_) release();
+        if (needed < capacity_ / 4 && capacity_ > small_bytes) move_to(capacity_ / 2);
+        most_ = 0;
     }
 
     void release() {
@@ -55,25 +57,32 @@ public:
     }
 
 private:
+    static constexpr size_t small_bytes = 1 << 16;  // so much a busy connection may keep
 
     void make_room(size_t bytes) {
         const size_t held = size();
         if (held + bytes <= capacity_ && start_ >= held) {
             std::memmove(block_.get(), block_.get() + start_, held);
+            start_ = 0;
+            end_ = held;
         } else {
-            const size_t wanted = std::max(capacity_ * 2, held + bytes + 512);
-            std::unique_ptr<char[]> larger(new char[wanted]);
-            if (held) std::memcpy(larger.get(), block_.get() + start_, held);
-            block_ = std::move(larger);
-            capacity_ = wanted;
+            move_to(std::max(capacity_ * 2, held + bytes + 512));
         }
+    }
+
+    void move_to(size_t capacity) {
+        const size_t held = size();
+        std::unique_ptr<char[]> block(new char[capacity]);
+        if (held) std::memcpy(block.get(), block_.get() + start_, held);
+        block_ = std::move(block);
+        capacity_ = capacity;
         start_ = 0;
         end_ = held;
     }
 
     std::unique_ptr<char[]> block_;
     size_t start_ = 0, end_ = 0, capacity_ = 0;
-    bool used_ = false;  // since the last `rest`
+    size_t most_ = 0;  // bytes that were in use at once since the last `rest`
 };
 
 }  // namespace tidings

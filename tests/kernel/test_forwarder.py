@@ -1,6 +1,9 @@
 """The kernel's forwarder does what the plain one does; and what only the kernel promises: bounded memory."""
 
+import ctypes
+import resource
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +86,48 @@ def test_memory_that_nobody_takes_is_taken_back() -> None:
     assert forwarder.take_resumable() == [writer]
     assert forwarder.stats()["dropped_stalled"] > 0
     assert forwarder.held_bytes() < 75_000
+
+
+class HeapInfo(ctypes.Structure):
+    """What glibc's mallinfo2 returns: ten sizes."""
+
+    _fields_ = [("before", ctypes.c_size_t * 4), ("mapped", ctypes.c_size_t), ("between", ctypes.c_size_t * 2),
+                ("used", ctypes.c_size_t), ("after", ctypes.c_size_t * 2)]  # fmt: skip
+
+
+def heap_bytes() -> int:
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = HeapInfo
+    info = ask()
+    return int(info.used + info.mapped)
+
+
+def test_a_busy_connection_does_not_keep_what_a_burst_needed() -> None:
+    forwarder = Forwarder()
+    connection, before = opened(forwarder), heap_bytes()
+    forwarder.send(connection, bytes(32 << 20))
+    while forwarder.take(connection, 1 << 20, 0):
+        pass
+    assert heap_bytes() > before + (31 << 20)
+    for now_ms in range(20):
+        forwarder.send(connection, b"%d" % now_ms)
+        forwarder.check_stalls(now_ms)
+        assert forwarder.take(connection, 100, now_ms) == b"%d" % now_ms
+    assert heap_bytes() < before + (1 << 20)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_what_is_free_within_the_heap_goes_back_to_the_system() -> None:
+    forwarder = Forwarder()
+    blocks = [b"x" * (64 << 10) for _ in range(1000)]
+    del blocks[::2]  # all free places have neighbours that are not
+    before = resident_bytes()
+    forwarder.check_stalls(0)
+    assert resident_bytes() < before - (20 << 20)
+    assert len(blocks) == 500
 
 
 def test_output_that_nobody_takes_costs_the_connection_when_memory_is_short() -> None:

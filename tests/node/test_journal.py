@@ -1,5 +1,9 @@
 """What leaves for the disk together, and when."""
 
+from functools import partial
+
+import pytest
+
 from tidings.delivery.store import NAME_BYTES_MAX, Acked, Detached, MailboxAdded, Note, Stored
 from tidings.errors import StoreError, UsageError
 from tidings.node.journal import LATER_MAX, Journal
@@ -147,3 +151,20 @@ def test_who_waits_for_changes_and_there_are_none_is_told_when_the_messages_fail
     assert journal.flush() == []
     assert told == ["done"]
     assert journal.idle
+
+
+@pytest.mark.parametrize("error", [None, StoreError("E_STORE_FULL", "no space left")])
+def test_all_are_told_even_if_one_raises(error: StoreError | None) -> None:
+    def stumble(number: int, _: object = None) -> None:
+        told.append(number)
+        if number in (1, 2):
+            raise ValueError(number)
+
+    journal, told = Journal(), list[int]()
+    journal.message(Stored(2, b"m", (1,)), 1)
+    for number in range(4):
+        journal.then(partial(stumble, number), partial(stumble, number))
+    (persist,) = journal.flush()
+    with pytest.raises(ValueError, match="2"):
+        journal.finished(persist.ticket, error)
+    assert told == [0, 1, 2, 3]

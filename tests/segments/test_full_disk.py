@@ -6,6 +6,7 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -152,17 +153,36 @@ def test_a_segment_that_could_not_be_written_takes_no_room(filled: Path, monkeyp
     store.close()
 
 
+def test_old_segments_go_from_a_full_disk(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_(path: Path, mode: str = "r") -> IO[str]:
+        if "w" in mode:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return usual(path, mode)
+
+    store, usual = HistoryStore(filled, 1, Retention(age_ms_max=1)), Path.open
+    store.recover(START_MS)
+    assert len(store.archive) == 2
+    monkeypatch.setattr(Path, "open", open_)
+    store.retire(START_MS + 9000)
+    monkeypatch.undo()
+    assert len(store.archive) == 0
+    assert segments(filled, HISTORIES) == []
+    assert retention.since_ms(filled, HISTORIES) == START_MS + 1001, "and it is said up to when"
+    store.close()
+
+
 def test_a_mark_that_cannot_be_written_is_an_error_of_the_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="E_STORE_IO"):
         retention.mark(tmp_path, HISTORIES, "b1", START_MS)
 
 
 def test_an_era_that_cannot_be_stored_is_known_to_the_next_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asyncio.run(begin(tmp_path, 1))
     monkeypatch.setattr(SegmentWriter, "append_columns", no_room)
     first_ms = asyncio.run(begin(tmp_path, 2))
+    assert caplog.messages == ["histories cannot be written"], "once, though it was tried again at the end"
     assert len([path for path in tmp_path.iterdir() if path.name.startswith("era-1-")]) == 1
     monkeypatch.undo()
     for incarnation in (3, 4):

@@ -44,7 +44,7 @@ def test_sweep(tmp_path: Path) -> None:
     sweep(tmp_path, ATTACHMENTS, Retention(bytes_max=each * 3 // 2), 4000)
     assert [left.name.created_ms for left in segments(tmp_path, ATTACHMENTS)] == [4000]
     assert writer.append([ROW], now_ms=5000).exists()
-    assert (tmp_path / "attachments" / "since-b3").read_text() == "3001"
+    assert (tmp_path / "attachments" / "since-b3").read_text() == "0000000003001"
     mark(tmp_path, ATTACHMENTS, "b3", 9)
     assert since_ms(tmp_path, ATTACHMENTS) == 3001, "what was deleted stays deleted"
     (tmp_path / "attachments" / "since").write_text("7000")  # of all writers

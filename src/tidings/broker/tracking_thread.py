@@ -114,6 +114,7 @@ class TrackingThread:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._hindrance: str | None = None  # why the catalogue of histories is in memory, if it is
+        self._failing: dict[str, str] = {}  # what cannot be done at present, and in which way
         self.failures = 0
 
     async def start(self, recorder: Recorder, on_answer: Callable[[int, Answer], None]) -> None:
@@ -175,10 +176,10 @@ class TrackingThread:
                 return
             now = time.monotonic()
             if now - maintained > MAINTAIN_SECONDS:
-                self._try(self._store.maintain)
+                self._try("tidied", self._store.maintain)
                 maintained = now
             if now - retired > RETIRE_SECONDS:
-                self._try(self._retire)
+                self._try("retired", self._retire)
                 retired = now
 
     def _retire(self) -> None:
@@ -206,13 +207,13 @@ class TrackingThread:
         """Store the era, or at least a sign of it."""
         self._write()
         for era in self._archive.changes:
-            self._try(partial(self._store.sign, era))
+            self._try("signed", partial(self._store.sign, era))
 
     def _write(self) -> None:
         changes, entries = self._archive.changes, self._archive.entries
         if not changes and not entries:
             return
-        if self._try(lambda: self._store.append(changes, entries, _now_ms())):
+        if self._try("written", lambda: self._store.append(changes, entries, _now_ms())):
             self._archive.changes, self._archive.entries = [], []
         else:
             self._archive.shrink()
@@ -242,13 +243,19 @@ class TrackingThread:
         except RuntimeError:  # it has ended: nobody is left to be told
             return
 
-    def _try(self, work: Callable[[], None]) -> bool:
+    def _try(self, what: str, work: Callable[[], None]) -> bool:
+        """What goes on failing in one way is one line of the log, however often it is tried."""
         try:
             work()
         except (TidingsError, OSError, sqlite3.Error) as error:
             self.failures += 1
-            note(log, logging.ERROR, "histories cannot be written", reason=str(error))
+            way = error.code if isinstance(error, TidingsError) else type(error).__name__
+            if self._failing.get(what) != way:
+                self._failing[what] = way
+                note(log, logging.ERROR, f"histories cannot be {what}", reason=str(error))
             return False
+        if self._failing.pop(what, None):
+            note(log, logging.INFO, f"histories are {what} again")
         return True
 
 

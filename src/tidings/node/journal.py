@@ -13,7 +13,7 @@ message comes again, marked): they are not worth an fsync of their own and go wi
 second.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -111,8 +111,7 @@ class Journal:
 
     def _send(self, batch: _Batch) -> list[Persist]:
         if not (batch.changes or batch.messages):  # nothing to write, and all before it is: it is done
-            for call in batch.calls:
-                call.done()
+            _tell(batch.calls, None)
             return []
         self._under_way = batch
         self._ticket += 1
@@ -135,11 +134,21 @@ class Journal:
                 calls = [call for call in calls if not call.changes_only]
             else:
                 self._unwritten = changes
-        for call in calls:
+        _tell(calls, error)
+
+
+def _tell(calls: Iterable[_Call], error: TidingsError | None) -> None:
+    """All of them, even if one raises."""
+    waiting = iter(calls)
+    try:
+        for call in waiting:
             if error is None:
                 call.done()
             elif call.failed is not None:
                 call.failed(error)
+    except Exception:
+        _tell(waiting, error)
+        raise
 
 
 def _possible(record: Record) -> bool:

@@ -56,6 +56,7 @@ class HistoryStore:
         """Attachments in the order of their making, and when each earlier process last stored something."""
         self._set_damaged_aside(now_ms)
         try:
+            mark(self._root, HISTORIES, self._writer, 0)  # while there is room for it
             self.maintain()
             self.retire(now_ms)
         except StoreError as error:  # a full disk, say: it is tried again every now and then

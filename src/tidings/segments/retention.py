@@ -2,13 +2,15 @@
 
 Before the first one goes a file says up to when: whoever asks about an older time must not take "it is not here" for
 "it was not". There is one for each writer, `since-b3` for broker 3, so that folders of several brokers can be copied
-together; one that is called `since` alone speaks of all.
+together; one that is called `since` alone speaks of all. It is there from the beginning and always of one length, so
+that a full disk, which takes no new file, still lets go of old ones.
 """
 
 import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tidings.errors import StoreError, UsageError
 from tidings.model.tables import Table
@@ -16,6 +18,7 @@ from tidings.segments.names import TEMPORARY_PREFIX
 from tidings.segments.reader import Segment, segments
 
 SINCE = "since"
+FULL = errno.ENOSPC, errno.EDQUOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +88,31 @@ def since_ms(root: Path, table: Table) -> int:
 def mark(root: Path, table: Table, writer: str, ms: int) -> None:
     """Say so, before it is deleted. What was said before about a later time stays."""
     path = root / table.name / f"{SINCE}-{writer}"
-    temporary = path.with_name(TEMPORARY_PREFIX + path.name)
-    text = str(max(ms, _read(path)))
+    text = f"{max(ms, _read(path)):013}"
     try:
-        with temporary.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        _put(path, text)
+    except OSError as error:
+        code = "E_STORE_FULL" if error.errno in FULL else "E_STORE_IO"
+        raise StoreError(code, f"cannot write {path}: {error}") from None
+
+
+def _put(path: Path, text: str) -> None:
+    temporary = path.with_name(TEMPORARY_PREFIX + path.name)
+    try:
+        _write(temporary, "w", text)
         temporary.replace(path)
     except OSError as error:
-        code = "E_STORE_FULL" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "E_STORE_IO"
-        raise StoreError(code, f"cannot write {path}: {error}") from None
+        if error.errno not in FULL or not path.exists():
+            raise
+        temporary.unlink(missing_ok=True)
+        _write(path, "r+", text)  # in place: so few bytes of one sector are written as a whole or not at all
+
+
+def _write(path: Path, mode: Literal["w", "r+"], text: str) -> None:
+    with path.open(mode) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _read(path: Path) -> int:
