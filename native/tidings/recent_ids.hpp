@@ -1,5 +1,5 @@
 // The ids of the last messages. Two tables that take turns: when the young one is full it becomes the old one, which is emptied.
-// So between `least` and twice as many are known. A table has its full size from its first id on: memory does not creep.
+// So between `least` and twice as many are known. Both have their full size from the first id on: memory does not creep.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -33,7 +33,8 @@ public:
             young_ ^= 1;
             tables_[young_].clear();
         }
-        if (tables_[young_].slots.empty()) tables_[young_].slots.resize(std::bit_ceil(2 * least_));
+        if (tables_[young_].slots.empty())
+            for (Table& table : tables_) table.slots.resize(std::bit_ceil(2 * least_));
         tables_[young_].add(wanted, hash_name(id));
     }
 

@@ -1,12 +1,15 @@
 """Each checker of the simulation notices the fault it is there for: a method is broken, and a seed must fail by it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import Consumer, Mailbox
+from tidings.delivery.store import Recovered
 from tidings.node.once import Once
 from tidings.node.post_office import PostOffice
 from tidings.node.repeats import Repeats
@@ -16,6 +19,7 @@ from tidings.testing.simulate.run import run
 
 PLAIN = {"scheme": "bdrp", "tracking": "none", "moment": "any"}
 WORST = {**PLAIN, "moment": "worst"}
+UNWRITTEN = {**PLAIN, "moment": "unwritten"}
 
 
 def first_failure(seeds: Sequence[int], forced: dict[str, str]) -> str:
@@ -80,3 +84,25 @@ def test_transactions_that_happen_as_often_as_they_are_tried(monkeypatch: pytest
 def test_brokers_that_forget_in_a_crash_what_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Seen, "notes", lambda self: [])
     assert first_failure((2, 3), WORST).startswith("once-only: ")
+
+
+def test_confirmations_of_what_is_not_written_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = PostOffice.accept
+
+    def hasty(self: PostOffice, *arguments: Any, done: Callable[[], None] | None = None, **more: Any) -> None:
+        if done is not None:
+            done()
+        accept(self, *arguments, **more)
+
+    monkeypatch.setattr(PostOffice, "accept", hasty)
+    assert first_failure((5, 8), UNWRITTEN).startswith("nothing-lost: ")
+
+
+def test_messages_that_come_again_after_a_crash_and_do_not_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    recover = PostOffice.recover
+
+    def forgetful(self: PostOffice, recovered: Recovered) -> None:
+        recover(self, replace(recovered, attached=frozenset()))
+
+    monkeypatch.setattr(PostOffice, "recover", forgetful)
+    assert "again without a mark" in first_failure((24,), PLAIN)

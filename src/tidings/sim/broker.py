@@ -225,6 +225,7 @@ class SimBroker:
                     if not self._unwritten:
                         out.append(fx.SetTimer("write", now + self._host.write_ms / 2))
                     self._unwritten.append(effect)
+                    self._host.asked(effect.records)
                 case nfx.Load(seqs=seqs):
                     loaded = dict(zip(seqs, self._host.store.read(seqs), strict=True))
                     out += self._carry_out(now, self.node.loaded(self._wall(now), seqs, loaded))

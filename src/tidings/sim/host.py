@@ -17,7 +17,7 @@ WRITE_MS = 2.0
 
 
 def nobody(records: Sequence[Record]) -> None:
-    """Looks at what is written."""
+    """Looks at what is written, or is to be."""
 
 
 @dataclass(slots=True)
@@ -37,6 +37,7 @@ class Host:
     write_ms: float = WRITE_MS
     full: bool = False
     lives: int = 0  # of the broker: how often its process began
+    asked: Callable[[Sequence[Record]], None] = nobody  # told what is to be on the disk before it is
     witness: Callable[[Sequence[Record]], None] = nobody  # told what is on the disk before the broker is
     ahead_ms: float = 0.0  # how far the clock on the wall was set since the simulation began
 

@@ -19,7 +19,7 @@ HERMES_SHARE = 0.05
 OVERLAYS = {"tree": 3, "ring": 3, "waxman": 3, "barabasi-albert": 3, "pan": 1}
 UNICASTS = {"link-state": 4, "distance-vector": 1}
 TRACKINGS = {"none": 6, "bloom": 2, "async": 1}
-MOMENTS = {"any": 2, "worst": 1}  # in which brokers crash and clients go away
+MOMENTS = {"any": 4, "worst": 2, "unwritten": 1}  # in which brokers crash and clients go away
 
 
 @dataclass(frozen=True, slots=True)

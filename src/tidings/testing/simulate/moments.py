@@ -1,7 +1,8 @@
-"""The worst moments: the disk has something, and whoever waits for it is not told.
+"""The worst moments: the disk has something, and whoever waits for it is not told; or the disk has it not yet.
 
 A broker crashes just when it has stored a message of another one (it has not said so yet, so that one sends it again),
-or a transaction (whose client tries it again). By chance that hardly ever happens.
+or a transaction (whose client tries it again), or before it has stored a message at all (so whoever sent it must
+not have been told that it has). By chance that hardly ever happens.
 """
 
 from collections.abc import Sequence
@@ -41,12 +42,22 @@ class Moments:
 
         self.brokers.hosts[router].witness = witness
 
+    def when_asked(self, router: int) -> None:
+        """The broker crashes when a message is next to be stored, and is not."""
+
+        def asked(records: Sequence[Record]) -> None:
+            if any(isinstance(one, Stored) for one in records):
+                self._strike(router)
+
+        self.brokers.hosts[router].asked = asked
+
     def end(self) -> None:
         for host in self.brokers.hosts.values():
-            host.witness = nobody
+            host.witness = host.asked = nobody
 
     def _strike(self, router: int) -> None:
-        self.brokers.hosts[router].witness = nobody
+        host = self.brokers.hosts[router]
+        host.witness = host.asked = nobody
         self.struck.add(router)
         driver, calendar = self.brokers.driver, self.brokers.calendar
         calendar.at(calendar.now, inflict, driver, Crash(router))

@@ -54,7 +54,7 @@ class World:
             later = lambda ms: self.until(self.now + ms)  # noqa: E731
             self.typed = Typed(self.brokers, self.routers, Random(f"types {choices.seed}"), later)
             self.lasting = LastingEvents(self.typed, Random(f"lasting {choices.seed}"))
-        worst = Random(f"moments {choices.seed}") if choices.moment == "worst" else None
+        worst = Random(f"moments {choices.seed}") if choices.moment != "any" else None
         self.moments = None if worst is None else Moments(self.brokers, worst)
         self.mailboxes: list[Mailbox] = []
         self.consumers: list[Consumer] = []
@@ -240,6 +240,12 @@ class World:
 
     def worst_moments(self, moments: Moments) -> None:
         calendar, rng, start = self.brokers.calendar, moments.rng, self.now
+        if self.choices.moment == "unwritten":
+            for router in rng.choices(self.routers, k=8):
+                at = start + rng.uniform(0, FAULTS_MS)
+                calendar.at(at, moments.when_asked, router)
+                calendar.at(at, self.publish, router)
+            return
         reading = [one.router for one in self.brokers.subscribers if one.durable]
         reading += [one.router for one in self.mailboxes if one.kind != "queue"]
         for router in rng.sample(reading, min(2, len(reading))):
