@@ -29,9 +29,10 @@ class PyForwarder {
 public:
     PyForwarder(size_t read_bytes, const ForwarderOptions& options)
         : forwarder(options), buffer_bytes(read_bytes), buffer(new char[read_bytes]) {
-        // Output of some hundred KiB a write would otherwise be mapped and page-faulted in anew each time.
+        // Output of some hundred KiB a write would otherwise be mapped and page-faulted in anew each time. But what other threads
+        // free, which `give_back` does not reach, goes back by itself if it is much.
         mallopt(M_MMAP_THRESHOLD, 64 << 20);
-        mallopt(M_TRIM_THRESHOLD, 128 << 20);
+        mallopt(M_TRIM_THRESHOLD, 8 << 20);
     }
 
     // To be called every now and then.
