@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import tidings
 from tidings.broker.server import Broker, Limits
 from tidings.client.link import Link
+from tidings.delivery.store import MemoryStore, Record
 from tidings.model.codec import encode_frame
 from tidings.protocols.frames import FrameType, RawFrame, control
 from tidings.testing.local_broker import local_broker
@@ -306,5 +309,40 @@ def test_no_tags_are_not_all_messages() -> None:
             assert await queue.purge(tags=[]) == await queue.move("queue:other", tags=iter(())) == 0
             assert len(await waiting(client)) == 2
             assert await queue.purge() == 2
+
+    run(scenario())
+
+
+class Stuck(MemoryStore):
+    """Takes nothing until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let = threading.Event()
+
+    def append(self, batch: Sequence[Record]) -> None:
+        self.let.wait()
+        super().append(batch)
+
+
+def test_who_is_cancelled_while_closing_has_closed() -> None:
+    async def scenario() -> None:
+        store = Stuck()
+        async with local_broker(store) as (broker, url):
+            client = await tidings.connect(url)
+            receipt = await client.publish("queue:q", persistent=True, wait=False)
+            closing = asyncio.create_task(client.close())
+            await asyncio.sleep(0)
+            assert client.connected, "it waits for the publication"
+            closing.cancel()
+            with suppress(asyncio.CancelledError):
+                await closing
+            connected = client.connected
+            store.let.set()
+            assert not connected
+            with pytest.raises(tidings.TidingsError, match="E_CLOSED"):
+                await receipt.confirmed()
+            while broker.connections:
+                await asyncio.sleep(0)
 
     run(scenario())

@@ -128,6 +128,19 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         """`finished`: with the message in hand, if it need not be acknowledged; an exception says that it is not."""
         if self._closed is not None:
             return
+        try:
+            await self._conclude(finished=finished)
+        finally:  # even if that is cancelled: who leaves has left
+            if self._reconnecting is not None:
+                self._reconnecting.cancel()
+                await asyncio.wait([self._reconnecting])  # it may have a connection to close
+            self._give_up(ConnectionLostError("E_CLOSED", "the client is closed"))
+            link, self._link = self._link, None
+            if link is not None:
+                link.write(control(FrameType.CLOSE, {}))
+                await link.close()
+
+    async def _conclude(self, *, finished: bool) -> None:
         for subscription in self._subscriptions.values():
             subscription.leave(finished=finished)
         waiting = self._unconfirmed.futures()
@@ -138,14 +151,6 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
                 subscription.leave(finished=finished)
                 subscription.give_back()
                 self._dismissing.dismiss(subscription.number)
-        if self._reconnecting is not None:
-            self._reconnecting.cancel()
-            await asyncio.wait([self._reconnecting])  # it may have a connection to close
-        self._give_up(ConnectionLostError("E_CLOSED", "the client is closed"))
-        link, self._link = self._link, None
-        if link is not None:
-            link.write(control(FrameType.CLOSE, {}))
-            await link.close()
 
     async def _connect(self, seconds: float) -> None:
         options = self._options
