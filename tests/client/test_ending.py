@@ -346,3 +346,35 @@ def test_who_is_cancelled_while_closing_has_closed() -> None:
                 await asyncio.sleep(0)
 
     run(scenario())
+
+
+def test_what_several_were_given_at_a_time_is_done_when_the_subscription_ends() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            jobs = await client.subscribe("queue:q")
+            workers = [asyncio.create_task(jobs.receive(5)) for _ in range(3)]
+            await asyncio.sleep(0)
+            await filled(client, 4)
+            given = [await worker for worker in workers]
+            assert sorted(one.properties["n"] for one in given if one is not None) == [0, 1, 2]
+            await jobs.close()
+            assert await waiting(client) == [(3, 1)]
+
+    run(scenario())
+
+
+def test_a_client_belongs_to_its_event_loop() -> None:
+    async def elsewhere(client: tidings.Client, jobs: tidings.Subscription) -> None:
+        for call in (client.publish("queue:q"), jobs.receive(), jobs.close(), client.queue("queue:q").purge()):
+            with pytest.raises(tidings.UsageError, match="E_EVENT_LOOP"):
+                await call
+        with pytest.raises(tidings.UsageError, match="E_EVENT_LOOP"):
+            await client.close()
+
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            jobs = await client.subscribe("queue:q")
+            await asyncio.to_thread(run, elsewhere(client, jobs))
+            await client.publish("queue:q", {"n": 1}, persistent=True)
+
+    run(scenario())

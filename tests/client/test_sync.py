@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -142,3 +143,30 @@ def test_no_tags_are_not_all_messages(url: str) -> None:
         client.publish("queue:q", persistent=True)
         assert client.queue("queue:q").purge(tags=[]) == client.queue("queue:q").move("queue:r", tags=[]) == 0
         assert client.queue("queue:q").purge() == 1
+
+
+@pytest.mark.parametrize("ack", ["auto", "client"])
+def test_what_came_while_its_receiver_was_interrupted_is_the_next_one(
+    url: str, monkeypatch: pytest.MonkeyPatch, ack: str
+) -> None:
+    def interrupted(self: "Future[object]", timeout: float | None = None) -> object:
+        usual(self, timeout)
+        raise KeyboardInterrupt
+
+    usual = Future.result
+    with tidings.sync.connect(url) as client:
+        jobs = client.subscribe("queue:q", ack=ack, window=2)
+        for n in range(4):
+            client.publish("queue:q", {"n": n}, persistent=True)
+        for n in range(4):
+            with monkeypatch.context() as patch:
+                patch.setattr(Future, "result", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    jobs.receive()
+            got = jobs.receive(5)
+            assert got is not None
+            assert (got.properties["n"], got.redelivered) == (n, False)
+            if ack == "client":
+                got.ack()
+        jobs.close()
+        assert list(client.queue("queue:q").browse()) == []

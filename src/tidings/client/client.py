@@ -27,7 +27,7 @@ from typing import Any
 from tidings.client.advertising import Advertising
 from tidings.client.answers import LATER_CODES, Receipt, again, error_of
 from tidings.client.checking import a_name, flag, whole
-from tidings.client.composing import compose, now_ms
+from tidings.client.composing import compose, next_id, now_ms
 from tidings.client.dismissing import Dismissing
 from tidings.client.event_types import EventTypes
 from tidings.client.link import Link
@@ -79,6 +79,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         self.skew_ms = 0
         self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
         self._options = options
+        self._loop: asyncio.AbstractEventLoop | None = None  # on which it is connected
         self._link: Link | None = None
         self._ids: MessageIdSource | None = None
         self._subscriptions: dict[int, Subscription] = {}
@@ -102,6 +103,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         if self._started and self._closed is None:
             return self  # connected, or on the way back
         self._started, self._closed, self._refused = True, None, None
+        self._loop = asyncio.get_running_loop()
         try:
             await self._connect(self._options.connect_seconds)
         except BaseException:
@@ -128,6 +130,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         """`finished`: with the message in hand, if it need not be acknowledged; an exception says that it is not."""
         if self._closed is not None:
             return
+        self.check_loop()
         try:
             await self._conclude(finished=finished)
         finally:  # even if that is cancelled: who leaves has left
@@ -216,10 +219,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         """
         whole("session", session, 16)
         ids = await self._ready_ids()
-        message_id = ids.next(now_ms())
-        while message_id is None:
-            await asyncio.sleep(ids.wait_ms(now_ms()) / 1000)
-            message_id = ids.next(now_ms())
+        message_id = await next_id(ids)
         message = compose(
             message_id,
             destination,
@@ -259,7 +259,12 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             await self._link.drained()
         return Receipt(message_id, future)
 
+    def check_loop(self) -> None:
+        if self._closed is None and self._loop not in (None, asyncio.get_running_loop()):
+            raise UsageError("E_EVENT_LOOP", "the client was connected on another event loop, and belongs to that")
+
     async def _ready_ids(self) -> MessageIdSource:
+        self.check_loop()
         while self._link is None:
             self._check_open()
             if not self._started:

@@ -1,13 +1,21 @@
 """A message made of what a caller of `publish` gives."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, Message
-from tidings.model.message_id import MessageId
+from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.model.values import Value
+
+
+async def next_id(ids: MessageIdSource) -> MessageId:
+    """Of a source that may have to wait: more in one millisecond than there are numbers for."""
+    while (found := ids.next(now_ms())) is None:
+        await asyncio.sleep(ids.wait_ms(now_ms()) / 1000)
+    return found
 
 
 def compose(

@@ -55,7 +55,7 @@ class Subscription:
         self._waiting: deque[Delivery] = deque()
         self._arrived = asyncio.Event()
         self._taken = 0  # since credit was last given
-        self._current: Delivery | None = None  # with the user, to be acknowledged when the next is asked for
+        self._current: list[Delivery] = []  # with the user, to be acknowledged when the next is asked for
         self._seen: dict[int, None] = {}  # tags of what the user has and must acknowledge, in the order of delivery
         self._done: list[int] = []
         self._flushing: asyncio.Handle | None = None
@@ -88,6 +88,7 @@ class Subscription:
 
     async def receive(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when the subscription is closed, or when `timeout` seconds have passed."""
+        self._client.check_loop()
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + seconds("timeout", timeout)
         self._finish_current()
@@ -112,6 +113,7 @@ class Subscription:
 
     async def settle(self, delivery: Delivery, flags: int) -> None:
         """What the user says of a delivery goes to the broker; of an earlier connection's it no longer matters."""
+        self._client.check_loop()
         tag = delivery.need_tag()
         transacted = None if flags & (ACK_RETRY | ACK_DEAD) else self._transaction  # those act at once
         if transacted is not None:
@@ -120,8 +122,7 @@ class Subscription:
             return
         if transacted is not None:
             transacted.use()
-        if self._current is not None and tag == self._current.tag:
-            self._current = None
+        self._current = [one for one in self._current if one.tag != tag]
         for known in [one for one in self._seen if one <= tag] if flags & ACK_CUMULATIVE else (tag,):
             self._seen.pop(known, None)
         await self._client.send(encode_ack(self.number, (tag,), flags, session=self._session))
@@ -129,6 +130,7 @@ class Subscription:
     async def close(self) -> None:
         """End the subscription. A durable one goes on collecting at the broker."""
         if not self._closed:
+            self._client.check_loop()
             self.leave(finished=True)
             self.give_back()
             self.end()
@@ -154,7 +156,17 @@ class Subscription:
         self._forget_waiting()
         self._seen.clear()
         self._done.clear()
-        self._current = None
+        self._current.clear()
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Who asked for it was interrupted and never got it: it is the next one again."""
+        if self._closed or (delivery.tag and delivery.generation != self._client.generation):
+            return  # it has gone back, or comes again by itself
+        self._current = [one for one in self._current if one.tag != delivery.tag]
+        self._seen.pop(delivery.tag, None)
+        self._taken -= 1
+        self._waiting.appendleft(delivery)
+        self._arrived.set()
 
     def finish(self) -> None:
         """All that the user was given is done, and the broker hears of it now."""
@@ -201,20 +213,22 @@ class Subscription:
         if self._transaction is not None:
             self._transaction.use()  # so that it cannot be committed on another connection than this came by
         if self._auto:
-            self._current = delivery
+            self._current.append(delivery)
         else:
             self._seen[delivery.tag] = None
 
     def _finish_current(self) -> None:
-        current, self._current = self._current, None
-        if current is not None and current.generation == self._client.generation:
-            self._done.append(current.tag)
-            if self._flushing is None and not self._lazy:
-                self._flushing = asyncio.get_running_loop().call_soon(self._flush_done)
+        """Of several who ask, the next one to do so says for all of them that they are done."""
+        if not self._current:
+            return
+        current, self._current = self._current, []
+        self._done += [one.tag for one in current if one.generation == self._client.generation]
+        if self._done and self._flushing is None and not self._lazy:
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush_done)
 
     def _take_unfinished(self) -> list[int]:
-        tags = [*self._done, *(() if self._current is None else (self._current.tag,))]
-        self._done, self._current = [], None
+        tags = [*self._done, *(one.tag for one in self._current)]
+        self._done, self._current = [], []
         return tags
 
     def _retry(self, tags: list[int], flags: int) -> None:
@@ -227,7 +241,7 @@ class Subscription:
     def _flush(self) -> None:
         """Send gathered acknowledgements and new credit."""
         self._flush_done()
-        if self._taken and self._client.connected:
+        if self._taken > 0 and self._client.connected:
             self._client.write(encode_credit(self.number, self._taken))
             self._taken = 0
 

@@ -79,11 +79,13 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
         work.close()
         reason = "a blocking call on the clients' own thread, as from on_error, would wait for itself: use another one"
         raise UsageError("E_BLOCKING_CALL", reason)
-    future = asyncio.run_coroutine_threadsafe(work, _loop.get())
+    future = None
     try:
+        future = asyncio.run_coroutine_threadsafe(work, _loop.get())
         return future.result()
     except BaseException:
-        future.cancel()
+        if future is not None:
+            future.cancel()
         raise
 
 
@@ -121,6 +123,28 @@ class Delivery(AsyncDelivery):
         _wait(super().reject())
 
 
+class _Receiving:
+    """One call for the next message, which may be interrupted in any moment: then nobody has seen what came of it.
+    All but `__init__` is for the clients' own thread."""
+
+    def __init__(self, subscription: AsyncSubscription, timeout: float | None) -> None:
+        self._subscription, self._timeout = subscription, timeout
+        self._got: AsyncDelivery | None = None
+        self._interrupted = False
+
+    async def work(self) -> AsyncDelivery | None:
+        self._got = await self._subscription.receive(self._timeout)
+        if self._interrupted:
+            self.interrupted()
+        return self._got
+
+    def interrupted(self) -> None:
+        self._interrupted = True
+        got, self._got = self._got, None
+        if got is not None:
+            self._subscription.put_back(got)
+
+
 class Subscription:
     """An iterator over deliveries."""
 
@@ -129,10 +153,15 @@ class Subscription:
 
     def receive(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when the subscription is closed, or when `timeout` seconds have passed."""
-        got = _wait(self._subscription.receive(timeout))
-        if got is None:
-            return None
-        return Delivery(self._subscription, got.message, got.attempt, got.tag, got.generation)
+        receiving = _Receiving(self._subscription, timeout)
+        try:
+            got = _wait(receiving.work())
+            if got is None:
+                return None
+            return Delivery(self._subscription, got.message, got.attempt, got.tag, got.generation)
+        except BaseException:
+            _loop.get().call_soon_threadsafe(receiving.interrupted)
+            raise
 
     def __iter__(self) -> Iterator[Delivery]:
         while (delivery := self.receive()) is not None:
