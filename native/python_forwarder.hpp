@@ -224,13 +224,13 @@ private:
     static constexpr unsigned Left = 8;  // beside the forwarder's own flags
 
     // What is free within the heap goes back to the system, or the process would stay as large as its worst moment. Where
-    // that takes long it is done seldom: at most a thousandth of the time.
+    // that takes long, a heap of gigabytes full of holes, it is done seldom.
     void give_back() {
         const auto began = Clock::now();
         if (began < next_give_back) return;
         const nb::gil_scoped_release release;
         malloc_trim(1 << 20);
-        next_give_back = began + std::max<Clock::duration>(std::chrono::seconds(10), 1000 * (Clock::now() - began));
+        next_give_back = began + std::max<Clock::duration>(std::chrono::seconds(10), 10'000 * (Clock::now() - began));
     }
 
     // Whether the socket took all of it, up to `bytes_max`.
