@@ -94,7 +94,7 @@ class Member:
         found = config.load(path)
         network, listener = found.network, found.listeners[0]
         here = (listener.host, listener.port, network.host, network.port, found.metrics.port)
-        return cls(found.broker.name, found.broker.id, *here)
+        return cls(found.broker.name, found.broker.number, *here)
 
     def command(self, folder: Path) -> list[str]:
         return [sys.executable, "-m", "tidings.cli", "broker", "--config", str(self.config(folder))]
