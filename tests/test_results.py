@@ -1,10 +1,12 @@
 """The page of results is made of the lines that the long runs left."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tidings.testing import access_matrix, flaps, load, partition, power_loss, store_damage, unicast
 from tidings.testing.record import main, noted, times
 from tidings.testing.results_page import lines, page
 
@@ -40,6 +42,23 @@ def test_a_run_of_nothing_is_refused(text: str) -> None:
     assert times("1") == 1
     with pytest.raises(SystemExit):
         times(text)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        (access_matrix.main, ["1", "²"]),
+        (flaps.main, ["²"]),
+        (load.main, ["half", "²"]),
+        (partition.main, ["²"]),
+        (power_loss.main, ["1", "²"]),
+        (store_damage.main, ["1", "²"]),
+        (unicast.main, ["link-state", "²"]),
+    ],
+)
+def test_a_digit_that_is_no_number_is_refused(tool: Callable[[list[str]], None], arguments: list[str]) -> None:
+    with pytest.raises(SystemExit, match="usage"):
+        tool(arguments)
 
 
 def test_what_a_report_of_tests_counts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,29 @@ def test_brokers_linked_by_certificates_pass_messages_on(tmp_path: Path) -> None
             assert 'tidings_link_waiting_bytes{peer="1"} 0' in two.get("/metrics")
             assert 'tidings_copies_total{fate="sent"} 1' in two.get("/metrics")
             assert two.stop() == 0
+
+
+def test_brokers_that_differ_in_their_files_by_an_address_form_a_network_and_keep_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("a secret of this network")
+    more = f"[network]\nname = 'events'\noverlay = 'pan'\nport = 0\nsecret_file = '{tmp_path / 'secret'}'\n"
+    folders = [tmp_path / name for name in ("1", "2")]
+    for folder in folders:
+        folder.mkdir()
+
+    def router(broker: BrokerProcess) -> int:
+        return int(json.loads(broker.get("/network"))["router"])
+
+    with BrokerProcess(folders[0], more) as one:
+        join = f"join = '127.0.0.1:{one.events('links')[-1]['port']}'\n"
+        with BrokerProcess(folders[1], more + join) as two:
+            numbers = [router(one), router(two)]
+            asyncio.run(eventually(lambda: str(numbers[0]) in json.loads(two.get("/network"))["routes"]))
+            two.signal(signal.SIGHUP)
+            two.wait_for("reloaded")
+            assert two.events("a restart is needed for this change") == []
+            assert two.stop() == 0
+        with BrokerProcess(folders[1], more + join) as two:
+            assert [router(one), router(two)] == numbers
 
 
 def test_the_check_says_what_network_it_would_join(tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
         (("pub", "a", "--url", "tidings://127.0.0.1:1"), 1, "tidings: E_CONNECT: cannot connect to 127.0.0.1:1: "),
         (("broker", "--config", "/none.toml"), 2, "/none.toml: cannot be read"),
         (("broker", "--check", "--config", "/none.toml"), 2, "/none.toml: cannot be read"),
+        (("broker", "--check", "--join", "127.0.0.1:²"), 2, "--join: '127.0.0.1:²' is not host:port, as in"),
         (("pub", "a", "--count", "0"), 2, "Usage: tidings pub"),
         (("nonsense",), 2, "Usage: tidings"),
     ],
@@ -181,6 +182,22 @@ def test_check_tells_every_problem_or_what_will_run(tidings: Command, tmp_path: 
     config.write_text("")
     status, output, _ = tidings("broker", "--check", "--config", config, "--port", 7777)
     assert (status, output.splitlines()[0]) == (0, "listens on 127.0.0.1 port 7777 (native)")
+    status, output, _ = tidings("broker", "--check", "--config", config, "--found")
+    assert (status, output.splitlines()[-4:-2]) == (
+        0,
+        [
+            "network tidings (bdrp): links on 127.0.0.1 port 7301, others join it here",
+            "its number in the network: drawn at the first start",
+        ],
+    )
+    config.write_text(
+        "[broker]\nid = 3\n[network]\nname = 'n'\noverlay = 'pan'\njoin = '10.0.0.5:1'\ninsecure = true\n"
+    )
+    status, output, _ = tidings("broker", "--check", "--config", config)
+    assert (status, output.splitlines()[-4:-2]) == (
+        0,
+        ["network n (bdrp): links on 127.0.0.1 port 7301, joins by 10.0.0.5:1", "its number in the network: 3"],
+    )
     assert list(tmp_path.iterdir()) == [config]  # a check leaves nothing behind
 
 

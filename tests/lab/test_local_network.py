@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tidings.cli.terminated import terminated
 from tidings.client import connect
 from tidings.client.client import Client
 from tidings.errors import UsageError
+from tidings.lab import member
 from tidings.lab.local_network import LocalNetwork, LocalOptions
 from tidings.lab.member import SECRET, Member, Routing
 from tidings.overlay.generate import line, square_diagonal
@@ -168,6 +170,17 @@ def test_a_signal_in_the_midst_of_a_start_leaves_no_process_to_nobody(
     finally:
         network.stop(kill=True)
     assert not any(network.alive().values())
+
+
+def test_a_member_that_hangs_is_told_from_one_that_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = LocalNetwork.create(tmp_path, line(1), LocalOptions(port=free_ports(3)[0]))
+    monkeypatch.setattr(network, "alive", lambda: {"1": True})
+    monkeypatch.setattr(member, "STATUS_SECONDS", 0.1)
+    assert "1: starting, tidings://" in network.draw()
+    one = network.members["1"]
+    with socket.create_server((one.host, one.http_port)):  # as of a process that was stopped: nobody reads
+        assert "1: does not answer, tidings://" in network.draw()
+        assert one.status() is None
 
 
 def test_a_folder_has_one_network_and_names_are_checked(tmp_path: Path) -> None:

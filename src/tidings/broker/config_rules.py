@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tidings.broker.access import pattern_of_rule
+from tidings.broker.addresses import is_address
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import Problem
 from tidings.broker.config_tables import AccessTable, Configuration, LimitsTable, ListenerTable, TypesTable
@@ -131,8 +132,7 @@ class Checker:
         if not network.accept:
             yield Problem(("network", "accept"), "other brokers must reach this one", "take it out")
         for key in ("join", "address"):
-            host, _, port = getattr(network, key).rpartition(":")
-            if getattr(network, key) and not (host and port.isdigit() and 0 < int(port) < 65536):
+            if getattr(network, key) and not is_address(getattr(network, key)):
                 yield Problem(("network", key), "not host:port", "give it as in 10.0.0.5:7301")
         if not network.address and network.host in ("0.0.0.0", "::"):
             yield Problem(
@@ -176,7 +176,7 @@ class Checker:
         taken = {(listener.host, listener.port) for listener in self._configuration.listeners}
         if network.accept and network.port and (network.host, network.port) in taken:
             yield Problem(("network", "port"), f"{network.port} is taken by a listener", "choose another one")
-        yield from _peers(network, broker.id)
+        yield from _peers(network, broker.id or (0 if network.overlay == "pan" else broker.number))
 
     def _delivery(self) -> Iterator[Problem]:
         delivery = self._configuration.delivery
@@ -231,15 +231,15 @@ def _access(number: int, rule: AccessTable) -> Iterator[Problem]:
 
 
 def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:
+    """`router`: the number of this broker; 0: it is not known yet."""
     seen: set[int] = set()
     for number, peer in enumerate(network.peers):
         at = ("network", "peers", number)
-        host, colon, port = peer.address.rpartition(":")
-        if peer.address and not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
+        if peer.address and not is_address(peer.address):
             yield Problem((*at, "address"), f"{peer.address!r} is not host:port", 'write "10.0.0.2:7301"')
         if not (peer.address or peer.router):
             yield Problem(at, "neither an address nor a broker's id", "give at least one of them")
-        if peer.router == router:
+        if peer.router and peer.router == router:
             yield Problem((*at, "router"), f"{router} is this broker itself", "name another one")
         if peer.router and peer.router in seen:
             yield Problem((*at, "router"), f"{peer.router} is named twice", "one table for each peer")

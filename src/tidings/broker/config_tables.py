@@ -32,9 +32,18 @@ _COUNT: dict[str, Any] = {"minimum": 1, "maximum": 1 << 31}
 class BrokerTable:
     name: str = setting("tidings", "what the broker calls itself to clients and in logs")
     id: int = setting(
-        _SETTINGS.broker_id, "its number, part of every message id; unique in a network", minimum=1, maximum=0xFFFF_FFFF
+        0,
+        "its number, part of every message id; unique in a network; 0: it is 1, or, if overlay is pan, drawn at the "
+        "first start and kept in the data directory",
+        minimum=0,
+        maximum=0xFFFF_FFFF,
     )
     data: str = setting("tidings-data", "the directory of the store and of the users file; made if it is not there")
+
+    @property
+    def number(self) -> int:
+        """What the number is where none is drawn."""
+        return self.id or _SETTINGS.broker_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +293,7 @@ class Configuration:
         """For the node."""
         return replace(
             Settings(**_named(Settings, self.limits)),
-            broker_id=self.broker.id,
+            broker_id=self.broker.number,
             deliveries_max=self.delivery.deliveries_max,
             dead_letters=Destination.parse(self.delivery.dead_letters),
             bury_expired=self.delivery.bury_expired,

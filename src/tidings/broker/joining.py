@@ -1,14 +1,12 @@
 """What `--join` and `--found` make of a configuration: a member of a network that arranges itself."""
 
 import ipaddress
-import secrets
 from dataclasses import replace
-from pathlib import Path
 
-from tidings.broker.config_tables import BrokerTable, Configuration
+from tidings.broker.addresses import is_address
+from tidings.broker.config_tables import Configuration
 from tidings.errors import ConfigError
 
-ID_FILE = "broker-id"
 NETWORK = "tidings"
 
 
@@ -28,15 +26,11 @@ def joining(configuration: Configuration, address: str, *, bare: bool, routing: 
             remedy = "write a [network] table with secret_file, or certificate and ca, into a configuration file"
             raise ConfigError([f"--join: nothing proves who a peer is; {remedy}"])
         network = replace(network, insecure=True)
-    broker = configuration.broker
-    if broker.id == BrokerTable().id:
-        broker = replace(broker, id=_own_id(Path(broker.data)))
-    return replace(configuration, network=network, broker=broker)
+    return replace(configuration, network=network)
 
 
 def _checked(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    if address and not (host and port.isdigit() and 0 < int(port) < 65536):
+    if address and not is_address(address):
         raise ConfigError([f"--join: {address!r} is not host:port, as in 10.0.0.5:7301"])
     return address
 
@@ -46,16 +40,3 @@ def _loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _own_id(data: Path) -> int:
-    """Drawn once for a data directory: numbers of brokers must differ, and that of one must stay."""
-    path = data / ID_FILE
-    try:
-        if not path.exists():
-            data.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{secrets.randbelow(0xFFFF_FFFE) + 1}\n")
-        number = int(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError([f"{path}: this broker's number cannot be read or written ({error})"]) from None
-    return number

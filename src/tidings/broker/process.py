@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 import uvloop
 
-from tidings.broker import config, logs, users
+from tidings.broker import config, logs, own_number, users
 from tidings.broker.access import Rules
 from tidings.broker.config_changes import changes
 from tidings.broker.config_network import peers_of
@@ -82,6 +82,7 @@ class Prepared:
     users: users.Users | None  # None: there is no users file
     tls: ssl.SSLContext | None
     peers: Peers | None  # None: the broker stands alone
+    drawn: bool  # whether the broker has a number that is to be kept, and is not yet
 
 
 def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
@@ -112,6 +113,7 @@ def _prepared(options: Options, configuration: Configuration) -> Prepared:
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     if options.join is not None:
         configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
+    configuration, drawn = own_number.numbered(configuration)
     if configuration.users.file and configuration.users_file.is_dir():
         raise ConfigError([f"users.file: {configuration.users_file} is a directory; name a file"])
     there = configuration.users_file.exists() or bool(configuration.users.file)
@@ -119,7 +121,7 @@ def _prepared(options: Options, configuration: Configuration) -> Prepared:
     _check_exposure(configuration, known, str(options.config or "the defaults"))
     tls = server_context(configuration.tls) if configuration.encrypts else None
     peers = peers_of(configuration.network, configuration.broker.id)
-    return Prepared(configuration, Rules.of(configuration.access), known, tls, peers)
+    return Prepared(configuration, Rules.of(configuration.access), known, tls, peers, drawn)
 
 
 def _check_exposure(configuration: Configuration, known: users.Users | None, name: str) -> None:
@@ -274,7 +276,17 @@ class Process:
             problem = f"broker.data: {data} cannot be made ({error.strerror}); name a directory that can"
             with _lines(self._options.config):
                 raise ConfigError([problem]) from None
-        return SqliteStore(data / STORE)
+        store = SqliteStore(data / STORE)
+        if self._prepared.drawn:
+            self._keep_number(data, store)
+        return store
+
+    def _keep_number(self, data: Path, store: SqliteStore) -> None:
+        try:
+            own_number.keep(data, self.configuration.broker.id)
+        except ConfigError:
+            store.close()
+            raise
 
     def _tracking(self) -> TrackingOptions:
         table = self.configuration.tracking

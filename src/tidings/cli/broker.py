@@ -78,10 +78,21 @@ def broker(
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")
-    network = prepared.configuration.network
     if prepared.peers is not None:
-        where = f"links on {network.host} port {network.port}" if network.accept else "no links come in"
-        dialled = len(prepared.peers.network.dials)
-        typer.echo(f"network {network.name} ({network.routing}): {where}, {dialled} peers to dial")
+        typer.echo(_network(prepared.configuration, len(prepared.peers.network.dials)))
+    if prepared.configuration.network.overlay == "pan":
+        number = "drawn at the first start" if prepared.drawn else prepared.configuration.broker.id
+        typer.echo(f"its number in the network: {number}")
     typer.echo("no users: open to everybody" if prepared.users is None else f"{len(prepared.users)} users")
     typer.echo(f"{config or 'the defaults'}: ok")
+
+
+def _network(configuration: Configuration, dialled: int) -> str:
+    """What network it would be a member of, and how."""
+    network = configuration.network
+    parts = [f"links on {network.host} port {network.port}" if network.accept else "no links come in"]
+    if network.overlay == "pan":
+        parts.append(f"joins by {network.join}" if network.join else "others join it here")
+    if dialled or network.overlay != "pan":
+        parts.append(f"{dialled} peers to dial")
+    return f"network {network.name} ({network.routing}): {', '.join(parts)}"

@@ -169,12 +169,17 @@ class LocalNetwork:
         return ""
 
     def status(self) -> dict[str, Any]:
-        """By member: whether it runs, where, and what it sees; None before it first said so."""
+        """By member: whether it runs, where, and what it sees; None before it first said so, or if it hangs."""
         alive, found = self.alive(), {}
         for name, member in self.members.items():
             space = self.plan.namespace(name) if self.plan else ""
-            seen = member.status(space) if alive[name] else None
+            seen, hangs = None, False
+            try:
+                seen = member.ask(space) if alive[name] else None
+            except TimeoutError:
+                hangs = True
             found[name] = {"running": alive[name], "router": member.router, "url": member.url(), "sees": seen}
+            found[name]["hangs"] = hangs
             if space:
                 found[name]["namespace"] = space
         return found
@@ -193,7 +198,7 @@ class LocalNetwork:
             if not one["running"]:
                 lines.append(f"{name}: down")
             elif one["sees"] is None:
-                lines.append(f"{name}: starting, {one['url']}")
+                lines.append(f"{name}: {'does not answer' if one['hangs'] else 'starting'}, {one['url']}")
             else:
                 seen = one["sees"]
                 counts = f"{len(seen['links'])} links, {len(seen['routes'])} routes, {seen['in_transit']} in transit"

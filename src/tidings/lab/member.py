@@ -94,28 +94,32 @@ class Member:
         found = config.load(path)
         network, listener = found.network, found.listeners[0]
         here = (listener.host, listener.port, network.host, network.port, found.metrics.port)
-        return cls(found.broker.name, found.broker.id, *here)
+        return cls(found.broker.name, found.broker.number, *here)
 
     def command(self, folder: Path) -> list[str]:
         return [sys.executable, "-m", "tidings.cli", "broker", "--config", str(self.config(folder))]
 
     def status(self, namespace: str = "") -> dict[str, Any] | None:
         """What it sees of the network; None: it does not say."""
+        try:
+            return self.ask(namespace)
+        except TimeoutError:
+            return None
 
-        def ask() -> dict[str, Any] | None:
-            try:
-                with urllib.request.urlopen(
-                    f"http://{self.host}:{self.http_port}/network", timeout=STATUS_SECONDS
-                ) as page:
-                    found: dict[str, Any] = json.load(page)
-                    return found
-            except OSError:
-                return None
+    def ask(self, namespace: str = "") -> dict[str, Any] | None:
+        """What it sees of the network; None: nobody is there yet. TimeoutError if it is there and does not answer."""
+
+        def fetch() -> dict[str, Any]:
+            with urllib.request.urlopen(f"http://{self.host}:{self.http_port}/network", timeout=STATUS_SECONDS) as page:
+                found: dict[str, Any] = json.load(page)
+                return found
 
         try:
-            return within(namespace, ask) if namespace else ask()
-        except OSError:  # the namespace has gone
-            return None
+            return within(namespace, fetch) if namespace else fetch()
+        except OSError as error:
+            if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
+                raise TimeoutError(f"{self.name} does not answer") from None
+            return None  # it refuses, or its namespace has gone
 
 
 def _peer_table(one: Peer) -> str:

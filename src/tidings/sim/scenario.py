@@ -104,7 +104,7 @@ class Scenario:
 
         def trace(now: float, who: str, what: object) -> None:
             if text := self._describe(what):
-                name = self._labels[int(who)] if who.isdigit() else who
+                name = self._labels[int(who)] if who.isdecimal() else who
                 lines.append(f"{now:9.1f}  {name}  {text}")
 
         brokers = Brokers(self.graph, self._settings, seed, trace=trace)

@@ -233,7 +233,7 @@ def matrix(sets: int, seed: int) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    if not 1 <= len(arguments) <= 3 or not all(one.isdigit() for one in arguments[:2]):
+    if not 1 <= len(arguments) <= 3 or not all(one.isdecimal() for one in arguments[:2]):
         sys.exit("usage: python -m tidings.testing.access_matrix SETS [SEED [RESULTS]]")
     sets, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else 1
     results = arguments[2] if arguments[2:] else None

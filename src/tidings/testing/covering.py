@@ -325,7 +325,7 @@ def repeat(asked: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments and arguments[0].isdigit():
+    if arguments and arguments[0].isdecimal():
         about = (
             "Every policy on trees and graphs under random schedules; POLICY OVERLAY SEED [--trace] runs a single one."
         )

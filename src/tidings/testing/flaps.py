@@ -119,7 +119,7 @@ async def _read(reader: Client, expected: list[int]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    if not 1 <= len(arguments) <= 2 or not all(one.isdigit() for one in arguments):
+    if not 1 <= len(arguments) <= 2 or not all(one.isdecimal() for one in arguments):
         sys.exit("usage: python -m tidings.testing.flaps SECONDS [SEED]")
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(run(Path(folder), float(arguments[0]), int(arguments[1]) if arguments[1:] else 1))

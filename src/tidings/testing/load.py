@@ -179,7 +179,7 @@ def silent(subscribers: int, folder: Path, seconds: float = 10.0) -> dict[str, f
 
 def main(arguments: list[str]) -> None:
     name, *numbers = arguments
-    results = numbers.pop() if numbers and not numbers[-1].replace(".", "").isdigit() else ""
+    results = numbers.pop() if numbers and not numbers[-1].replace(".", "").isdecimal() else ""
     match name, numbers:
         case "half", [count]:
             run = partial(half_frames, int(count))

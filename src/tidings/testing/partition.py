@@ -129,7 +129,7 @@ def _eventually(condition: Callable[[], bool], otherwise: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    if not 1 <= len(arguments) <= 2 or not arguments[0].isdigit():
+    if not 1 <= len(arguments) <= 2 or not arguments[0].isdecimal():
         sys.exit("usage: python -m tidings.testing.partition TIMES [RESULTS]")
     count = times(arguments[0])
     with tempfile.TemporaryDirectory() as folder:

@@ -147,7 +147,7 @@ def power_losses(count: int, seed: int, *, each: int = 100) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    if not 1 <= len(arguments) <= 3 or not all(one.isdigit() for one in arguments[:2]):
+    if not 1 <= len(arguments) <= 3 or not all(one.isdecimal() for one in arguments[:2]):
         sys.exit("usage: python -m tidings.testing.power_loss COUNT [SEED [RESULTS]]")
     count, seed = times(arguments[0]), int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(2**32)
     results = arguments[2] if arguments[2:] else None

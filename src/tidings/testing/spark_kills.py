@@ -118,7 +118,8 @@ def batches(checkpoint: Path) -> tuple[int, int]:
     def highest(log: str) -> int:
         folder = checkpoint / log
         return max(
-            (int(one.name) + 1 for one in folder.iterdir() if one.name.isdigit()) if folder.exists() else [0], default=0
+            (int(one.name) + 1 for one in folder.iterdir() if one.name.isdecimal()) if folder.exists() else [0],
+            default=0,
         )
 
     done = highest("commits")

@@ -166,7 +166,7 @@ def main(arguments: list[str]) -> None:
         def trace(now: float, who: str, what: object) -> None:
             sys.stdout.write(f"{now:9.1f}  {who:>3}  {what}\n")
 
-    if len(arguments) != 2 or arguments[0] not in PROTOCOLS or not arguments[1].isdigit():
+    if len(arguments) != 2 or arguments[0] not in PROTOCOLS or not arguments[1].isdecimal():
         sys.exit(f"usage: python -m tidings.testing.unicast {{{'|'.join(PROTOCOLS)}}} SEED [--trace]")
     driver = run(arguments[0], int(arguments[1]), trace)
     sys.stdout.write(f"{arguments[0]} {arguments[1]}: right; {driver.messages_sent} messages\n")

@@ -1,0 +1,30 @@
+"""Where links are dialled: host:port."""
+
+import ipaddress
+import re
+
+_ADDRESS = re.compile(r"(\[?[^\s/@\[\]]+\]?):([0-9]{1,5})")
+
+
+def is_address(text: str) -> bool:
+    """Whether this is a name or an address, and a port. One of IPv6 may be in brackets, or not: the last colon counts.
+
+    >>> [is_address(text) for text in ("10.0.0.5:7301", "broker.example:1", "[::1]:7301", "::1:7301")]
+    [True, True, True, True]
+    >>> [is_address(text) for text in ("nowhere", ":1", "a:0", "a:65536", "a:²", "a b:1", "a:1:2", "[a]:1", "fe80::1")]
+    [False, False, False, False, False, False, False, False, False]
+    """
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found[2]) < 65536 and _is_host(found[1])
+
+
+def _is_host(text: str) -> bool:
+    if not set(text) & set("[:]"):
+        return True
+    if text.startswith("[") != text.endswith("]"):
+        return False
+    try:
+        ipaddress.IPv6Address(text.strip("[]"))
+    except ValueError:
+        return False
+    return True
