@@ -7,8 +7,8 @@ import pytest
 
 from tidings.errors import UsageError
 from tidings.lab import experiment as experiments
-from tidings.lab.experiment import SPECIAL, parse, preset, presets
-from tidings.lab.setups import SETUPS, Parameters
+from tidings.lab.experiment import parse, preset, presets
+from tidings.lab.setups import SETUPS, SPECIAL, Parameters
 from tidings.model.selector import Selector
 
 SMALL = 'name = "a"\nkind = "filters"\n'
@@ -107,6 +107,29 @@ def test_the_replication_grade_is_what_the_design_says(kind: str, parameters: Pa
 
 def test_special_kinds_are_measured_otherwise() -> None:
     assert not set(SPECIAL) & set(SETUPS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "reason"),
+    [
+        (
+            "registration",
+            'subscriptions = ["x"]',
+            "subscriptions is a whole number from 1 to 131072, not 'x'",
+        ),
+        ("registration", "foo = [1]", "registration has no parameter foo"),
+        ("registration", 'form = ["all"]', "registration: form is simple or or or in, not 'all'"),
+        ("first-message", "foo = [1]", "first-message has no parameter foo"),
+        ("first-message", "groups = [0]", "first-message: groups is a whole number"),
+        ("waiting", "rate = [-1]", "waiting: rate is a whole number"),
+        ("waiting", "others = [1.5]", "waiting: others is a whole number"),
+        ("waiting", "foo = [1]", "waiting has no parameter foo"),
+    ],
+)
+def test_parameters_of_special_kinds_are_checked_when_the_file_is_read(kind: str, text: str, reason: str) -> None:
+    with pytest.raises(UsageError, match="E_LAB_SETUP") as refused:
+        parse(f'name = "one"\nkind = "{kind}"\n[vary]\n{text}\n')
+    assert reason in refused.value.reason
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])

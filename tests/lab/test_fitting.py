@@ -18,6 +18,7 @@ RICH = [
     for copies in (1, 2, 8)
     for c in (1, 4)
 ]
+QUICK = Fitted.of("log", t_rcv=1.3e-7, t_fltr=8e-9, t_tx=3.3e-8)
 WIDE = [Load(n, r) for n in (0, 1, 10, 100, 1000, 10_000, 100_000) for r in (1, 5, 20)]
 
 
@@ -75,7 +76,36 @@ def test_parameters_are_never_negative() -> None:
     found = fit("base", measured)
     assert found.parameters["t_fltr"] == 0
     assert found.intervals is not None
-    assert found.intervals[1] == (0.0, 0.0)
+    low, high = found.intervals[1]
+    assert low == 0 < high
+
+
+@pytest.mark.parametrize("server", [thesis.ACTIVEMQ_PROPERTY, thesis.FIORANO_PROPERTY, QUICK], ids=lambda one: one.name)
+def test_intervals_hold_as_often_as_they_say_when_throughputs_scatter_in_proportion(server: Fitted) -> None:
+    """At the grid of the lab's own experiment, where some points take a thousand times as long as others."""
+    loads = [Load(r + add, r) for r in (1, 2, 5, 10, 20, 40) for add in (0, 5, 10, 20, 40, 80, 160, 1000, 5000)]
+    hits = np.zeros(3)
+    for seed in range(200):
+        found = fit(server.name, measure(server, loads, 0.03, seed))
+        assert found.intervals is not None
+        hits += [low <= true <= high for (low, high), true in zip(found.intervals, server.values, strict=True)]
+    assert min(hits) >= 200 * 0.86
+
+
+def test_there_are_no_intervals_without_a_measurement_to_spare() -> None:
+    three = [Load(0, 1), Load(100, 1), Load(10, 20)]
+    found = fit("base", measure(thesis.FIORANO_PROPERTY, three, 0.2))
+    assert found.intervals is None
+    assert '"intervals": null' in found.to_json()
+    assert Fitted.from_json(found.to_json()) == found
+    alone = [*[Load(0, r) for r in (1, 2, 5, 10, 20)], Load(100, 1)]  # one point decides what a filter costs
+    assert fit("base", measure(thesis.FIORANO_PROPERTY, alone, 0.2)).intervals is None
+
+
+def test_models_that_all_predict_no_time_at_all_are_refused() -> None:
+    nothing = [Measurement(Load(0, r), 1 / (1e-5 * r**1.3 + 1e-8)) for r in (0, 1, 2, 5, 10, 20)]
+    with pytest.raises(UsageError, match="E_LAB_CHOICE"):
+        choose(nothing)
 
 
 def test_a_sure_measurement_counts_more() -> None:

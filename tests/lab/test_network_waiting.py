@@ -22,12 +22,13 @@ def test_one_broker_is_the_planners_server() -> None:
 
 
 def test_waiting_times_of_a_way_add_up() -> None:
-    """Everything goes to both, so every message is one service at each, whatever its kind."""
+    """Everything goes to both, so a message is one service at each; half of them are published there and sent on."""
     sites, links = [Site(50, 1.0, 2.5), Site(50, 1.0, 2.5)], [(0, 1)]
     load = bdrp(SERVER, sites, links)
     found = network_waiting(SERVER, sites, links, load, GRADES.moments(), 300.0)
-    fixed = SERVER.t_rcv + SERVER.filtering(sites[0].load) + 0.5 * SERVER.t_tx
-    service = service_moments(fixed, SERVER.t_tx, thinned(GRADES.moments(), 0.5))
+    fixed, local = SERVER.t_rcv + SERVER.filtering(sites[0].load), thinned(GRADES.moments(), 0.5)
+    kinds = [service_moments(fixed + sent * SERVER.t_tx, SERVER.t_tx, local) for sent in (0, 1)]
+    service = Moments(*(sum(getattr(one, name) for one in kinds) / 2 for name in ("first", "second", "third")))
     assert service.first == pytest.approx(load.work[0])
     first, _ = waiting_moments(300.0, service)
     assert found.mean == pytest.approx(2 * first)

@@ -1,6 +1,8 @@
 """Plans hold what was wished for, and refusals name wishes that can be held."""
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,16 @@ from tidings.errors import UsageError
 from tidings.tracking import limits
 from tidings.tracking.bound import TICK_MS, judge, matching_set_max
 from tidings.tracking.history import Mode
-from tidings.tracking.plan import Plan, Wishes, best_shape, capacity, fpp_allowed, propose
+from tidings.tracking.plan import (
+    FIXED_BYTES,
+    MATCHING_SET_LIMIT,
+    Plan,
+    Wishes,
+    best_shape,
+    capacity,
+    fpp_allowed,
+    propose,
+)
 
 wishes = st.builds(
     Wishes,
@@ -74,7 +85,64 @@ def test_a_refusal_says_what_would_be_enough() -> None:
     assert memory is not None
     assert rate is not None
     assert propose(Wishes(1e-9, 500_000, int(memory[1].replace(",", "")), skew_ms=100)).efpp <= 1e-9
-    assert propose(Wishes(1e-9, 0.99 * float(rate[1].replace(",", "")), 1000, skew_ms=100)).efpp <= 1e-9
+    assert propose(Wishes(1e-9, float(rate[1].replace(",", "")), 1000, skew_ms=100)).efpp <= 1e-9
+
+
+ADVICE: dict[str, tuple[str, Callable[[str], object]]] = {
+    "memory_bytes": (r"memory of ([\d,]+) bytes", lambda text: int(text.replace(",", ""))),
+    "rate_per_s": (r"peak rate of (\S+) messages", lambda text: float(text.replace(",", ""))),
+    "efpp": (r"an efpp of ([^ ,]+)", float),
+    "persist_ms": (r"T_p of (\d+) ms", int),
+    "skew_ms": (r"skew of (\d+) ms", int),
+    "jitter_ms": (r"jitter of (\d+) ms", int),
+    "mode": (r"the mode (\w+)", Mode),
+}
+
+
+def advice(wishes: Wishes) -> dict[str, object]:
+    with pytest.raises(UsageError, match="E_PLAN_IMPOSSIBLE") as refused:
+        propose(wishes)
+    told = refused.value.reason.partition("; it would need ")[2]
+    found = {name: (re.search(pattern, told), read) for name, (pattern, read) in ADVICE.items()}
+    return {name: read(match[1]) for name, (match, read) in found.items() if match is not None}
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        Wishes(1.6e-5, 200_000, 277, skew_ms=1000),
+        Wishes(6e-12, 66_000, 2204, skew_ms=1000),
+        Wishes(1.6e-5, 3800, 416, skew_ms=1000),
+        Wishes(7.5e-12, 880_000, 704),
+        Wishes(7.8e-7, 1_305_548, 37_568, skew_ms=250, mode=Mode.ROTATE),
+    ],
+)
+def test_advice_that_is_followed_is_not_refused_in_turn(wishes: Wishes) -> None:
+    found = advice(wishes)
+    assert {"memory_bytes", "rate_per_s"} <= set(found)
+    for name, value in found.items():
+        propose(replace(wishes, **{name: value}))  # type: ignore[arg-type]
+
+
+def test_advice_names_whatever_wish_is_the_obstacle() -> None:
+    """Filters that rotate every 100 ms cannot bridge a skew of 5 s, whatever their accuracy, size or rate."""
+    wishes = Wishes(1e-3, 1000, 1_000_000, skew_ms=5000, persist_ms=100, mode=Mode.ROTATE)
+    found = advice(wishes)
+    assert set(found) == {"persist_ms", "skew_ms", "mode"}
+    for name, value in found.items():
+        propose(replace(wishes, **{name: value}))  # type: ignore[arg-type]
+    with_jitter = advice(replace(wishes, skew_ms=3000, jitter_ms=1000))
+    assert "jitter_ms" in with_jitter
+
+
+def test_more_hashes_are_taken_if_fewer_would_not_hold_the_wish() -> None:
+    """Within 2 % of the most ids is not enough for a wish that needs nearly all of them."""
+    bits = 8 * (1000 - FIXED_BYTES) // 64 * 64
+    allowed = fpp_allowed(1e-5, MATCHING_SET_LIMIT)
+    few, most = best_shape(bits, allowed)[0], best_shape(bits, allowed, 1.0)[0]
+    assert few < most
+    rate = 1000 * (MATCHING_SET_LIMIT - 1) * (few + 0.9) / (2000 + TICK_MS)  # needs one id more than fewer hashes allow
+    assert propose(Wishes(1e-5, rate, 1000, skew_ms=1000)).settings.capacity > few
 
 
 @pytest.mark.parametrize(("rate", "persist_ms"), [(50_000, 100), (0.5, 3_600_000)])

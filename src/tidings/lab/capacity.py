@@ -19,12 +19,12 @@ from tidings.lab.arrays import check_finite, check_probability, refuse
 from tidings.lab.network_waiting import network_waiting
 from tidings.lab.planner import RHO_MAX, Allowed, Forecast, Refused, Scenario, allow, forecast, utilisation_allowed
 from tidings.lab.processing import Fitted, filters_pay_off
+from tidings.lab.receivers import Receivers
 from tidings.lab.replication import (
     NetworkLoad,
     Site,
     bdrp,
     break_even_publishers,
-    broker_match_probability,
     publisher_side,
     subscriber_side,
 )
@@ -189,8 +189,9 @@ def _suffices(question: Question, network: NetworkAnswer) -> bool:
 def _network(question: Question) -> NetworkAnswer:
     """Subscribers spread over the brokers as evenly as whole numbers allow; every broker has publishers."""
     count, links = question.brokers, links_of(question.topology, question.brokers)
-    sites = _sites(question)
-    found = bdrp(question.server, sites, links)
+    receivers = Receivers.of(question.replication, question.subscribers)
+    sites = _sites(question, receivers)
+    found = bdrp(question.server, sites, links, reached=receivers.reached)
     message = question.body_bytes + HEADER_BYTES
     capacity, busiest = found.capacity(question.utilisation), found.busiest_link * message
     if question.link_bytes_per_s is not None and busiest > 0:
@@ -205,15 +206,22 @@ def _network(question: Question) -> NetworkAnswer:
     )
 
 
-def _sites(question: Question) -> list[Site]:
+def _sites(question: Question, receivers: Receivers) -> list[Site]:
     """Brokers without subscribers lie between those with: a fraction of one at each would all get every message."""
-    count, subscribers, mean = question.brokers, question.subscribers, question.scenario.load.replication
+    count, subscribers = question.brokers, question.subscribers
     found = []
     for number in range(count):
         clients = (number + 1) * subscribers // count - number * subscribers // count
-        q = broker_match_probability(clients, question.match)
-        share = mean * clients / subscribers
-        found.append(Site(clients * question.filters_each, q, share, components=question.components))
+        local = receivers.among(clients)
+        site = Site(
+            clients * question.filters_each,
+            receivers.reached(clients),
+            float(local.first),
+            components=question.components,
+            clients=clients,
+            local=local,
+        )
+        found.append(site)
     return found
 
 

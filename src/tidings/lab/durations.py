@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidings.lab.experiment import RUNS_LONG, Experiment, Point
-from tidings.lab.setups import SETUPS
+from tidings.lab.setups import SETUPS, Registration
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Durations:
     def _guess(self, point: Point) -> float:
         guess = GUESSES[point.server]
         if point.kind == "registration":
-            return 0.3 + float(point.parameters.get("subscriptions", 0)) * guess.subscription
+            return 0.3 + Registration.of(point.parameters).subscriptions * guess.subscription
         if point.kind in SPECIAL_S:
             return SPECIAL_S[point.kind]
         setup = SETUPS[point.kind](point.parameters, "guess").setup

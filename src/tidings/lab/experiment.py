@@ -33,11 +33,10 @@ from typing import Any
 from tidings.errors import UsageError
 from tidings.lab.arrays import refuse
 from tidings.lab.samples import Rules, titled
-from tidings.lab.setups import SETUPS, Parameter, Parameters
+from tidings.lab.setups import SETUPS, SPECIAL, Parameter, Parameters
 from tidings.lab.texts import read_text
 
 POINTS_MAX, RUNS_MAX = 10_000, 1000
-SPECIAL = ("registration", "first-message", "waiting")  # measured by other means than throughput
 SERVERS = ("tidings", "activemq")
 LOOK_AROUND = ("quick",)
 RUNS_LONG = 2
@@ -146,9 +145,11 @@ class Experiment:
             count *= len(values)
         if count > POINTS_MAX:
             raise refuse(f"{count} measurements are more than {POINTS_MAX}", _CODE)
-        if self.kind in SETUPS:
-            for point in self.points():
+        for point in self.points():
+            if self.kind in SETUPS:
                 SETUPS[self.kind](point.parameters, "check")
+            else:
+                SPECIAL[self.kind](point.parameters)
 
     @property
     def per_cpu_second(self) -> bool:

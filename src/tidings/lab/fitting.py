@@ -28,6 +28,7 @@ from tidings.lab.arrays import Array, check_finite, refuse
 from tidings.lab.processing import MODELS, Errors, Fitted, Load, Model, model_named
 
 FOLDS_MAX = 60  # beyond that many points, several are held out together
+LEFT_MIN = 1e-9  # a row with less left of its residual alone decides a parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +59,19 @@ class Choice:
 def fit(name: str, measurements: Sequence[Measurement], level: float = 0.95) -> Fitted:
     """The model with its best non-negative parameters, and their confidence intervals from the covariance.
 
-    A parameter that was held at zero by the constraint gets the interval [0, 0]; use `bootstrap` to see whether
-    zero is where it belongs.
+    The interval of a parameter that was held at zero by the constraint reaches from there as far up as its deviation
+    allows. There are none if there are no more measurements than parameters, or if one alone decides a parameter.
     """
     check_finite("level", level, 0, 1, open_low=True)
     model = model_named(name)
     matrix, target = _system(model, measurements)
     _check_rank(model, matrix)
     values = _solve(matrix, target)
+    intervals = _intervals(matrix, target, values, level)
     return replace(
         Fitted(name, tuple(values.tolist())),
-        intervals=_intervals(matrix, target, values, level),
-        level=level,
+        intervals=intervals,
+        level=None if intervals is None else level,
         points=len(measurements),
         errors=_errors(_relative_errors(model, values, measurements)),
     )
@@ -129,6 +131,9 @@ def choose(
         scores.append(Score(name, held_out, replace(fitted, held_out=held_out)))
     if not squares:
         raise refuse(f"no model's terms can be told apart by {len(measurements)} such measurements", "E_LAB_RANK")
+    if not any(np.isfinite(one).all() for one in squares.values()):
+        nothing = "every model, fitted to all but one of these measurements, says that this one takes no time at all"
+        raise refuse(f"{nothing}: measure more points, or others", "E_LAB_CHOICE")
     best = min(squares, key=lambda name: float(squares[name].mean()))
     bound = squares[best].mean() + squares[best].std() / math.sqrt(len(measurements)) + 1e-18
     good = [score.fitted for score in scores if score.fitted and squares[score.model].mean() <= bound]
@@ -168,16 +173,24 @@ def _check_rank(model: Model, matrix: Array) -> None:
         raise refuse(f"the measurements cannot tell apart the terms of {model.formula}", "E_LAB_RANK")
 
 
-def _intervals(matrix: Array, target: Array, values: Array, level: float) -> tuple[tuple[float, float], ...]:
-    free = values > 0
-    spread = np.zeros_like(values)
-    degrees = len(target) - int(free.sum())
-    if degrees > 0 and free.any():
-        residual = target - matrix @ values
-        scale = np.linalg.norm(matrix[:, free], axis=0)
-        covariance = np.linalg.inv((matrix[:, free] / scale).T @ (matrix[:, free] / scale))
-        variance = float(residual @ residual) / degrees
-        spread[free] = np.sqrt(variance * np.diag(covariance)) / scale * student.ppf((1 + level) / 2, degrees)
+def _intervals(matrix: Array, target: Array, values: Array, level: float) -> tuple[tuple[float, float], ...] | None:
+    """None: no measurement is left over to tell how much they scatter.
+
+    Throughputs scatter in proportion, so slow points scatter more in seconds than fast ones. The covariance is thus
+    the one that holds whatever the error of each row (HC3: every residual as if its row had not been fitted).
+    """
+    degrees = len(target) - len(values)
+    if degrees <= 0:
+        return None
+    scale = np.linalg.norm(matrix, axis=0)
+    unit = float(np.linalg.norm(target)) or 1.0
+    inverse = np.linalg.pinv(matrix / scale)
+    left = 1 - np.einsum("ij,ji->i", matrix / scale, inverse)  # of each residual, after its row took part in the fit
+    if left.min() < LEFT_MIN:
+        return None
+    residual = target / unit - matrix / scale @ (inverse @ (target / unit))  # as without the constraint
+    deviation = np.sqrt(np.square(inverse) @ np.square(residual / left)) / scale * unit
+    spread = deviation * student.ppf((1 + level) / 2, degrees)
     return tuple((max(0.0, float(v - s)), float(v + s)) for v, s in zip(values, spread, strict=True))
 
 

@@ -2,7 +2,8 @@
 
 A broker of the network is an M/GI/1 queue of three kinds of messages: those published here (all local filters, its
 clients' copies), those sent here because somebody here wants them (the same, and at least one copy), and those that
-only pass. Copies over links are counted by their mean. A message waits at every broker on its way; these waiting times
+only pass. What nobody wants ends where it is published; otherwise copies over links are counted by their mean, that of
+messages published here and that of others. A message waits at every broker on its way; these waiting times
 are taken to be independent, and their sum gets the Gamma-approximation that `tidings.lab.waiting` has for one of them:
 right mean, right variance, right probability of not waiting at all. What is asked for is the longest way, by mean
 waiting time, so that no destination waits longer.
@@ -31,7 +32,7 @@ def network_waiting(
     `grades` the moments of a message's receivers in the whole network. Refuses (E_LAB_OVERLOAD) what is too much."""
     shares = np.array([site.entry for site in sites], dtype=np.float64)
     shares /= shares.sum()
-    rows = [_waiting(server, *one, grades, rate) for one in zip(sites, shares, load.received, load.sent, strict=True)]
+    rows = [_waiting(server, site, shares[at], load, at, grades, rate) for at, site in enumerate(sites)]
     table = np.array(rows)
     way = _longest_way(shortest_path_trees(links, len(sites)), shares, table[:, 1])
     idle, first, variance = np.prod(1 - table[way, 0]), table[way, 1].sum(), table[way, 2].sum()
@@ -42,26 +43,52 @@ def network_waiting(
 
 
 def _waiting(
-    server: Fitted, site: Site, entry: float, received: float, sent: float, grades: Moments, rate: float
+    server: Fitted, site: Site, entry: float, load: NetworkLoad, at: int, grades: Moments, rate: float
 ) -> tuple[float, float, float]:
     """Of one broker: ρ, mean and variance of the waiting time."""
+    received, here = load.received[at], load.sent_entered[at]
     if received <= 0:
         return 0.0, 0.0, 0.0
-    share = site.replication / float(grades.first) if float(grades.first) > 0 else 0.0
-    local = thinned(grades, min(share, 1.0))
-    matched = site.match_probability or 1.0
-    wanted = Moments(local.first / matched, local.second / matched, local.third / matched)
-    passing = server.t_rcv + sent / received * server.t_tx
-    full = passing + server.filtering(site.load)
-    target = (1 - entry) * site.match_probability
+    local = _local(site, grades)
+    others = max(received - entry, 0.0)  # sent here by other brokers
+    onward = max(load.sent[at] - entry * here, 0.0) / others if others > 0 else 0.0  # copies of one of those
+    filtering, target = server.t_rcv + server.filtering(site.load), (1 - entry) * site.match_probability
+    passing = server.t_rcv + onward * server.t_tx
     kinds = (
-        (entry, service_moments(full, server.t_tx, local)),
-        (target, service_moments(full, server.t_tx, wanted)),
-        (max(received - entry - target, 0.0), Moments(passing, passing**2, passing**3)),
+        (entry * (1 - load.wanted), _constant(filtering)),
+        (
+            entry * load.wanted,
+            service_moments(
+                filtering + here / (load.wanted or 1.0) * server.t_tx, server.t_tx, _given(local, load.wanted)
+            ),
+        ),
+        (
+            target,
+            service_moments(filtering + onward * server.t_tx, server.t_tx, _given(local, site.match_probability)),
+        ),
+        (max(others - target, 0.0), _constant(passing)),
     )
     service = _mixed([(weight / received, moments) for weight, moments in kinds])
     first, second = waiting_moments(rate * received, service)
     return rate * received * float(service.first), float(first), float(second - first**2)
+
+
+def _local(site: Site, grades: Moments) -> Moments:
+    """Copies to clients of this broker, of any message."""
+    if site.local is not None:
+        return site.local
+    share = site.replication / float(grades.first) if float(grades.first) > 0 else 0.0
+    return thinned(grades, min(share, 1.0))
+
+
+def _given(local: Moments, probability: float) -> Moments:
+    """Of a message that has the chance of local copies at all."""
+    chance = probability or 1.0
+    return Moments(local.first / chance, local.second / chance, local.third / chance)
+
+
+def _constant(seconds: float) -> Moments:
+    return Moments(seconds, seconds**2, seconds**3)
 
 
 def _mixed(kinds: Sequence[tuple[float, Moments]]) -> Moments:

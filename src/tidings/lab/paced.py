@@ -35,7 +35,7 @@ from tidings.lab.generator import Sender, saturate
 from tidings.lab.samples import Found
 from tidings.lab.saturation import blocks_of
 from tidings.lab.servers import LOAD_CORE, Server, TidingsServer, on_core
-from tidings.lab.setups import SETUPS, Design, Given, Parameters
+from tidings.lab.setups import Design, Parameters, Waiting
 
 BUFFER_BYTES = 1 << 20
 HOLE_NS = 300_000
@@ -122,14 +122,11 @@ def measure_waiting(server: Server, parameters: Parameters, topic: str) -> Found
     """A run of an experiment: a mix at a rate; at rate 0 as fast as it goes."""
     if not isinstance(server, TidingsServer):
         raise RuntimeError(f"{server.name} does not count its batches")
-    rest = dict(parameters)
-    given = Given("waiting", {name: rest.pop(name) for name in ("rate", "seconds") if name in rest})
-    rate, seconds = given.number("rate", 0), given.number("seconds", 2, 1, 600)
-    design = SETUPS["mix"](rest, topic)
-    if not rate:
-        return _saturated(server, design)
-    run = measure_paced(server, design, rate, seconds, np.random.default_rng(crc32(topic.encode())))
-    if run.hole_s > HOLE_SHARE_MAX * seconds:
+    asked = Waiting.of(parameters, topic)
+    if not asked.rate:
+        return _saturated(server, asked.design)
+    run = measure_paced(server, asked.design, asked.rate, asked.seconds, np.random.default_rng(crc32(topic.encode())))
+    if run.hole_s > HOLE_SHARE_MAX * asked.seconds:
         raise RuntimeError(f"the generator did not run for {run.hole_s:.2f} s")
     if (worst := float(run.waits_s.max())) > WAIT_S_MAX:
         raise RuntimeError(f"the server did not run for {worst:.3f} s")

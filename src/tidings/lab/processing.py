@@ -208,7 +208,9 @@ class Fitted:
         names = self.model.parameters
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION, "model": self.name}
         document |= {"formula": self.model.formula, "parameters": self.parameters, "points": self.points}
-        if self.intervals is not None:
+        if self.intervals is None and self.points:
+            document["intervals"] = None
+        elif self.intervals is not None:
             document["level"] = self.level
             document["intervals"] = {name: list(pair) for name, pair in zip(names, self.intervals, strict=True)}
         for name, errors in (("errors_fitted", self.errors), ("errors_held_out", self.held_out)):

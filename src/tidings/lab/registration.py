@@ -17,7 +17,7 @@ from tidings.lab.generator import Sender, saturate
 from tidings.lab.samples import Found
 from tidings.lab.saturation import blocks_of
 from tidings.lab.servers import LOAD_CORE, Server, on_core
-from tidings.lab.setups import Given, Parameters
+from tidings.lab.setups import FirstMessage, Parameters, Registration
 from tidings.lab.wires import Counter, Plan
 
 CONNECTIONS = 64
@@ -27,11 +27,9 @@ WARM_S, PAUSE_S = 0.5, 0.05
 
 
 def register(server: Server, parameters: Parameters, topic: str) -> Found:
-    given = Given("registration", parameters)
-    count, form = given.number("subscriptions", 1024, 1, 1 << 17), given.word("form", ("simple", "or", "in"))
-    active = given.flag("active", False)
-    given.end()
-    wanted = [_selector(form, number) for number in range(count)]
+    asked = Registration.of(parameters)
+    count = asked.subscriptions
+    wanted = [_selector(asked.form, number) for number in range(count)]
     setup = Setup((Plan(topic, properties=(("id", "-"),)),), ((),) * min(CONNECTIONS, count))
     wire = server.wire
     with on_core(LOAD_CORE), connected(server, setup) as bench:
@@ -42,7 +40,7 @@ def register(server: Server, parameters: Parameters, topic: str) -> Found:
             asking[one.socket.fileno()] = _Asking(one.socket, memoryview(output), wire.answers())
         sender = Sender(bench.publisher.socket, blocks_of(wire, setup.plans, BLOCK))
         begin, cpu = time.perf_counter(), time.process_time()
-        sent = _until_confirmed(asking, count, sender if active else None)
+        sent = _until_confirmed(asking, count, sender if asked.active else None)
         seconds = time.perf_counter() - begin
         share = (time.process_time() - cpu) / seconds
     return Found([("registration_s", seconds), ("published_messages", float(sent)), ("generator_share", share)])
@@ -107,15 +105,12 @@ def _read(one: socket.socket) -> bytes:
 
 
 def first_message(server: Server, parameters: Parameters, topic: str) -> Found:
-    given = Given("first-message", parameters)
-    newcomers, groups = given.number("subscribers", 40, 1, 10_000), given.number("groups", 20, 1, 1000)
-    given.end()
-    wire = server.wire
-    ids = [f"{number:04d}" for number in range(groups)]
+    asked, wire = FirstMessage.of(parameters), server.wire
+    ids = [f"{number:04d}" for number in range(asked.groups)]
     plans = tuple(Plan(topic, properties=(("id", one),)) for one in ids)
     residents = tuple((Wanted(topic, f"id = '{one}'"),) for one in ids)
     with on_core(LOAD_CORE), connected(server, Setup(plans, residents)) as bench:
-        arrivals = _Arrivals(server, topic, [ids[number % groups] for number in range(newcomers)])
+        arrivals = _Arrivals(server, topic, [ids[number % asked.groups] for number in range(asked.subscribers)])
         try:
             sender = Sender(bench.publisher.socket, blocks_of(wire, plans, BLOCK))
             done = lambda: sum(one.count for one in bench.subscribers)  # noqa: E731

@@ -7,12 +7,13 @@ the capacity depends on neither. Real networks lie between, and B-DRP is one of 
 **A B-DRP network of k brokers.** A message enters at broker e (with probability `entry[e]`), is matched there against
 the local filters and once against the encoded interests of all others; one copy per link then travels down the
 unicast tree of e to the brokers that matched. Let q_j be the probability that broker j matches (false positives of
-the encoding included), independent between brokers. Of a message that enters at e, broker i ≠ e gets a copy iff
-some broker in its part of the tree matches:
+the encoding included). Of a message that enters at e, broker i ≠ e gets a copy iff some broker in its part of the tree
+matches; if brokers match independently of each other, that is
 
     c_i(e) = 1 − Π_{j below or at i} (1 − q_j),      c_e(e) = 1
 
-and the seconds it spends on it, on average, are
+and otherwise what is given for as many subscribers as there are in that part (`reached`; receivers.py knows it). Either
+way the seconds that the broker spends on the message, on average, are
 
     w_i(e) = c_i(e)·t_rcv                                      receive
            + [i = e]·t_entry                                   match the encoded interests, once in the network
@@ -32,13 +33,14 @@ prediction has usually found the last.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tidings.lab.arrays import Array, check_finite, check_probability, refuse
 from tidings.lab.processing import Fitted, Load
+from tidings.lab.service import Moments
 
 BROKERS_MAX = 4096
 
@@ -109,6 +111,8 @@ class Site:
     entry: float = 1.0  # its share of the messages published; shares are scaled to sum to 1
     different: float | None = None  # filters that differ from each other; None: all of them
     components: float = 1.0  # comparisons in one filter
+    clients: int = 0  # subscribers here, for `reached`
+    local: Moments | None = None  # of the copies to its own clients; None: each receiver is here or not by itself
 
     def __post_init__(self) -> None:
         check_finite("filters", self.filters, 0)
@@ -129,6 +133,8 @@ class NetworkLoad:
     work: tuple[float, ...]  # seconds of each broker
     received: tuple[float, ...]  # times each broker receives it
     sent: tuple[float, ...]  # copies that each broker sends over links
+    sent_entered: tuple[float, ...]  # the same, of a message published at that broker
+    wanted: float  # the probability that somebody in the network gets it; 1 where that is not known
     receives: float  # times the message is received by some broker, the first included
     link_copies: float
     busiest_link: float  # copies over the link that has most of them, both directions together
@@ -181,8 +187,12 @@ def bdrp(
     links: Sequence[tuple[int, int]],
     t_entry: float = 0.0,
     t_link: float | None = None,
+    reached: Callable[[int], float] | None = None,
 ) -> NetworkLoad:
-    """The work of each broker, by the formula at the top of this file."""
+    """The work of each broker, by the formula at the top of this file.
+
+    `reached` is the chance that one of so many subscribers gets a message; without it brokers are independent.
+    """
     check_finite("t_entry", t_entry, 0)
     t_link = server.t_tx if t_link is None else t_link
     check_finite("t_link", t_link, 0)
@@ -194,7 +204,14 @@ def bdrp(
     q = np.array([site.match_probability for site in sites], dtype=np.float64)
     filtering = np.array([server.filtering(site.load) for site in sites])
     grades = np.array([site.replication for site in sites], dtype=np.float64)
-    copies = np.array([_copies(tree, q) for tree in trees])  # [e, i]: c_i(e)
+    if reached is None:
+        copies, wanted = np.array([_copies(tree, q) for tree in trees]), 1.0  # [e, i]: c_i(e)
+    else:
+        clients = [site.clients for site in sites]
+        counts, places = np.unique([_behind(tree, clients) for tree in trees], return_inverse=True)
+        copies = np.array([reached(count) for count in counts.tolist()])[places].reshape(len(sites), len(sites))
+        q, wanted = np.array([reached(one) for one in clients]), reached(sum(clients))
+    np.fill_diagonal(copies, 1.0)  # where the message always is
     sent = np.array([_sent(tree, row) for tree, row in zip(trees, copies, strict=True)])
     targets = np.where(np.eye(len(sites), dtype=bool), 1.0, q)
     work = entry @ (copies * server.t_rcv + targets * filtering + sent * t_link) + entry * t_entry
@@ -203,6 +220,8 @@ def bdrp(
         work=tuple(work.tolist()),
         received=tuple((entry @ copies).tolist()),
         sent=tuple((entry @ sent).tolist()),
+        sent_entered=tuple(np.diag(sent).tolist()),
+        wanted=wanted,
         receives=float(entry @ copies.sum(axis=1)),
         link_copies=float(entry @ sent.sum(axis=1)),
         busiest_link=_busiest_link(trees, entry, copies),
@@ -225,14 +244,25 @@ def _depths(parents: list[int]) -> list[int]:
 
 
 def _copies(parents: list[int], q: Array) -> Array:
-    """c_i of one tree: the probability that a broker at or below i matches; the root always has the message."""
+    """Of one tree: the probability that a broker at or below i matches."""
     none = 1 - q
-    for broker in sorted(range(len(parents)), key=_depths(parents).__getitem__, reverse=True):
-        if parents[broker] != broker:
-            none[parents[broker]] *= none[broker]
-    copies = 1 - none
-    copies[[broker for broker, parent in enumerate(parents) if parent == broker]] = 1.0
-    return copies
+    for broker in _from_leaves(parents):
+        none[parents[broker]] *= none[broker]
+    return np.asarray(1 - none, dtype=np.float64)
+
+
+def _behind(parents: list[int], clients: Sequence[int]) -> list[int]:
+    """Of one tree: how many subscribers are at or below i."""
+    behind = list(clients)
+    for broker in _from_leaves(parents):
+        behind[parents[broker]] += behind[broker]
+    return behind
+
+
+def _from_leaves(parents: list[int]) -> list[int]:
+    """All but the root, each before its parent."""
+    order = sorted(range(len(parents)), key=_depths(parents).__getitem__, reverse=True)
+    return [broker for broker in order if parents[broker] != broker]
 
 
 def _sent(parents: list[int], copies: Array) -> Array:

@@ -182,3 +182,57 @@ SETUPS: Mapping[str, Callable[[Parameters, str], Design]] = MappingProxyType(
         }.items()
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What is asked of `registration`."""
+
+    subscriptions: int
+    form: str
+    active: bool  # publishers do not rest meanwhile
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> "Registration":
+        given = Given("registration", parameters)
+        count, form = given.number("subscriptions", 1024, 1, 1 << 17), given.word("form", ("simple", "or", "in"))
+        active = given.flag("active", False)
+        given.end()
+        return cls(count, form, active)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstMessage:
+    """What is asked of `first-message`."""
+
+    subscribers: int  # that come one after another
+    groups: int
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> "FirstMessage":
+        given = Given("first-message", parameters)
+        newcomers, groups = given.number("subscribers", 40, 1, 10_000), given.number("groups", 20, 1, 1000)
+        given.end()
+        return cls(newcomers, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is asked of `waiting`: a mix at a rate; 0 is as fast as it goes."""
+
+    rate: int
+    seconds: int
+    design: Design
+
+    @classmethod
+    def of(cls, parameters: Parameters, topic: str = "check") -> "Waiting":
+        given = Given("waiting", parameters)
+        rate, seconds = given.number("rate", 0), given.number("seconds", 2, 1, 600)
+        design = _mix(given, topic)
+        given.end()
+        return cls(rate, seconds, design)
+
+
+SPECIAL: Mapping[str, Callable[[Parameters], object]] = MappingProxyType(  # measured by other means than throughput
+    {"registration": Registration.of, "first-message": FirstMessage.of, "waiting": Waiting.of}
+)

@@ -1,11 +1,11 @@
 """The parameter assistant: from wishes (accuracy, peak rate, memory) to m, n, k, T_p and T_s, or a refusal that helps.
 
-Memory gives m. The accuracy, shared among |M| filters, gives the fpp each may have; for every k that allows
-n = ln(1 − fpp^{1/k}) / (k · ln(1 − 1/m)) ids. The best k is the one with the largest n, but n is flat around it and
-each hash costs time, so the smallest k within 2 % of the best is taken. n and the rate give T_f, and T_s is what the
-bound leaves: 2·T_s + T_j < (|M| − 1)·T_n. Too little skew tolerance for the wish: try one more filter in the
-matching set, which costs accuracy and so capacity. What is proposed a broker takes: times, rates and accuracies are
-within its limits (limits.py).
+Memory gives m. The accuracy, shared among |M| filters, gives the fpp each may have; for every k that allows n = ln(1 −
+fpp^{1/k}) / (k · ln(1 − 1/m)) ids. The best k is the one with the largest n, but n is flat around it and each hash
+costs time, so the smallest k within 2 % of the best is taken, if with that the wish can be held. n and the rate give
+T_f, and T_s is what the bound leaves: 2·T_s + T_j < (|M| − 1)·T_n. Too little skew tolerance for the wish: try one more
+filter in the matching set, which costs accuracy and so capacity. What is proposed a broker takes: times, rates and
+accuracies are within its limits (limits.py).
 
 >>> plan = propose(Wishes(efpp=1e-5, rate_per_s=5000, memory_bytes=8192 + FIXED_BYTES))
 >>> plan.settings.bits, plan.settings.capacity, plan.settings.hashes, plan.matching_set_max
@@ -17,6 +17,7 @@ within its limits (limits.py).
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tidings.errors import UsageError
 from tidings.kernel.bloom import HASHES_MAX, false_positive_probability
@@ -136,11 +137,17 @@ def capacity(bits: int, hashes: int, fpp: float) -> int:
     return n
 
 
-def best_shape(bits: int, fpp: float) -> tuple[int, int]:
-    """(n, k): the smallest k whose capacity is within 2 % of the largest."""
-    found = [(capacity(bits, hashes, fpp), hashes) for hashes in range(1, HASHES_MAX + 1)]
-    most = max(n for n, _ in found)
-    return next((n, hashes) for n, hashes in found if n >= CAPACITY_SHARE * most)
+def best_shape(bits: int, fpp: float, share: float = CAPACITY_SHARE) -> tuple[int, int]:
+    """(n, k): the smallest k whose capacity is this share of the largest."""
+    found = _capacities(bits, fpp)
+    most = max(found)
+    return next((n, hashes) for hashes, n in enumerate(found, 1) if n >= share * most)
+
+
+@lru_cache(maxsize=1024)
+def _capacities(bits: int, fpp: float) -> tuple[int, ...]:
+    """For k from 1."""
+    return tuple(capacity(bits, hashes, fpp) for hashes in range(1, HASHES_MAX + 1))
 
 
 def propose(wishes: Wishes) -> Plan:
@@ -152,27 +159,34 @@ def propose(wishes: Wishes) -> Plan:
 
 
 def _search(wishes: Wishes) -> Plan | None:
+    """With few hashes; if so no wish can be held, with as many as give the most room."""
     bits = min((wishes.memory_bytes - FIXED_BYTES) * 8 // 64 * 64, BITS_MAX)
     if bits < 64:
         return None
-    needed_ms = 2 * max(wishes.skew_ms, SKEW_MS_MIN) + wishes.jitter_ms + TICK_MS
-    for matching in range(2, MATCHING_SET_LIMIT + 1):
-        n, hashes = best_shape(bits, fpp_allowed(wishes.efpp, matching))
-        if n == 0:
-            return None
-        n = min(n, CAPACITY_MAX)
-        full_ms = fill_ms(n, wishes.rate_per_s)
-        longest_ms = min(wishes.persist_ms or TIME_MS_MAX, TIME_MS_MAX)
-        persist_ms = min(max(math.ceil(full_ms * PERSIST_SHARE), PERSIST_MS_MIN), longest_ms)
-        life_ms = min(full_ms, persist_ms) if wishes.mode is Mode.ROTATE else full_ms
-        room_ms = (matching - 1) * life_ms
-        if room_ms >= needed_ms:
-            skew_ms = min(int((room_ms - wishes.jitter_ms - TICK_MS) // 2), _skew_ms_max(wishes))
-            settings = BloomSettings(n, bits, hashes, skew_ms, wishes.jitter_ms, wishes.mode)
-            assert matching_set_max(skew_ms, wishes.jitter_ms + TICK_MS, life_ms) <= matching
-            total = efpp([settings.fpp] * matching)
-            return Plan(wishes, settings, persist_ms, full_ms, life_ms, matching, settings.fpp, total)
+    for share in (CAPACITY_SHARE, 1.0):
+        for matching in range(2, MATCHING_SET_LIMIT + 1):
+            n, hashes = best_shape(bits, fpp_allowed(wishes.efpp, matching), share)
+            if n == 0:
+                return None
+            if found := _held(wishes, min(n, CAPACITY_MAX), bits, hashes, matching):
+                return found
     return None
+
+
+def _held(wishes: Wishes, n: int, bits: int, hashes: int, matching: int) -> Plan | None:
+    """With filters of this shape and so many in the matching set."""
+    full_ms = fill_ms(n, wishes.rate_per_s)
+    longest_ms = min(wishes.persist_ms or TIME_MS_MAX, TIME_MS_MAX)
+    persist_ms = min(max(math.ceil(full_ms * PERSIST_SHARE), PERSIST_MS_MIN), longest_ms)
+    life_ms = min(full_ms, persist_ms) if wishes.mode is Mode.ROTATE else full_ms
+    room_ms = (matching - 1) * life_ms
+    if room_ms < 2 * max(wishes.skew_ms, SKEW_MS_MIN) + wishes.jitter_ms + TICK_MS:
+        return None
+    skew_ms = min(int((room_ms - wishes.jitter_ms - TICK_MS) // 2), _skew_ms_max(wishes))
+    settings = BloomSettings(n, bits, hashes, skew_ms, wishes.jitter_ms, wishes.mode)
+    assert matching_set_max(skew_ms, wishes.jitter_ms + TICK_MS, life_ms) <= matching
+    total = efpp([settings.fpp] * matching)
+    return Plan(wishes, settings, persist_ms, full_ms, life_ms, matching, settings.fpp, total)
 
 
 def _skew_ms_max(wishes: Wishes) -> int:
@@ -183,25 +197,49 @@ def _skew_ms_max(wishes: Wishes) -> int:
 
 def _refusal(wishes: Wishes) -> str:
     """Each wish on its own, changed until the others can be held."""
-
-    def holds(change: Callable[[float], dict[str, object]]) -> Callable[[float], bool]:
-        return lambda value: _search(replace(wishes, **change(value))) is not None  # type: ignore[arg-type]
-
-    ways = []
-    memory = _least(holds(lambda v: {"memory_bytes": math.ceil(v)}), wishes.memory_bytes, BITS_MAX // 8)
-    if memory is not None:
-        ways.append(f"memory of {math.ceil(memory):,} bytes")
-    rate = _least(holds(lambda v: {"rate_per_s": 1 / v}), 1 / wishes.rate_per_s, 1 / RATE_MIN)
-    if rate is not None:
-        ways.append(f"a peak rate of {1 / rate:,.3g} messages per second")
-    accuracy = _least(holds(lambda v: {"efpp": v}), wishes.efpp, EFPP_MAX)
-    if accuracy is not None:
-        ways.append(f"an efpp of {accuracy:.2g}")
     wish = (
         f"efpp {wishes.efpp:g} at {wishes.rate_per_s:,g} messages per second in {wishes.memory_bytes:,} bytes with "
         f"skew of {wishes.skew_ms} ms and jitter of {wishes.jitter_ms} ms cannot be held"
     )
+    ways = list(_ways(wishes))
     return f"{wish}; it would need {', or '.join(ways)}" if ways else f"{wish}, and no single wish changed helps"
+
+
+def _ways(wishes: Wishes) -> Iterator[str]:
+    """What is told has been tried as it is told: rounded the wrong way it would be refused in turn."""
+
+    def holds(**change: object) -> bool:
+        return _search(replace(wishes, **change)) is not None  # type: ignore[arg-type]
+
+    memory = _least(lambda v: holds(memory_bytes=math.ceil(v)), wishes.memory_bytes, BITS_MAX // 8)
+    if memory is not None:
+        yield f"memory of {math.ceil(memory):,} bytes"
+    slowness = _least(lambda v: holds(rate_per_s=1 / v), 1 / wishes.rate_per_s, 1 / RATE_MIN)
+    if slowness is not None:
+        told = _told(max(1 / slowness, RATE_MIN), 3, math.floor, lambda v: v >= RATE_MIN and holds(rate_per_s=v))
+        yield f"a peak rate of {told} messages per second"
+    accuracy = _least(lambda v: holds(efpp=v), wishes.efpp, EFPP_MAX)
+    if accuracy is not None:
+        yield f"an efpp of {_told(accuracy, 2, math.ceil, lambda v: v <= EFPP_MAX and holds(efpp=v))}"
+    if wishes.persist_ms is not None:
+        persist = _least(lambda v: holds(persist_ms=math.ceil(v)), wishes.persist_ms, TIME_MS_MAX)
+        if persist is not None:
+            yield f"T_p of {math.ceil(persist)} ms (persist)"
+    skew = _most(lambda v: holds(skew_ms=v), wishes.skew_ms)
+    if skew is not None:
+        yield f"skew of {skew} ms"
+    jitter = _most(lambda v: holds(jitter_ms=v), wishes.jitter_ms)
+    if jitter is not None:
+        yield f"jitter of {jitter} ms"
+    if wishes.mode is not Mode.RETAIN and holds(mode=Mode.RETAIN):
+        yield f"the mode {Mode.RETAIN.value}"
+
+
+def _told(value: float, digits: int, whole: Callable[[float], int], holds: Callable[[float], bool]) -> str:
+    """With few digits, rounded to the side that holds; with all of them if that does not."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    text = f"{whole(value / unit) * unit:.{digits}g}"
+    return f"{float(text):,.{digits}g}" if holds(float(text)) else repr(value)
 
 
 def _least(holds: Callable[[float], bool], low: float, high: float) -> float | None:
@@ -212,3 +250,14 @@ def _least(holds: Callable[[float], bool], low: float, high: float) -> float | N
         middle = math.sqrt(low * high)
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+def _most(holds: Callable[[int], bool], high: int) -> int | None:
+    """The most below a whole number that does not hold; None if 0 does not hold either."""
+    if high == 0 or not holds(0):
+        return None
+    low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
