@@ -1,0 +1,133 @@
+"""Copies that come by links while the store refuses them: a transit with its journal, flushed by hand."""
+
+import pytest
+
+from tests.node.test_transit import Bench, message
+from tidings.delivery.store import Stored
+from tidings.errors import StoreError, TidingsError, UsageError
+from tidings.node.intake import Copy, Intake
+from tidings.node.transit import decode_item
+
+FULL = StoreError("E_STORE_FULL", "no room")
+LINK, ROUTER = 9, 3
+
+
+class Receiver:
+    """A broker that keeps what it gets by a link for a router behind it."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.broken: list[str] = []
+        self.waits: list[str | None] = []
+        self.intake = Intake(
+            self.bench.transit,
+            lambda _, error: self.broken.append(error.code),
+            lambda _, error: self.waits.append(error and error.code),
+        )
+        self.acks: list[int] = []
+
+    def arrive(self, *tags: int) -> None:
+        for tag in tags:
+            self.intake.relayed(0, LINK, Copy(5, tag, [ROUTER], 0, message(tag)))
+
+    def turn(self, error: TidingsError | None = None) -> None:
+        """As a node does: what was gathered is written, what is stored acknowledged, what waits perhaps tried again."""
+        self.bench.turn(error=error)
+        self.settle()
+
+    def settle(self) -> None:
+        self.acks += self.intake.take_acks().get(LINK, [])
+        self.intake.settle(0)
+
+    def stored(self) -> list[bytes]:
+        return [decode_item(one.message_bytes)[0] for one in self.bench.records if isinstance(one, Stored)]
+
+
+def test_a_store_that_refuses_does_not_break_the_link() -> None:
+    receiver = Receiver()
+    receiver.arrive(1, 2)
+    receiver.turn(FULL)
+    assert (receiver.broken, receiver.acks, receiver.waits) == ([], [], ["E_STORE_FULL"])
+
+
+def test_what_was_refused_is_tried_again_in_order_and_acknowledged_once() -> None:
+    receiver = Receiver()
+    receiver.arrive(1, 2)
+    receiver.turn(FULL)
+    receiver.arrive(3)
+    receiver.turn()
+    assert receiver.stored() == []  # nothing overtakes what was refused
+    for error in (FULL, None):
+        receiver.intake.tick()
+        receiver.settle()
+        receiver.arrive(*([4] if error is None else []))
+        receiver.turn(error)
+    receiver.turn()
+    receiver.turn()
+    assert receiver.stored() == [message(tag) for tag in (1, 2, 3, 4)]
+    assert receiver.acks == [1, 2, 3, 4]
+    assert receiver.waits == ["E_STORE_FULL", None]  # once for each state, not for each refusal
+    receiver.arrive(5)
+    receiver.turn()
+    assert receiver.acks == [1, 2, 3, 4, 5]
+
+
+def test_one_is_tried_before_the_others() -> None:
+    receiver = Receiver()
+    receiver.arrive(1, 2, 3)
+    receiver.turn(FULL)
+    receiver.intake.tick()
+    receiver.settle()
+    (persist,) = receiver.bench.journal.flush()
+    assert len([one for one in persist.records if isinstance(one, Stored)]) == 1
+
+
+def test_what_is_gathered_behind_it_does_not_overtake_it_either() -> None:
+    receiver = Receiver()
+    receiver.arrive(1)
+    (persist,) = receiver.bench.journal.flush()
+    receiver.arrive(2)
+    receiver.bench.journal.finished(persist.ticket, FULL)
+    receiver.turn()
+    assert (receiver.stored(), receiver.acks) == ([], [])
+    assert receiver.bench.journal.pending_bytes == 0
+    receiver.intake.tick()
+    receiver.settle()
+    receiver.turn()
+    receiver.turn()
+    assert receiver.stored() == [message(1), message(2)]
+    assert receiver.acks == [1, 2]
+
+
+def test_a_lost_link_takes_along_what_waits() -> None:
+    receiver = Receiver()
+    receiver.arrive(1)
+    receiver.turn(FULL)
+    receiver.arrive(2)
+    receiver.intake.forget(LINK)
+    receiver.intake.tick()
+    receiver.settle()
+    receiver.turn()
+    assert receiver.stored() == []
+    receiver.arrive(1, 2)  # sent again by the next one
+    receiver.turn()
+    assert receiver.acks == [1, 2]
+
+
+def test_what_was_under_way_then_is_not_acknowledged_to_the_next_link() -> None:
+    receiver = Receiver()
+    receiver.arrive(1)
+    (persist,) = receiver.bench.journal.flush()
+    receiver.intake.forget(LINK)
+    receiver.arrive(7)
+    receiver.bench.journal.finished(persist.ticket, None)
+    receiver.turn()
+    assert receiver.acks == [7]
+
+
+@pytest.mark.parametrize("tags", [(1,), (1, 2)])
+def test_what_no_store_can_keep_breaks_the_link(tags: tuple[int, ...]) -> None:
+    receiver = Receiver()
+    receiver.arrive(*tags)
+    receiver.turn(UsageError("E_STORE_BATCH", "too large"))
+    assert receiver.broken == ["E_STORE_BATCH"] * len(tags)
