@@ -1,8 +1,8 @@
 """Copies that come by links while the store refuses them: a transit with its journal, flushed by hand."""
 
 import pytest
-
 from tests.node.test_transit import Bench, message
+
 from tidings.delivery.store import Stored
 from tidings.errors import StoreError, TidingsError, UsageError
 from tidings.node.intake import Copy, Intake
