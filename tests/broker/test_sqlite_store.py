@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.broker import sqlite_store, store_room
+from tidings.broker import sqlite_salvage, sqlite_store, store_room
 from tidings.broker.sqlite_store import Limits, SqliteStore
 from tidings.broker.store_state import setting
 from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
@@ -299,6 +299,26 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, what: str) -> Non
     else:
         path.symlink_to("nowhere/store.db")
     with pytest.raises(StoreError, match=rf"E_STORE_IO.*store\.db cannot be opened: it is a {what}"):
+        SqliteStore(path)
+
+
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal"])
+def test_a_file_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    path = tmp_path / "store.db"
+    SqliteStore(path).close()
+    (tmp_path / name).touch()
+
+    def refused(_: Path) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    monkeypatch.setattr(sqlite_salvage, "connect", refused)  # as SQLite says it; and root may write all
+    with pytest.raises(StoreError, match="E_STORE_IO: disk I/O error"):
+        SqliteStore(path)
+    monkeypatch.setattr(os, "access", lambda file, _: file != tmp_path / name)
+    reason = rf"E_STORE_IO.*store\.db cannot be opened: the broker may not read and write {name}, "
+    with pytest.raises(StoreError, match=reason):
         SqliteStore(path)
 
 

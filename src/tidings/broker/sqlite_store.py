@@ -49,7 +49,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tidings.broker import sqlite_salvage as salvage
-from tidings.broker.store_errors import NOT_DAMAGED, hindrance, is_full, translate, translated
+from tidings.broker.store_errors import NOT_DAMAGED, cannot_open, hindrance, is_full, translate, translated
 from tidings.broker.store_index import Index
 from tidings.broker.store_lock import StoreLock
 from tidings.broker.store_room import Room
@@ -139,7 +139,7 @@ class SqliteStore:
         try:
             db = salvage.connect(self._path)
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CANTOPEN:
+            if not cannot_open(error, self._path):
                 raise
             raise StoreError("E_STORE_IO", f"{self._path} cannot be opened{hindrance(self._path)}") from error
         try:
