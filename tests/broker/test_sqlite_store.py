@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.broker import store_room
+from tidings.broker import sqlite_salvage, sqlite_store, store_room
 from tidings.broker.sqlite_store import Limits, SqliteStore
 from tidings.broker.store_state import setting
 from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
@@ -169,6 +170,103 @@ def test_what_makes_room_is_written_on_a_full_disk_and_messages_wait_for_the_res
     store.close()
 
 
+class LoggedDisk(FullDisk):
+    """A disk that is full because of what the write-ahead log takes; to empty it, the reserve is needed."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        super().__init__(db, path.with_name(path.name + ".reserve"))
+        self._log = path.with_name(path.name + "-wal")
+        self.emptied: list[str] = []
+
+    def execute(self, statement: str, *arguments: object) -> sqlite3.Cursor:
+        self.full = self._log.stat().st_size > 0
+        if not statement.startswith("PRAGMA wal_checkpoint"):
+            return super().execute(statement, *arguments)
+        if self.full and self._reserve.exists():
+            super().execute("BEGIN")  # which says that the disk is full
+        self.emptied.append(statement)
+        try:
+            return self._db.execute(statement)
+        finally:
+            self.full = self._log.stat().st_size > 0
+
+
+def full_of_log(
+    path: Path, monkeypatch: pytest.MonkeyPatch, limits: Limits | None = None
+) -> tuple[SqliteStore, LoggedDisk]:
+    store = SqliteStore(path, limits)
+    store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, b"first", (1,))])
+    disk = LoggedDisk(store._db, path)
+    monkeypatch.setattr(store, "_db", disk)
+    monkeypatch.setattr(os, "posix_fallocate", disk.allocate)
+    return store, disk
+
+
+def test_messages_are_taken_if_the_place_of_the_log_is_all_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, disk = full_of_log(tmp_path / "store.db", monkeypatch)
+    with pytest.raises(StoreError, match="E_STORE_FULL"):
+        store.append([Stored(2, b"second", (1,))])
+    assert disk.emptied == []  # not with each batch
+    monkeypatch.setattr(store._room, "due", lambda: True)
+    store.append([Stored(2, b"second", (1,))])
+    assert (tmp_path / "store.db.reserve").exists()
+    store.close()
+    store = SqliteStore(tmp_path / "store.db")
+    assert store.read([1, 2]) == [b"first", b"second"]
+    store.close()
+
+
+def test_a_batch_for_which_there_is_no_place_without_the_log_either_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, b"first", (1,))])
+    disk = FullDisk(store._db, tmp_path / "store.db.reserve")
+    monkeypatch.setattr(store, "_db", disk)
+    monkeypatch.setattr(os, "posix_fallocate", disk.allocate)
+    monkeypatch.setattr(store._room, "due", lambda: True)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="E_STORE_FULL"):
+            store.append([Stored(2, b"second", (1,))])
+    store.append([Acked(1, (1,))])
+    store.close()
+    monkeypatch.undo()
+    store = SqliteStore(tmp_path / "store.db")
+    assert list(store.recover().waiting[1].seqs) == []
+    store.close()
+
+
+@pytest.mark.parametrize("mode", ["PASSIVE", "TRUNCATE"])
+def test_the_log_is_emptied_with_the_reserve_if_need_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    store, disk = full_of_log(tmp_path / "store.db", monkeypatch, Limits(checkpoint_bytes=0))
+    if mode == "PASSIVE":
+        store.maintain()
+    else:
+        store.close()
+    assert disk.emptied == [f"PRAGMA wal_checkpoint({mode})"]
+    store.close()
+
+
+def test_a_store_that_is_opened_has_room_for_the_log_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "CLAIM_BYTES", 1 << 30)
+    store = SqliteStore(tmp_path / "store.db")
+    store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, bytes(200_000), (1,))])
+    crashed = tmp_path / "crashed"
+    crashed.mkdir()
+    for name in ("store.db", "store.db-wal", "store.db.lock"):
+        shutil.copy(tmp_path / name, crashed)
+    store.close()
+    assert (crashed / "store.db").stat().st_size < 200_000
+    store = SqliteStore(crashed / "store.db")
+    assert (crashed / "store.db").stat().st_size >= 200_000
+    assert store.read([1]) == [bytes(200_000)]
+    store.close()
+
+
 def test_the_file_has_room_for_what_the_log_holds(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     store.append([MailboxAdded(1, "queue:a", "queue")])
@@ -201,6 +299,26 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, what: str) -> Non
     else:
         path.symlink_to("nowhere/store.db")
     with pytest.raises(StoreError, match=rf"E_STORE_IO.*store\.db cannot be opened: it is a {what}"):
+        SqliteStore(path)
+
+
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal"])
+def test_a_file_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    path = tmp_path / "store.db"
+    SqliteStore(path).close()
+    (tmp_path / name).touch()
+
+    def refused(_: Path) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    monkeypatch.setattr(sqlite_salvage, "connect", refused)  # as SQLite says it; and root may write all
+    with pytest.raises(StoreError, match="E_STORE_IO: disk I/O error"):
+        SqliteStore(path)
+    monkeypatch.setattr(os, "access", lambda file, _: file != tmp_path / name)
+    reason = rf"E_STORE_IO.*store\.db cannot be opened: the broker may not read and write {name}, "
+    with pytest.raises(StoreError, match=reason):
         SqliteStore(path)
 
 

@@ -1,14 +1,15 @@
 """On which thread batches are written, and that each is answered once, in order."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Sequence
 
 import pytest
 
 from tidings.broker import writer as module
-from tidings.broker.writer import LONE_MESSAGES_MIN, LONE_READS_MAX, TRUST, Lone, StoreWriter
-from tidings.delivery.store import MailboxAdded, MemoryStore, Record, Stored
+from tidings.broker.writer import LONE_MESSAGES_MIN, LONE_READS_MAX, TRUST, Complaints, Lone, StoreWriter
+from tidings.delivery.store import Acked, MailboxAdded, MemoryStore, Record, Stored
 from tidings.errors import StoreError, TidingsError
 from tidings.testing.local_broker import run
 
@@ -88,6 +89,36 @@ def test_a_slow_answer_or_an_error_costs_the_trust() -> None:
         await bench.writer.close()
 
     run(check())
+
+
+def test_a_store_that_goes_on_refusing_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        bench = Bench()
+        await bench.write(1)
+        for code in ("E_STORE_FULL", "E_STORE_FULL", "E_STORE_IO", "E_STORE_IO"):
+            bench.store.failure = StoreError(code, "no")
+            await bench.write(2)
+        bench.store.failure = None
+        await bench.write(2)
+        await bench.write(3)
+        await bench.writer.close()
+
+    with caplog.at_level(logging.INFO, "tidings.broker"):
+        run(check())
+    told = [(record.levelname, record.getMessage()) for record in caplog.records if "store" in record.getMessage()]
+    assert told == [("ERROR", "the store refused a batch")] * 2 + [("INFO", "the store writes again")]
+
+
+def test_what_is_written_on_a_full_disk_too_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    complaints = Complaints()
+    with caplog.at_level(logging.INFO, "tidings.broker"):
+        for _ in range(3):
+            complaints.written([Stored(2, b"12345", (1,))], StoreError("E_STORE_FULL", "no space"))
+            complaints.written([Acked(1, (1,))], None)
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        complaints.written([Stored(2, b"12345", (1,))], None)
+        complaints.written([Stored(3, b"12345", (1,))], StoreError("E_STORE_FULL", "no space"))
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO", "ERROR"]
 
 
 def test_the_thread_still_looks_after_the_store() -> None:

@@ -204,6 +204,36 @@ def test_a_persistent_message_waits_for_a_broker_that_is_away() -> None:
     assert sum(brokers.subscribers[0].got.values()) == 5
 
 
+def test_a_full_disk_does_not_break_links() -> None:
+    brokers = line()
+    durable, light = brokers.subscribe(3, "x >= 0", durable=True), brokers.subscribe(3, "x < 0")
+    assert durable is not None
+    assert light is not None
+    calendar = brokers.calendar
+    calendar.run(until=3000)
+    second, third = brokers.broker(2), brokers.broker(3)
+    assert second is not None
+    assert third is not None
+    links = dict(third._links)
+    brokers.hosts[3].full = True
+    for number in range(40):
+        calendar.at(3000.0 + 100 * number, partial(brokers.publish, 1, {"x": number}, persistent=True))
+        calendar.at(3050.0 + 100 * number, partial(brokers.publish, 1, {"x": -1 - number}))
+    calendar.run(until=8000)
+    brokers.collect()
+    assert sum(light.got.values()) == 40
+    assert len(second.network.transit) == 40
+    brokers.hosts[3].full = False
+    calendar.run(until=12_000)
+    assert third._links == links
+    assert len(second.network.transit) == 0
+    brokers.read_durables()
+    calendar.run(until=12_100)
+    brokers.check_durable()
+    brokers.check_nobody_twice()
+    assert durable.order == [one.id for one in brokers.publications if one.persistent]
+
+
 def test_a_broker_that_comes_back_alone_knows_whom_messages_are_for() -> None:
     brokers = line()
     brokers.subscribe(3, "x = 1", durable=True)

@@ -322,7 +322,6 @@ class Broker:
             if records is None or not self.writer.write_here(records):
                 return False
         except TidingsError as error:
-            note(log, logging.ERROR, "the store refused a batch", error=error)
             self.node.refuse(number, receipt, error)
             return True
         if receipt:
@@ -460,8 +459,6 @@ class Broker:
         self.links.carry_out()
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
-        if error is not None:
-            note(log, logging.ERROR, "the store refused a batch", error=error)
         for ticket in tickets:
             self._carry_out(self.node.persisted(ticket, error))
         if self.forwarder.has_output():

@@ -129,6 +129,17 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
+def gaps(numbers: list[int], oldest: int) -> list[Damage]:
+    """Batches that should be there: all from the oldest one needed."""
+    expected = oldest
+    damaged = []
+    for number in numbers:
+        if number > expected > 0:
+            damaged.append(Damage(f"batches {expected} to {number - 1} are missing"))
+        expected = number + 1
+    return damaged
+
+
 def missing(path: Path, *, made: bool, logged: bool) -> list[Damage]:
     """What is gone of a store. `made`: there was one; `logged`: its log held something."""
     damaged = []

@@ -49,7 +49,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tidings.broker import sqlite_salvage as salvage
-from tidings.broker.store_errors import NOT_DAMAGED, hindrance, is_full, translate, translated
+from tidings.broker.store_errors import NOT_DAMAGED, cannot_open, hindrance, is_full, translate, translated
 from tidings.broker.store_index import Index
 from tidings.broker.store_lock import StoreLock
 from tidings.broker.store_room import Room
@@ -113,6 +113,7 @@ class SqliteStore:
                 self._damaged += salvage.missing(self._path, made=self._lock.made, logged=self._lock.logged)
                 self._db = self._with_reserve(self._open)
                 self._room.open()
+                self._claim_all()
             except BaseException:
                 self._lock.close()
                 raise
@@ -138,7 +139,7 @@ class SqliteStore:
         try:
             db = salvage.connect(self._path)
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CANTOPEN:
+            if not cannot_open(error, self._path):
                 raise
             raise StoreError("E_STORE_IO", f"{self._path} cannot be opened{hindrance(self._path)}") from error
         try:
@@ -196,8 +197,7 @@ class SqliteStore:
             if self._surplus() > 0.5:
                 self._move(self._limits.move_bytes)
             elif self._log_bytes > self._limits.checkpoint_bytes:
-                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                self._log_bytes = 0
+                self._with_reserve(lambda: self._checkpoint("PASSIVE"))
             return self._surplus() > 0.5 or self._log_bytes > self._limits.checkpoint_bytes
 
     def close(self) -> None:
@@ -205,8 +205,9 @@ class SqliteStore:
             if self._closed:
                 return
             try:
-                self._lock.log_emptied()
-                self._db.close()  # SQLite empties the write-ahead log into the file
+                with suppress(sqlite3.Error):  # then the log stays, and the next process reads it
+                    self._with_reserve(self._empty_log)
+                self._db.close()
             finally:
                 self._room.close()
                 self._lock.close()
@@ -239,7 +240,7 @@ class SqliteStore:
         if frees:
             self._with_reserve(write)
         else:
-            write()
+            self._with_room(write)
         self._newest = number
         self._last_seq = last_seq
         self._log_bytes += len(blob) + salvage.PAGE_BYTES
@@ -268,6 +269,20 @@ class SqliteStore:
                 raise
         return use()
 
+    def _with_room(self, use: Callable[[], None]) -> None:
+        """If the disk is full, once more without the log, whose place may be all that is missing. The reserve is for
+        emptying it: there must be one again before anything is written."""
+        try:
+            use()
+        except (sqlite3.Error, OSError) as error:
+            if not is_full(error) or not self._room.due() or not self._room.release():
+                raise
+            with suppress(sqlite3.Error):
+                self._empty_log()
+            if not self._room.restore():
+                raise
+            use()
+
     def _check_room(self) -> None:
         """The disk was full: before messages are taken again, there must be a reserve again."""
         if self._room.due():
@@ -278,10 +293,22 @@ class SqliteStore:
     def _make_room(self) -> None:
         """Empty the log into the file, whose place is kept, and take the reserve from what the log had."""
         if not self._room.restore():
-            self._lock.log_emptied()
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._log_bytes = 0
+            self._empty_log()
             self._room.restore()
+
+    def _empty_log(self) -> None:
+        self._lock.log_emptied()
+        self._checkpoint("TRUNCATE")
+
+    def _checkpoint(self, mode: str) -> None:
+        self._db.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        self._log_bytes = 0
+
+    def _claim_all(self) -> None:
+        """What the log held when the store was opened may be more than the file has room for."""
+        ((pages,),) = self._db.execute("PRAGMA page_count").fetchall()
+        with suppress(OSError):  # then messages are refused, and the rest goes on
+            self._with_reserve(lambda: self._room.claim(pages * salvage.PAGE_BYTES))
 
     def _transact(self, number: int, blob: bytes, changes: Sequence[Change], oldest: int) -> None:
         execute = self._db.execute
@@ -411,7 +438,7 @@ class SqliteStore:
                     acks.append(np.stack([np.full_like(seqs, record.mailbox), seqs, np.full_like(seqs, number)]))
                 elif isinstance(record, Counted):
                     counted.append(record)
-        self._damaged += _gaps(numbers, oldest)
+        self._damaged += salvage.gaps(numbers, oldest)
         self._newest, self._last_seq = max(numbers, default=0), last_seq
         self._index.settle(self._state.since, *np.concatenate([np.empty((3, 0), np.int64), *acks], axis=1))
         for one in counted:
@@ -463,14 +490,3 @@ class _Use:
         self._store._mutex.release()
         if error is not None:
             translate(error)
-
-
-def _gaps(numbers: list[int], oldest: int) -> list[Damage]:
-    """Batches that should be there: all from the oldest one needed."""
-    expected = oldest
-    damaged = []
-    for number in numbers:
-        if number > expected > 0:
-            damaged.append(Damage(f"batches {expected} to {number - 1} are missing"))
-        expected = number + 1
-    return damaged

@@ -1,6 +1,7 @@
 """What SQLite and the system say when something fails, as the store's errors."""
 
 import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,21 @@ def hindrance(path: Path) -> str:
         return ": it is a directory"
     if path.is_symlink() and not path.exists():
         return f": it is a link to {path.readlink()}, which is not there"
+    if forbidden := _forbidden(path):
+        return f": the broker may not read and write {forbidden}, look at its owner and permissions"
     return ": is it a file that the broker may read and write, in a directory where it may make others?"
+
+
+def _forbidden(path: Path) -> str:
+    """The name of a store's file that is there, and that we may not read or not write; empty: none."""
+    files = (path, path.with_name(path.name + "-wal"))
+    return next((file.name for file in files if file.exists() and not os.access(file, os.R_OK | os.W_OK)), "")
+
+
+def cannot_open(error: sqlite3.Error, path: Path) -> bool:
+    """Whether it is the files themselves that the system does not give us."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_CANTOPEN or (code in _FORBIDDEN and bool(_forbidden(path)))
 
 
 def is_full(error: sqlite3.Error | OSError) -> bool:
@@ -45,6 +60,7 @@ def translate(error: BaseException) -> None:
 # When the store is opened, what is none of these means that the file is not what it was.
 NOT_DAMAGED = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN}
 NOT_DAMAGED |= {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
+_FORBIDDEN = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}  # what a lack of rights looks like
 _CODES = {
     sqlite3.SQLITE_FULL: "E_STORE_FULL",
     sqlite3.SQLITE_CORRUPT: "E_STORE_DAMAGED",

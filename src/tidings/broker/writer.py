@@ -10,6 +10,7 @@ the thread does it again.
 """
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -18,8 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidings.delivery.store import Record, Store
+from tidings.broker.logs import note
+from tidings.delivery.store import Record, Store, Stored
 from tidings.errors import StoreError, TidingsError
+
+log = logging.getLogger("tidings.broker")
 
 BATCH_RECORDS_MAX = 20_000
 HERE_RECORDS_MAX = 8  # of a batch written on the loop's thread
@@ -50,6 +54,27 @@ class StoreStats:
         self.seconds += seconds
         self.by_latency[bisect_left(LATENCY_SECONDS, seconds)] += 1
         self.error = error
+
+
+class Complaints:
+    """What goes on failing in one way is one line of the log, however often it is tried."""
+
+    def __init__(self) -> None:
+        self._failing = ""  # the code of the error
+
+    def written(self, records: Sequence[Record], error: TidingsError | None) -> None:
+        if error is not None:
+            if error.code != self._failing:
+                self._failing = error.code
+                note(log, logging.ERROR, "the store refused a batch", error=error)
+        elif self._failing and (self._failing != "E_STORE_FULL" or _has_messages(records)):
+            self._failing = ""
+            note(log, logging.INFO, "the store writes again")
+
+
+def _has_messages(records: Sequence[Record]) -> bool:
+    """On a full disk, what has none is written all the same."""
+    return any(type(record) is Stored for record in records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +132,7 @@ class StoreWriter:
         self._on_read = on_read
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self.stats = StoreStats()
+        self._complaints = Complaints()
         self.quick_seconds = QUICK_SECONDS
         self._under_way = 0  # batches given and not answered
         self._turn = threading.Lock()  # held by whoever uses the store
@@ -216,6 +242,7 @@ class StoreWriter:
             error = failure
         seconds = time.perf_counter() - began
         self.stats.count(len(records), seconds, error)
+        self._complaints.written(records, error)
         self._trusted = self._trusted + 1 if error is None and seconds < self.quick_seconds else 0
         return error
 

@@ -13,7 +13,7 @@ message comes again, marked): they are not worth an fsync of their own and go wi
 second.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -34,10 +34,20 @@ class _Call(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Group:
+    """Places in a batch."""
+
+    messages: list[int] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass(slots=True)
 class _Batch:
     changes: list[Record] = field(default_factory=list)
     messages: list[Record | Late] = field(default_factory=list)
     calls: list["_Call"] = field(default_factory=list)
+    groups: dict[Hashable, _Group] = field(default_factory=dict)
     bytes: int = 0
     urgent: bool = False  # some change should not wait for the next batch
 
@@ -50,6 +60,7 @@ class Journal:
         self._again: _Batch | None = None  # the changes of a batch that failed with its messages
         self._under_way: _Batch | None = None
         self._ticket = 0
+        self.group: Hashable = None  # what messages and calls given now belong to: `withdraw`
 
     @property
     def idle(self) -> bool:
@@ -70,13 +81,34 @@ class Journal:
     def message(self, record: Record | Late, size: int) -> None:
         """Something that counts only once it is written. What rests on the fate of the batch before is asked for late,
         when that is known."""
-        self._gathering.messages.append(record)
-        self._gathering.bytes += size
+        batch = self._gathering
+        if self.group is not None:
+            group = batch.groups.setdefault(self.group, _Group())
+            group.messages.append(len(batch.messages))
+            group.bytes += size
+        batch.messages.append(record)
+        batch.bytes += size
         self.pending_bytes += size
 
     def then(self, done: Callable[[], None], failed: Callable[[TidingsError], None] | None = None) -> None:
         """Call one of these when the fate of all that was gathered so far is known."""
-        self._gathering.calls.append(_Call(done, failed, changes_only=False))
+        batch = self._gathering
+        if self.group is not None:
+            batch.groups.setdefault(self.group, _Group()).calls.append(len(batch.calls))
+        batch.calls.append(_Call(done, failed, changes_only=False))
+
+    def withdraw(self, group: Hashable, error: TidingsError) -> None:
+        """Refuse what was gathered of this group: it would overtake what was refused of it."""
+        batch = self._gathering
+        gone = batch.groups.pop(group, _Group())
+        for place in gone.messages:
+            batch.messages[place] = _nothing
+        calls = [batch.calls[place] for place in gone.calls]
+        for place in gone.calls:
+            batch.calls[place] = _NOBODY
+        batch.bytes -= gone.bytes
+        self.pending_bytes -= gone.bytes
+        _tell(calls, error)
 
     def then_changed(self, done: Callable[[], None], failed: Callable[[TidingsError], None] | None = None) -> None:
         """The same for who waits for changes alone, whatever becomes of messages in the same batch."""
@@ -110,14 +142,14 @@ class Journal:
         return self._send(batch)
 
     def _send(self, batch: _Batch) -> list[Persist]:
-        if not (batch.changes or batch.messages):  # nothing to write, and all before it is: it is done
+        records = [*batch.changes]
+        for one in batch.messages:
+            records += one() if callable(one) else (one,)
+        if not records:  # nothing to write, and all before it is: it is done
             _tell(batch.calls, None)
             return []
         self._under_way = batch
         self._ticket += 1
-        records = [*batch.changes]
-        for one in batch.messages:
-            records += one() if callable(one) else (one,)
         return [Persist(self._ticket, tuple(records))]
 
     def finished(self, ticket: int, error: TidingsError | None) -> None:
@@ -135,6 +167,13 @@ class Journal:
             else:
                 self._unwritten = changes
         _tell(calls, error)
+
+
+def _nothing() -> Sequence[Record]:
+    return ()
+
+
+_NOBODY = _Call(lambda: None, None, changes_only=False)
 
 
 def _tell(calls: Iterable[_Call], error: TidingsError | None) -> None:

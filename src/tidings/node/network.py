@@ -17,13 +17,14 @@ from random import Random
 from typing import assert_never, cast
 
 from tidings.delivery.store import Note, Recovered
-from tidings.errors import CodecError, TidingsError
+from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.model.codec import decode_predicate, encode_frame
 from tidings.model.event_type import EventType
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import is_event
 from tidings.node.encoded import expires_ms_of
 from tidings.node.event_post import EventPost
+from tidings.node.intake import Copy, Intake, waiting_report
 from tidings.node.journal import Journal
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanLinks
@@ -73,7 +74,7 @@ class Network:
         self._names: dict[int, str] = {}
         self._peers: dict[Router, int] = {}  # linked: the plane's number of the link
         self._unnoted: set[Router] = set()  # whose interests changed since they were last written down
-        self._acks: dict[int, list[int]] = {}  # by the plane's number of a link: tags
+        self._intake = Intake(transit, lambda number, error: self.broken(self._now, number, error), self._waits)
         self.letters: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
         self._handed: list[HandOver] = []  # messages that a carrier brought for subscribers here
         self.passed: list[tuple[bytes, Router | None]] = []  # ids of carried messages: came, or went to a neighbour
@@ -213,14 +214,13 @@ class Network:
         self, now_ms: int, number: int, hops: int, tag: int, routers: list[Router], expires_ms: int, message: bytes
     ) -> None:
         """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
+        if number in self._names:
+            self._intake.relayed(now_ms, number, Copy(hops, tag, routers, expires_ms, message))
 
-        def done() -> None:
-            self._acks.setdefault(number, []).append(tag)
-
-        def failed(error: TidingsError) -> None:
-            self.broken(self._now, number, error)  # it will be sent again
-
-        self.transit.relayed(now_ms, hops, routers, expires_ms, message, done, failed)
+    def _waits(self, number: int, error: StoreError | None) -> None:
+        """The store refuses what comes by a link, or takes it again: once, however often it is tried."""
+        peer = next((router for router, at in self._peers.items() if at == number), 0)
+        self.out.append(waiting_report(peer, error))
 
     def enter(self, now_ms: int, message: bytes, connection: int) -> None:
         """A message enters here that is not persistent."""
@@ -247,10 +247,9 @@ class Network:
         for added, predicate in interests:
             change = self.scheme.subscribe if added else self.scheme.unsubscribe
             self._routed(change(self._now, decode_predicate(predicate)))
-        acks, self._acks = self._acks, {}
-        for number, tags in acks.items():
-            if number in self._names:
-                self._plane.send(number, control_frame(Taken(tuple(tags))))
+        for number, tags in self._intake.take_acks().items():
+            self._plane.send(number, control_frame(Taken(tuple(tags))))
+        self._intake.settle(now_ms)
         self.transit.pump(now_ms)
         if self.events is not None:
             for message in self.event_post.take(now_ms):
@@ -280,6 +279,7 @@ class Network:
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
             journal.change(self.incarnation_note())
         self.transit.unpark()
+        self._intake.tick()
         changed, self._unnoted = self._unnoted, set()
         for router in changed:
             rows = self.scheme.predicates.get(router)
@@ -493,7 +493,7 @@ class Network:
         number = self._numbers.pop(connection, None)
         if number is not None:
             del self._names[number]
-            self._acks.pop(number, None)
+            self._intake.forget(number)
 
 
 def control_frame(message: ControlMessage) -> bytes:

@@ -10,7 +10,7 @@ meant for knows it again by its message's id (`Seen`, which outlives a restart):
                           └───link lost────┘
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
@@ -111,8 +111,29 @@ class Transit:
         message: bytes,
         done: Callable[[], None],
         failed: Callable[[TidingsError], None],
+        group: Hashable = None,
     ) -> None:
-        """A copy from a neighbour; `done` when it is safe here."""
+        """A copy from a neighbour; `done` when it is safe here. Copies of one group can be withdrawn together."""
+        self._journal.group = group
+        try:
+            self._relayed(now_ms, hops, routers, expires_ms, message, done, failed)
+        finally:
+            self._journal.group = None
+
+    def withdraw(self, group: Hashable, error: TidingsError) -> None:
+        """One of the group was refused: so are those behind it that have not left for the store."""
+        self._journal.withdraw(group, error)
+
+    def _relayed(
+        self,
+        now_ms: int,
+        hops: int,
+        routers: list[Router],
+        expires_ms: int,
+        message: bytes,
+        done: Callable[[], None],
+        failed: Callable[[TidingsError], None],
+    ) -> None:
         rest = set(routers) - {self.router}
         if self.router in routers:
             if (message_id := message[ID]) in self._seen:
