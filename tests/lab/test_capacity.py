@@ -110,6 +110,15 @@ def test_batches_refuse_a_spread_they_cannot_tell() -> None:
         plan_batches(replace(QUESTION, spread="all-or-none"), COSTS)
 
 
+def test_batches_of_more_messages_than_are_analysed_are_planned_too() -> None:
+    question = replace(QUESTION, subscribers=500, filters_each=1, match_probability=0.01, rate=1e5)
+    answers = [plan_batches(replace(question, waiting_max_s=bound), COSTS) for bound in (0.0005, 0.005, 0.02, 10.0)]
+    assert [answer.enough for answer in answers] == [False, True, True, True]
+    rates = [answer.rate_allowed for answer in answers]
+    assert rates == sorted(set(rates))
+    assert rates[-1] == pytest.approx(answers[-1].saturated, rel=0.02)
+
+
 def test_the_fewest_servers_that_keep_the_waiting_time_are_recommended() -> None:
     question = Question(FIORANO_PROPERTY, 100_000, match_probability=1e-5, rate=3.0, waiting_max_s=0.01)
     star = plan_capacity(replace(question, brokers=200, topology="star"))
