@@ -18,6 +18,8 @@ from tidings.lab.replication import NetworkLoad, Site, shortest_path_trees
 from tidings.lab.service import Moments, service_moments, thinned
 from tidings.lab.waiting import GammaWaiting, waiting_moments
 
+RHO_MIN = 1e-100  # who waits less often does not wait: squares of such numbers are no numbers any more
+
 
 def network_waiting(
     server: Fitted,
@@ -34,8 +36,10 @@ def network_waiting(
     rows = [_waiting(server, *one, grades, rate) for one in zip(sites, shares, load.received, load.sent, strict=True)]
     table = np.array(rows)
     way = _longest_way(shortest_path_trees(links, len(sites)), shares, table[:, 1])
-    idle, first, variance = np.prod(1 - table[way, 0]), table[way, 1].sum(), table[way, 2].sum()
-    busy = float(1 - idle)
+    first, variance = table[way, 1].sum(), table[way, 2].sum()
+    busy = -float(np.expm1(np.log1p(-table[way, 0]).sum()))  # 1 − Π(1 − ρ), of which little would be left for tiny ρ
+    if busy < RHO_MIN:
+        return GammaWaiting(busy, 1.0, 1.0)
     mean, square = float(first) / busy, float(variance + first**2) / busy  # of those who wait
     alpha = mean**2 / (square - mean**2)
     return GammaWaiting(busy, alpha, mean / alpha)
