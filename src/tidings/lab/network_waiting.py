@@ -52,7 +52,7 @@ def _waiting(
     if received <= 0:
         return 0.0, 0.0, 0.0
     share = site.replication / float(grades.first) if float(grades.first) > 0 else 0.0
-    local = thinned(grades, min(share, 1.0))
+    local = _whole(thinned(grades, min(share, 1.0)))
     matched = site.match_probability or 1.0
     wanted = Moments(local.first / matched, local.second / matched, local.third / matched)
     passing = server.t_rcv + sent / received * server.t_tx
@@ -66,6 +66,12 @@ def _waiting(
     service = _mixed([(weight / received, moments) for weight, moments in kinds])
     first, second = waiting_moments(rate * received, service)
     return rate * received * float(service.first), float(first), float(second - first**2)
+
+
+def _whole(grades: Moments) -> Moments:
+    """Of whole numbers squares are no smaller than they: a fixed grade of 0.1 is a copy now and then, never a tenth."""
+    second = max(float(grades.second), float(grades.first))
+    return Moments(grades.first, second, max(float(grades.third), second))
 
 
 def _mixed(kinds: Sequence[tuple[float, Moments]]) -> Moments:
