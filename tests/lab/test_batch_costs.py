@@ -90,6 +90,17 @@ def test_the_allowed_rate_keeps_to_the_bound_and_no_less() -> None:
         assert seen.rate_allowed(bound, 0.9999, allowed / 2) == allowed / 2
 
 
+@pytest.mark.parametrize("rate", [150_000.0, 500_000.0])
+def test_a_broker_with_large_batches_sees_what_it_is_and_admits_what_it_carries(rate: float) -> None:
+    scenario = BatchScenario(replace(TRUE, t_fltr=0.0), 500, Receivers(500, 0.01))
+    seen = server_seen(scenario.costs, worked(scenario, rate))
+    assert seen.together
+    assert seen.scenario.receivers.subscribers == pytest.approx(500, rel=0.02)
+    waiting = scenario.queue(rate).quantile(0.9999)
+    assert seen.rate_allowed(1.05 * waiting, 0.9999, 2 * rate) >= rate
+    assert seen.rate_allowed(1.0, 0.9999, 1.1 * rate) == 1.1 * rate
+
+
 def test_messages_over_many_connections_are_served_one_by_one() -> None:
     """Each read brings one message, however many wait: what is seen is no batching."""
     rate = 8000.0

@@ -149,7 +149,7 @@ def test_what_is_too_close_to_the_limit_to_be_analysed_is_busy() -> None:
     mean = line(0.1, 1.0)
     rate = rate_at(0.999, lambda rate: analyse(rate, mean, sizes_max=64), capacity(mean))
     assert 0 < rate < capacity(mean)
-    with pytest.raises(UsageError, match="too close to the server's limit"):
+    with pytest.raises(UsageError, match="too many to be analysed"):
         analyse(rate * 1.01, mean, sizes_max=64)
 
 

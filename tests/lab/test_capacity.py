@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tidings.cli import make_app
+from tidings.cli.json_text import strict_json
 from tidings.errors import UsageError
 from tidings.lab.batch_costs import BatchCosts
 from tidings.lab.batch_plan import plan_batches
@@ -110,6 +111,15 @@ def test_batches_refuse_a_spread_they_cannot_tell() -> None:
         plan_batches(replace(QUESTION, spread="all-or-none"), COSTS)
 
 
+def test_batches_of_more_messages_than_are_analysed_are_planned_too() -> None:
+    question = replace(QUESTION, subscribers=500, filters_each=1, match_probability=0.01, rate=1e5)
+    answers = [plan_batches(replace(question, waiting_max_s=bound), COSTS) for bound in (0.0005, 0.005, 0.02, 10.0)]
+    assert [answer.enough for answer in answers] == [False, True, True, True]
+    rates = [answer.rate_allowed for answer in answers]
+    assert rates == sorted(set(rates))
+    assert rates[-1] == pytest.approx(answers[-1].saturated, rel=0.02)
+
+
 def test_the_fewest_servers_that_keep_the_waiting_time_are_recommended() -> None:
     question = Question(FIORANO_PROPERTY, 100_000, match_probability=1e-5, rate=3.0, waiting_max_s=0.01)
     star = plan_capacity(replace(question, brokers=200, topology="star"))
@@ -183,6 +193,53 @@ def test_topologies() -> None:
         replace(QUESTION, spread="normal")
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--rate", "1e-12"),
+        ("--rate", "1e-320"),
+        ("--rate", "1e300"),
+        ("--rate", "nan"),
+        ("--filters", "1e200"),
+        ("--components", "1e200"),
+        ("--waiting", "1e300"),
+        ("--link", "1e300"),
+    ],
+)
+def test_numbers_beyond_all_sense_are_refused(tmp_path: Path, option: str, value: str) -> None:
+    model = tmp_path / "m.json"
+    model.write_text(FAST.to_json())
+    wish = ["plan", "capacity", "--model", str(model), "--subscribers", "500", "--brokers", "4", option, value]
+    with pytest.raises(UsageError, match=f"E_LAB_INPUT: {option} must lie in"):
+        CliRunner().invoke(make_app(["plan"]), wish, catch_exceptions=False)
+
+
+@pytest.mark.parametrize("option", ["--subscribers", "--publishers", "--body"])
+def test_counts_beyond_all_sense_are_refused(tmp_path: Path, option: str) -> None:
+    model = tmp_path / "m.json"
+    model.write_text(FAST.to_json())
+    wish = ["plan", "capacity", "--model", str(model), "--subscribers", "5", option, "1" + 120 * "0"]
+    found = CliRunner().invoke(make_app(["plan"]), wish, catch_exceptions=False)
+    assert found.exit_code == 2
+    assert option in found.output
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_json_has_no_numbers_that_are_none(number: float) -> None:
+    with pytest.raises(UsageError, match="E_JSON_NUMBER"):
+        strict_json({"network": [{"waiting_quantile": number}]})
+
+
+@pytest.mark.parametrize("brokers", [2, 4, 20])
+def test_next_to_no_load_is_a_load(brokers: int) -> None:
+    constant = Fitted.of("constant", t_rcv=1e-5, t_tx=0.0)
+    for rate in (1e-3, 1.24e-11, 1e-12, 1e-150, 1e-320):
+        answer = plan_capacity(Question(constant, 1, match_probability=0.5, rate=rate, brokers=brokers))
+        assert isinstance(answer.demand, Allowed)
+        assert answer.network is not None
+        assert answer.network.waiting_quantile == 0.0
+
+
 def test_the_command(tmp_path: Path) -> None:
     app, runner, model, plot = make_app(["plan"]), CliRunner(), tmp_path / "m.json", tmp_path / "p.png"
     model.write_text(FAST.to_json())
@@ -217,6 +274,15 @@ def test_the_command(tmp_path: Path) -> None:
         ("--batches", b"[1]", "E_LAB_JSON: .*other.xyz: not stored costs of batches: it is no JSON object$"),
         ("--grades", b"[" * 200_000, "E_PLAN_GRADES"),
         ("--grades", b"[Infinity]", "E_PLAN_GRADES"),
+        ("--grades", b'{"3": 5}', "E_PLAN_GRADES: .*other.xyz is not a JSON list of counts$"),
+        ("--grades", b'"123"', "E_PLAN_GRADES: .*other.xyz is not a JSON list of counts$"),
+        ("--grades", b"[0.1, 0.9, 1.0]", "E_PLAN_GRADES: .*0 receivers is a whole number .*, not 0.1$"),
+        ("--grades", b"[2, 1.9]", "E_PLAN_GRADES: .*1 receivers is a whole number .*, not 1.9$"),
+        ("--grades", b"[true, 7]", "E_PLAN_GRADES: .*, not True$"),
+        ("--grades", b'[1, "7"]', "E_PLAN_GRADES: .*, not '7'$"),
+        ("--grades", b"[1, -1]", "E_PLAN_GRADES: .*, not -1$"),
+        ("--grades", b"[1, 1" + b"0" * 400 + b"]", "E_PLAN_GRADES"),
+        ("--grades", b"[9, 0, 0, 0, 0, 0, 1, 0]", "E_PLAN_GRADES: .* has messages with 6 receivers, of 5 subscribers"),
         ("--plot", b"", "E_PICTURE"),
     ],
 )

@@ -96,3 +96,12 @@ def test_md1_quantile_where_the_probability_is_that_of_not_waiting() -> None:
         rho = percent / 100
         for p in ((100 - percent) / 100, 1 - rho, np.nextafter(1 - rho, 1)):
             assert 0 <= md1_quantile(float(p), rho, 1.0) < 1e-9
+
+
+@pytest.mark.parametrize("lack", [1e-3, 1e-6, 1e-9, 1e-12, 1e-15])
+def test_md1_next_to_saturation(lack: float) -> None:
+    """Both ways meet at 20 service times, and 1 − P(W > t) is in proportion to 1 − ρ."""
+    below, above = (1 - float(md1_tail(tau, 1 - lack, 1.0)) for tau in (20 - 1e-9, 20.0))
+    assert 0 < above < 1
+    assert above == pytest.approx(below, rel=1e-6, abs=2e-15)
+    assert above == pytest.approx(40.66 * lack, rel=0.03, abs=2e-15)

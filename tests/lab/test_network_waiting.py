@@ -52,3 +52,22 @@ def test_brokers_that_nobody_uses_make_nobody_wait() -> None:
     server = Fitted.of("base", t_rcv=0.1, t_fltr=0.01, t_tx=0.1)
     found = network_waiting(server, sites, [(0, 1)], bdrp(server, sites, [(0, 1)]), Moments(1.0, 1.0, 1.0), 2.0)
     assert found.rho == pytest.approx(2 * 0.25)
+
+
+@pytest.mark.parametrize("rate", [1e-6, 1e-12, 1e-30])
+def test_who_waits_waits_the_same_however_rare_messages_are(rate: float) -> None:
+    """1 − (1 − ρ)² is 0 in floats for tiny ρ; the waiting time of those who wait does not depend on it."""
+    sites, links = [Site(50, 1.0, 2.5), Site(50, 1.0, 2.5)], [(0, 1)]
+    load = bdrp(SERVER, sites, links)
+    few, many = (network_waiting(SERVER, sites, links, load, GRADES.moments(), one) for one in (rate, 1e-3))
+    assert few.rho == pytest.approx(2 * rate * load.work[0], rel=1e-5)
+    assert few.alpha == pytest.approx(many.alpha, rel=1e-3)
+    assert few.beta == pytest.approx(many.beta, rel=1e-3)
+
+
+def test_a_fixed_grade_below_one_is_a_copy_now_and_then() -> None:
+    grades, links = Moments(0.003, 0.003**2, 0.003**3), [(0, 1)]
+    sites, server = [Site(1, 0.0015, 0.0015), Site(1, 0.0015, 0.0015)], Fitted.of("base", t_rcv=0, t_fltr=0, t_tx=2e-5)
+    found = network_waiting(server, sites, links, bdrp(server, sites, links), grades, 10.0)
+    assert found.alpha > 0
+    assert found.quantile(0.99) == 0.0

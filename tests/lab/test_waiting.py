@@ -32,6 +32,13 @@ def test_the_gamma_distribution_has_both_first_moments(rho: float, c_var: float,
     assert waiting.rho * waiting.alpha * (waiting.alpha + 1) * waiting.beta**2 == pytest.approx(second)
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1e-200, 1e-320])
+def test_a_rate_next_to_nothing_is_a_rate(rate: float) -> None:
+    waiting = GammaWaiting.of(rate, gamma_moments(1e-6, 0.0))
+    assert waiting.alpha == pytest.approx(3.0)  # the rest of a constant service: mean 1/2, variance 1/12 of it
+    assert waiting.quantile(0.9999) == 0.0
+
+
 @given(rhos, c_vars, st.floats(0.0, 0.999999))
 def test_quantile_is_the_inverse_of_the_distribution(rho: float, c_var: float, p: float) -> None:
     waiting = GammaWaiting.of(rho, gamma_moments(1.0, c_var))

@@ -1,6 +1,5 @@
 """`tidings plan`: what settings a wish needs, before anything runs."""
 
-import json
 import re
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.json_text import strict_json
 from tidings.cli.plan_capacity import capacity
 from tidings.cli.plan_encoding import encoding
 from tidings.errors import UsageError
@@ -48,7 +48,7 @@ def tracking(
         typer.echo(f"tidings: {error}", err=True)
         raise typer.Exit(USED_WRONGLY) from None
     if as_json:
-        typer.echo(json.dumps(plan.as_row()))
+        typer.echo(strict_json(plan.as_row()))
     else:
         Console().print(as_table(plan))
 

@@ -1,6 +1,5 @@
 """`tidings plan capacity`: what a server carries, with which waiting time, and what a demand needs."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,9 +9,11 @@ import typer
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from tidings.cli.json_text import strict_json
 from tidings.cli.pictures import check_picture
 from tidings.cli.tables import table_of
 from tidings.errors import CodecError, UsageError
+from tidings.lab.arrays import check_finite
 from tidings.lab.batch_costs import BatchCosts
 from tidings.lab.batch_plan import BatchAnswer, plan_batches
 from tidings.lab.capacity import PROBABILITIES, SPREADS, TOPOLOGIES, Answer, NetworkAnswer, Question, plan_capacity
@@ -23,10 +24,19 @@ from tidings.lab.texts import parse_json, read_text
 
 T = TypeVar("T")
 
+# Beyond these nobody asks, and far beyond them powers of the numbers are no floats any more.
+SUBSCRIBERS_MAX = PUBLISHERS_MAX = 10**9
+BODY_MAX = 10**12
+COUNT_MAX = 10**15  # messages with so many receivers
+FILTERS_MAX_EACH, COMPONENTS_MAX = 1e9, 1e6
+RATE_MIN, RATE_MAX = 1e-6, 1e12  # a message in eleven days is no load
+WAITING_MAX_S = 1e9
+LINK_MAX = 1e15
+
 
 def capacity(
     model: Annotated[Path, typer.Option(help="A stored model: tidings lab fit -o model.json writes one.")],
-    subscribers: Annotated[int, typer.Option(min=1, help="How many subscribers there are.")],
+    subscribers: Annotated[int, typer.Option(min=1, max=SUBSCRIBERS_MAX, help="How many subscribers there are.")],
     filters: Annotated[float, typer.Option(help="Filters each of them has.")] = 1.0,
     match: Annotated[float, typer.Option(help="How probable is it that a message matches a subscriber?")] = 0.01,
     spread: Annotated[
@@ -38,9 +48,11 @@ def capacity(
     rate: Annotated[float | None, typer.Option(help="Messages a second that are wanted.")] = None,
     waiting: Annotated[float, typer.Option(help="The longest waiting time that is acceptable, ms.")] = 100.0,
     probability: Annotated[float, typer.Option(help="… for this share of the messages.")] = 0.9999,
-    publishers: Annotated[int, typer.Option(min=1, help="For servers replicated at the publishers.")] = 1,
+    publishers: Annotated[
+        int, typer.Option(min=1, max=PUBLISHERS_MAX, help="For servers replicated at the publishers.")
+    ] = 1,
     components: Annotated[float, typer.Option(help="Comparisons in one filter.")] = 1.0,
-    body: Annotated[int, typer.Option(min=0, help="Bytes of a body, for links.")] = 0,
+    body: Annotated[int, typer.Option(min=0, max=BODY_MAX, help="Bytes of a body, for links.")] = 0,
     brokers: Annotated[int, typer.Option(min=1, help="Also answer for a network of so many.")] = 1,
     topology: Annotated[str, typer.Option(help=f"Of the network: {', '.join(TOPOLOGIES)}.")] = "ring",
     link: Annotated[float | None, typer.Option(help="Bytes a second a link carries.")] = None,
@@ -55,9 +67,16 @@ def capacity(
     Example: tidings plan capacity --model model.json --subscribers 500 --match 0.01 --rate 100000 --waiting 5
     """
     check_picture(plot)
+    check_finite("--filters", filters, 0, FILTERS_MAX_EACH)
+    check_finite("--components", components, 0, COMPONENTS_MAX)
+    check_finite("--waiting", waiting, 0, 1000 * WAITING_MAX_S)
+    if rate is not None:
+        check_finite("--rate", rate, RATE_MIN, RATE_MAX)
+    if link is not None:
+        check_finite("--link", link, 0, LINK_MAX, open_low=True)
     server = _stored(Fitted.from_json, model)
     question = Question(
-        server, subscribers, filters, match, spread, _grades(grades), rate, waiting / 1000, probability,
+        server, subscribers, filters, match, spread, _grades(grades, subscribers), rate, waiting / 1000, probability,
         publishers=publishers, components=components, body_bytes=body, brokers=brokers, topology=topology,
         link_bytes_per_s=link,
     )  # fmt: skip
@@ -67,21 +86,27 @@ def capacity(
         _draw(answer).savefig(plot, dpi=130)
     if as_json:
         more = {} if by_batches is None else {"batches": asdict(by_batches)}
-        typer.echo(json.dumps(asdict(answer) | more))
+        typer.echo(strict_json(asdict(answer) | more))
     else:
         _show(Console(), question, answer)
         if by_batches is not None:
             _show_batches(Console(), question, by_batches)
 
 
-def _grades(path: Path | None) -> Replication | None:
+def _grades(path: Path | None, subscribers: int) -> Replication | None:
     if path is None:
         return None
     counts = parse_json(_text(path), path, "E_PLAN_GRADES")
-    try:
-        return Empirical(tuple(int(one) for one in counts))
-    except (ArithmeticError, TypeError, ValueError) as error:
-        raise UsageError("E_PLAN_GRADES", f"{path} is not a JSON list of counts: {error}") from None
+    if not isinstance(counts, list):
+        raise UsageError("E_PLAN_GRADES", f"{path} is not a JSON list of counts")
+    for grade, count in enumerate(counts):
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= COUNT_MAX:
+            reason = f"how many messages had {grade} receivers is a whole number from 0 to 10^15, not {count!r:.40}"
+            raise UsageError("E_PLAN_GRADES", f"{path} is not a JSON list of counts: {reason}")
+    largest = max((grade for grade, count in enumerate(counts) if count), default=0)
+    if largest > subscribers:
+        raise UsageError("E_PLAN_GRADES", f"{path} has messages with {largest} receivers, of {subscribers} subscribers")
+    return Empirical(tuple(counts))
 
 
 def _stored(read: Callable[[str], T], path: Path) -> T:

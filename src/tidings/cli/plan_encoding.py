@@ -1,6 +1,5 @@
 """`tidings plan encoding`: which encoding of interests suits a network's filters and messages."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.json_text import strict_json
 from tidings.errors import TidingsError, UsageError
 from tidings.lab.encoding_study import Outcome, Study, propose, study
 from tidings.lab.paper_workload import PaperWorkload
@@ -47,7 +47,7 @@ def encoding(
     found = study(predicates, sent)
     chosen = propose(found, goal)
     if as_json:
-        typer.echo(json.dumps({**asdict(found), "proposed": asdict(chosen)}))
+        typer.echo(strict_json({**asdict(found), "proposed": asdict(chosen)}))
         return
     Console().print(as_table(found, chosen))
     typer.echo(as_toml(chosen))

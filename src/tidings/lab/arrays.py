@@ -17,7 +17,10 @@ def refuse(reason: str, code: str = "E_LAB_INPUT") -> UsageError:
 
 def check_finite(name: str, value: Floats, low: float, high: float = np.inf, *, open_low: bool = False) -> None:
     """Refuse anything outside [low, high] (or (low, high]), NaN and infinities included."""
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except OverflowError:  # an integer beyond all floats
+        array = np.asarray(np.inf)
     inside = np.isfinite(array) & (array <= high) & (array > low if open_low else array >= low)
     if not bool(np.all(inside)):
         bracket = "(" if open_low else "["

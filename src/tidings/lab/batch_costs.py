@@ -30,7 +30,8 @@ from scipy.optimize import nnls
 
 from tidings.errors import CodecError, UsageError
 from tidings.lab.arrays import Array, check_finite, check_probability, refuse
-from tidings.lab.batching import SIZES_MAX, BatchQueue, analyse, capacity, rate_at
+from tidings.lab.batch_fluid import queue_of
+from tidings.lab.batching import SIZES_MAX, BatchQueue, capacity, rate_at
 from tidings.lab.texts import as_object, fault
 
 FORMAT, VERSION = "tidings-batch-costs", 1
@@ -150,8 +151,9 @@ class BatchScenario:
         return capacity(self.mean)
 
     def queue(self, rate: float, sizes_max: int = SIZES_MAX) -> BatchQueue:
+        """Approximated where more than `sizes_max` messages wait."""
         costs = self.costs
-        return analyse(rate, self.mean, self.variance, wake=costs.t_wake, cold=costs.t_cold, sizes_max=sizes_max)
+        return queue_of(rate, self.mean, self.variance, wake=costs.t_wake, cold=costs.t_cold, sizes_max=sizes_max)
 
     def rate_at(self, busy: float) -> float:
         """Messages a second that keep the broker busy for this share of the time."""

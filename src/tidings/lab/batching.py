@@ -12,7 +12,7 @@ as many come as arrive in S(k). With S(k) Gamma-distributed (given mean and vari
 stationary distribution of the chain, from one linear system, gives batch sizes, and then by Little's law the mean
 waiting time, exactly. Without a bound a message that comes during a batch waits for the rest of that batch and no
 more, which is the equilibrium distribution of a Gamma variable: quantiles are exact as well. Waiting ends when the
-message's batch begins.
+message's batch begins. Where too many wait for a linear system, batch_fluid.py approximates.
 
 Reference: M. L. Chaudhry, J. G. C. Templeton, *A First Course in Bulk Queues* (1983), M/G^(1,b)/1; the chain is
 embedded at ends of batches as there in chapter 4.
@@ -38,6 +38,7 @@ from tidings.errors import UsageError
 from tidings.lab.arrays import Array, Floats, check_finite, refuse
 
 SIZES_MIN, SIZES_MAX = 32, 1024
+TOO_LARGE = float(1 << 40)  # for a batch: what is said of it holds without limit
 NEGLIGIBLE = 1e-10  # probability beyond the largest size that is looked at
 C_VAR_MIN = 1e-3  # what varies less is constant
 
@@ -126,7 +127,8 @@ def analyse(
 ) -> BatchQueue:
     """The queue with these moments of S(k); refuses (E_LAB_OVERLOAD) a load that the server cannot carry.
 
-    The analysis takes time like the square of the number of messages that may wait: `sizes_max` of them at most.
+    The analysis takes time like the square of the number of messages that may wait: `sizes_max` of them at most. Where
+    more do, the server may be far from its limit all the same; that refusal is another (E_LAB_SIZES).
     """
     check_finite("rate", rate, 0, open_low=True)
     check_finite("wake", wake, 0)
@@ -135,20 +137,24 @@ def analyse(
         check_finite("bound", bound, 1)
         if wake > 0:
             raise refuse("a bound and a time to wake up are not analysed together", "E_LAB_BOUND")
-    if rate >= capacity(mean, bound):
-        raise refuse(f"{rate:.6g} messages a second are more than the server can carry", "E_LAB_OVERLOAD")
+    check_capacity(rate, mean, bound)
     size = SIZES_MIN
     while size <= sizes_max:
         found = _Chain(rate, mean, variance, cold, size).solved(wake, bound or size)
         if found is not None:
             return found
         size *= 2
-    raise refuse(f"more than {sizes_max} messages wait: too close to the server's limit", "E_LAB_OVERLOAD")
+    raise refuse(f"more than {sizes_max} messages wait: too many to be analysed", "E_LAB_SIZES")
+
+
+def check_capacity(rate: float, mean: OfSize, bound: int | None = None) -> None:
+    if rate >= capacity(mean, bound):
+        raise refuse(f"{rate:.6g} messages a second are more than the server can carry", "E_LAB_OVERLOAD")
 
 
 def capacity(mean: OfSize, bound: int | None = None) -> float:
     """Messages a second at saturation: bound/S(bound), or the limit of k/S(k)."""
-    k = float(bound if bound is not None else 1 << 40)
+    k = float(bound) if bound is not None else TOO_LARGE
     seconds = float(mean(np.array([k]))[0])
     check_finite("the time a batch takes", seconds, 0, open_low=True)
     return k / seconds
@@ -162,9 +168,9 @@ def rate_at(busy: float, queue: Callable[[float], BatchQueue], rate_max: float) 
         try:
             return queue(rate).busy - busy
         except UsageError as error:
-            if error.code != "E_LAB_OVERLOAD":
+            if error.code not in ("E_LAB_OVERLOAD", "E_LAB_SIZES"):
                 raise
-            return 1.0 - busy  # too close to the limit to be analysed, and surely that busy
+            return 1.0 - busy  # more than can be carried, or so many wait that it is surely that busy
 
     low = rate_max * 1e-9
     while excess(low) >= 0:  # where a message of a batch costs next to nothing, there is hardly a limit

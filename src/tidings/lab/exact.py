@@ -111,8 +111,18 @@ def _number_in_system(rho: float, largest: int) -> Array:
 
 
 def _by_pole(rho: float, tau: float) -> float:
-    low, high = -math.log(rho), 4.0 * (1 - rho)  # the function falls from 0 to its minimum at `low`, then rises
-    while rho * math.expm1(high) <= high:
+    """With ρ(e^η − 1) = η also ρe^η − 1 = η − (1 − ρ): close to ρ = 1 nothing is lost, if η is known well."""
+    lack = 1 - rho
+    high = 4 * lack
+    while _lack(high) <= lack:
         high *= 2
-    eta = float(brentq(lambda x: rho * math.expm1(x) - x, low, high, xtol=1e-15))
-    return math.log((1 - rho) / (rho * math.exp(eta) - 1)) - eta * tau
+    eta = float(brentq(lambda x: _lack(x) - lack, lack, high, xtol=1e-16 * lack, rtol=1e-15))
+    return math.log(lack / (eta - lack)) - eta * tau
+
+
+def _lack(x: float) -> float:
+    """The 1 − ρ that has this η: 1 − η/(e^η − 1), for small η by its series (Bernoulli numbers)."""
+    if x > 0.2:
+        return 1 - x / math.expm1(x)
+    square = x * x
+    return x / 2 - square * (1 / 12 - square * (1 / 720 - square * (1 / 30240 - square / 1209600)))

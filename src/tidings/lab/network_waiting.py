@@ -19,6 +19,8 @@ from tidings.lab.replication import NetworkLoad, Site, shortest_path_trees
 from tidings.lab.service import Moments, service_moments, thinned
 from tidings.lab.waiting import GammaWaiting, waiting_moments
 
+RHO_MIN = 1e-100  # who waits less often does not wait: squares of such numbers are no numbers any more
+
 
 def network_waiting(
     server: Fitted,
@@ -35,8 +37,10 @@ def network_waiting(
     rows = [_waiting(server, site, shares[at], load, at, grades, rate) for at, site in enumerate(sites)]
     table = np.array(rows)
     way = _longest_way(shortest_path_trees(links, len(sites)), shares, table[:, 1])
-    idle, first, variance = np.prod(1 - table[way, 0]), table[way, 1].sum(), table[way, 2].sum()
-    busy = float(1 - idle)
+    first, variance = table[way, 1].sum(), table[way, 2].sum()
+    busy = -float(np.expm1(np.log1p(-table[way, 0]).sum()))  # 1 − Π(1 − ρ), of which little would be left for tiny ρ
+    if busy < RHO_MIN:
+        return GammaWaiting(busy, 1.0, 1.0)
     mean, square = float(first) / busy, float(variance + first**2) / busy  # of those who wait
     alpha = mean**2 / (square - mean**2)
     return GammaWaiting(busy, alpha, mean / alpha)
@@ -78,7 +82,7 @@ def _local(site: Site, grades: Moments) -> Moments:
     if site.local is not None:
         return site.local
     share = site.replication / float(grades.first) if float(grades.first) > 0 else 0.0
-    return thinned(grades, min(share, 1.0))
+    return _whole(thinned(grades, min(share, 1.0)))
 
 
 def _given(local: Moments, probability: float) -> Moments:
@@ -89,6 +93,12 @@ def _given(local: Moments, probability: float) -> Moments:
 
 def _constant(seconds: float) -> Moments:
     return Moments(seconds, seconds**2, seconds**3)
+
+
+def _whole(grades: Moments) -> Moments:
+    """Of whole numbers squares are no smaller than they: a fixed grade of 0.1 is a copy now and then, never a tenth."""
+    second = max(float(grades.second), float(grades.first))
+    return Moments(grades.first, second, max(float(grades.third), second))
 
 
 def _mixed(kinds: Sequence[tuple[float, Moments]]) -> Moments:

@@ -21,8 +21,9 @@ from tidings.lab.service import Moments, gamma_moments
 from tidings.lab.waiting import GammaWaiting
 
 RECEIVERS_MAX = 1e6
-DOUBLINGS, HALVINGS = 20, 7  # of a search for the largest rate, good to a hundredth of it
-SIZES_MAX = 256  # messages that may wait: a running broker has no time for more
+DOUBLINGS, HALVINGS = 40, 7  # of a search for the largest rate, good to a hundredth of it
+SIZES_MAX = 256  # messages that may wait: a running broker has no time for more, and approximates
+UNTOLD = ("E_LAB_OVERLOAD", "E_LAB_SIZES")  # beyond the limit, or so close to it that nothing can be said
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,12 @@ class BatchServer:
         """Of the service of one message by itself."""
         one = np.array([1.0])
         mean = float(self.scenario.mean(one)[0])
+        check_finite("the time a message takes", mean, 0, open_low=True)
         c_var = math.sqrt(float(self.scenario.variance(one)[0])) / mean
         return gamma_moments(mean, c_var)
 
     def outlook(self, rate: float, probabilities: Sequence[float]) -> Outlook:
-        """Refuses (E_LAB_OVERLOAD) what the broker cannot carry."""
+        """Refuses what the broker cannot carry, and what is so close to that that nothing can be told (UNTOLD)."""
         if self.together:
             queue = self.scenario.queue(rate, SIZES_MAX)
             return Outlook(queue.busy, queue.waiting_mean, tuple((p, queue.quantile(p)) for p in probabilities))
@@ -87,7 +89,9 @@ class BatchServer:
     def _within(self, rate: float, waiting_max: float, probability: float) -> bool:
         try:
             [(_, quantile)] = self.outlook(rate, (probability,)).waiting_quantiles
-        except UsageError:  # overload
+        except UsageError as error:
+            if error.code not in UNTOLD:
+                raise
             return False
         return quantile <= waiting_max
 

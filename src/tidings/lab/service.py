@@ -118,7 +118,7 @@ class Binomial:
         check_probability("match_probability", self.match_probability)
 
     def moments(self) -> Moments:
-        n, p = self.filters, self.match_probability
+        n, p = float(self.filters), self.match_probability
         return raw_from_factorial(n * p, n * (n - 1) * p**2, n * (n - 1) * (n - 2) * p**3)
 
     def generating(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:

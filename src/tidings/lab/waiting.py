@@ -83,8 +83,10 @@ class GammaWaiting:
         """(5.4), (5.5), (5.23), (5.24): fitted to mean and variance of the waiting time of those who wait."""
         check_finite("rate", rate, 0, open_low=True)
         rho = utilisation(rate, service.first)
-        first, second = waiting_moments(rate, service)
-        first, second = first / rho, second / rho
+        # E[W]/ρ and E[W²]/ρ with the rate cancelled: at a rate next to nothing both would be 0/0.
+        busy = service.first * (1 - rho)
+        first = service.second / (2 * busy)
+        second = 2 * rho * first**2 + service.third / (3 * busy)
         alpha = first**2 / (second - first**2)
         return cls(rho, alpha, first / alpha)
 
@@ -105,7 +107,8 @@ class GammaWaiting:
     def quantile(self, p: Floats) -> Floats:
         """The shortest t with P(W ≤ t) ≥ p; zero while p ≤ 1 − ρ."""
         check_finite("p", p, 0, np.nextafter(1, 0))
-        beyond = np.minimum((1 - np.asarray(p)) / self.rho, 1.0)
+        left, rho = 1 - np.asarray(p), np.asarray(self.rho)
+        beyond = np.where(left < rho, left / np.maximum(rho, np.finfo(np.float64).tiny), 1.0)
         return np.asarray(self.beta * gammainccinv(self.alpha, beyond), dtype=np.float64)[()]
 
 
