@@ -3,9 +3,11 @@
 import random
 from collections.abc import Sequence
 
+import pytest
+
 from tidings.delivery.retained import Retained
 from tidings.delivery.store import Acked, MemoryStore, Record, Stored
-from tidings.node.requests import Release, Retain
+from tidings.node.requests import Done, ReadRetained, Release, Retain
 from tidings.testing.node_driver import DrivenClient, NodeDriver
 
 LOG = 1  # the mailbox of the only retained subscription
@@ -57,6 +59,27 @@ def test_after_any_crash_the_last_one_dropped_is_known() -> None:
             while driver.writes and not driver.hold_writes:
                 driver.write()
     assert len(ends) > 30
+
+
+def test_what_was_dropped_while_it_was_read_is_no_loss() -> None:
+    driver = NodeDriver()
+    client = connected(driver)
+    for _ in range(3):
+        client.publish(driver.message("ticks.a"))
+        driver.turn()
+    asked = list[tuple[int, ...]]()
+    read, released = client.next_receipt(), client.next_receipt()
+    with pytest.MonkeyPatch.context() as slow:
+        slow.setattr(driver, "load", asked.append)
+        client.ask(ReadRetained(read, "log", 0, messages=2, strict=True))
+    messages = {seq: driver.store.read([seq])[0] for seq in asked[0]}
+    client.ask(Release(released, "log", asked[0][-1]))
+    assert log(driver).range[0] == asked[0][-1]
+    driver.carry_out(driver.node.loaded(driver.now_ms, asked[0], messages))
+    answer = client.answer(read)
+    assert isinstance(answer, Done)
+    assert answer.fields["first"] == 0
+    assert len(answer.retained) == 2
 
 
 def connected(driver: NodeDriver) -> DrivenClient:

@@ -42,6 +42,7 @@ class _Read:
     seqs: list[int]
     missing: set[int]
     found: dict[int, bytes] = field(default_factory=dict)
+    first: int = 0  # the last offset that was gone when it began
 
     def gone(self) -> int:
         """The last offset that is gone, as far as this looks; without messages, it does not look beyond its place."""
@@ -160,8 +161,9 @@ class Retaining:
         if request.up_to:
             seqs = [seq for seq in seqs if seq <= request.up_to]
         read = _Read(client, request, mailbox, program, seqs, set(seqs))
-        if request.strict and request.after < (gone := read.gone()):
-            raise _gone(request, gone)
+        read.first = read.gone()
+        if request.strict and request.after < read.first:
+            raise _gone(request, read.first)
         if seqs:
             self.reads.append(read)
         else:
@@ -188,9 +190,10 @@ class Retaining:
         """Up to so many bytes, but at least one message; then where to go on."""
         there = [(seq, read.found[seq]) for seq in read.seqs if seq in read.found]
         chosen = _chosen(read.program, [message for _, message in there])
-        first, newest = read.gone(), read.mailbox.range[1]
+        whole = len(there) == len(read.seqs)  # then what was dropped meanwhile is no loss: here it is
+        first, newest = read.first if whole else read.gone(), read.mailbox.range[1]
         size, sent, request = 0, list[tuple[int, bytes]](), read.request
-        if request.strict and request.after < first and len(there) < len(read.seqs):  # they went meanwhile
+        if request.strict and request.after < first:  # some went meanwhile
             self._outbox.answer(read.client.number, Failed(request.receipt, _gone(request, first)))
             return
         next_after = read.seqs[-1] if read.seqs else max(request.after, min(first, request.up_to or first))
