@@ -1,6 +1,7 @@
 """Retained subscriptions, and transactions that happen once: over real sockets, through restarts."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 import tidings
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.client.client import Client
-from tidings.errors import RemoteError
+from tidings.delivery.store import MemoryStore
+from tidings.errors import RemoteError, StoreError
 from tidings.model.message import Message
 from tidings.node.settings import Settings
 from tidings.testing.local_broker import local_broker, run
@@ -89,6 +91,144 @@ def test_what_is_released_is_gone_for_good(tmp_path: Path) -> None:
             await log.forget()
             with pytest.raises(RemoteError, match="E_RETAINED_UNKNOWN"):
                 await log.range()
+
+    run(scenario())
+
+
+async def others(client: Client, count: int = 5) -> None:
+    """The store gives numbers to these too."""
+    for _ in range(count):
+        await client.publish("queue:others", {}, persistent=True)
+
+
+async def tick(client: Client, n: int) -> None:
+    await client.publish("ticks.a", {"n": n}, persistent=True)
+
+
+def test_messages_of_others_are_no_loss_to_a_reader(tmp_path: Path) -> None:
+    async def following(client: Client, after: int, n: int) -> int:
+        """One message comes, after some for others; where its reader stands then."""
+        await others(client)
+        await tick(client, n)
+        await others(client)
+        page = await client.retained("log").read(after, strict=True)
+        assert numbers(page.messages) == [n]
+        assert page.first <= after
+        return page.next
+
+    async def scenario() -> None:
+        async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
+            await others(client)
+            log = await client.retain("log", "ticks.>")
+            assert await log.range() == (0, 0)
+            at = await following(client, 0, 1)
+            await log.release(at)
+            assert await log.range() == (at, at)
+            at = await following(client, at, 2)
+            await log.release(at + 1)  # further than there is anything
+            at = await following(client, at, 3)
+        async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
+            at = await following(client, at, 4)
+            await client.retained("log").release(at)
+        async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
+            await following(client, at, 5)
+            with pytest.raises(RemoteError, match=f"E_RETAINED_GONE: offsets up to {at} "):
+                await client.retained("log").read(at - 1, strict=True)
+
+    run(scenario())
+
+
+def test_what_was_too_old_is_a_loss_to_those_who_had_not_read_it_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
+            log = await client.retain("log", "ticks.>", age_seconds=0.1)
+            await others(client)
+            await tick(client, 1)
+            _, first = await log.range()
+            await tick(client, 2)
+            _, at = await log.range()
+            while (await log.range())[0] < at:  # it looks about once a second
+                await asyncio.sleep(0.01)
+            await client.retain("log", "ticks.>")
+            await others(client)
+            await tick(client, 3)
+        async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
+            log = client.retained("log")
+            assert (await log.range())[0] == at
+            assert numbers((await log.read(at, strict=True)).messages) == [3]
+            with pytest.raises(RemoteError, match="E_RETAINED_GONE"):
+                await log.read(first, strict=True)
+
+    run(scenario())
+
+
+def test_what_was_forgotten_unread_is_a_loss_to_readers_of_the_same_name(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
+            log = await client.retain("log", "ticks.>")
+            await tick(client, 1)
+            _, at = await log.range()
+            await tick(client, 2)
+            _, last = await log.range()
+            await log.forget()
+        async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
+            log = await client.retain("log", "ticks.>")
+            assert await log.range() == (last, last)
+        async with local_broker(SqliteStore(tmp_path / "s.db")) as (_, url), tidings.connect(url) as client:
+            log = client.retained("log")
+            await tick(client, 3)
+            with pytest.raises(RemoteError, match="E_RETAINED_GONE"):
+                await log.read(at, strict=True)
+            assert numbers((await log.read(last, strict=True)).messages) == [3]
+
+    run(scenario())
+
+
+class HoledStore(MemoryStore):
+    """One of its messages is damaged."""
+
+    hole = 0
+
+    def read(self, seqs: Sequence[int]) -> list[bytes]:
+        if self.hole in seqs:
+            raise StoreError("E_STORE_DAMAGED", "a message is damaged", position=list(seqs).index(self.hole))
+        return super().read(seqs)
+
+
+def test_a_damaged_message_is_a_loss_to_those_who_read_across_it() -> None:
+    async def scenario() -> None:
+        store = HoledStore()
+        async with local_broker(store) as (_, url), tidings.connect(url) as client:
+            log = await client.retain("log", "ticks.>")
+            for n in range(4):
+                await tick(client, n)
+            offsets = [offset for offset, _ in (await log.read()).messages]
+            store.hole = offsets[2]
+            with pytest.raises(RemoteError, match="E_RETAINED_GONE"):
+                await log.read(strict=True)
+            page = await log.read()
+            assert numbers(page.messages) == [0, 1, 3]
+            assert page.first == offsets[2]
+            assert numbers((await log.read(up_to=offsets[1], strict=True)).messages) == [0, 1]
+            with pytest.raises(RemoteError, match="E_RETAINED_GONE"):
+                await log.read(offsets[1], strict=True)
+            assert numbers((await log.read(offsets[2], strict=True)).messages) == [3]
+
+    run(scenario())
+
+
+def test_limits_can_be_left_as_they_are() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url), tidings.connect(url) as client:
+            await client.retain("log", "ticks.>", age_seconds=60, bytes_max=6400, keep_limits=True)
+            (mailbox,) = broker.node.post_office.retained.values()
+            before = mailbox.retention
+            await client.retain("log", "ticks.>", age_seconds=5, keep_limits=True)
+            assert mailbox.retention == before
+            with pytest.raises(RemoteError, match="E_RETAIN_DIFFERS"):
+                await client.retain("log", "other.>", keep_limits=True)
+            await client.retain("log", "ticks.>", age_seconds=5)
+            assert mailbox.retention.age_ms == 5000
 
     run(scenario())
 

@@ -64,7 +64,64 @@ def test_marks_of_another_time_do_no_harm() -> None:
     new.offer(Place(50, 4), size=10)
     new.restore(old.marks(), last_seq=60)
     assert new.over(10**9) == 0
-    assert new.range == (49, 50)
+    assert new.range == (0, 50)
+
+
+def restarted(box: Retained, marks: bytes, *, last_seq: int, damaged: bool = False) -> Retained:
+    """What the next process makes of it, if it has stored these marks."""
+    again = kept(bytes_max=box.retention.bytes_max, age_ms=box.retention.age_ms)
+    for seq in box.after(0, 10**6):
+        again.offer(Place(seq, 4))
+    again.restore(marks, last_seq, damaged=damaged)
+    return again
+
+
+def test_numbers_of_other_mailboxes_are_not_gone() -> None:
+    box = kept(bytes_max=6_400)
+    box.offer(Place(5, 4), size=10)
+    assert box.range == (0, 5), "nothing was dropped"
+    assert box.release(5) == [5]
+    box.offer(Place(9, 4), size=10)
+    assert box.range == (5, 9)
+    assert box.release(7) == []
+    assert box.range == (5, 9), "there was nothing at 6 and 7"
+    box = restarted(box, box.marks(), last_seq=20)
+    assert box.range == (5, 9)
+    assert box.release(30) == [9]
+    assert restarted(box, box.marks(), last_seq=40).range == (9, 9)
+
+
+def test_without_marks_nothing_was_dropped() -> None:
+    box = kept(bytes_max=6_400)
+    box.offer(Place(50, 4), size=10)
+    assert restarted(box, b"", last_seq=60).range == (0, 50)
+
+
+def test_where_marks_do_not_tell_all_below_the_oldest_counts_as_gone() -> None:
+    box = kept(bytes_max=6_400)
+    for seq in (5, 9, 12):
+        box.offer(Place(seq, 4), size=10)
+    box.release(5)
+    assert restarted(box, b"[[], 12]", last_seq=20).range == (8, 12), "as they were stored before"
+    assert restarted(box, box.marks(), last_seq=20, damaged=True).range == (8, 12)
+    box.release(12)
+    assert restarted(box, b"[[], 12]", last_seq=20).range == (12, 12)
+
+
+def test_a_message_that_was_given_up_is_gone_for_those_who_read_across_it() -> None:
+    box = kept(bytes_max=6_400)
+    for seq in (3, 5, 7, 9):
+        box.offer(Place(seq, 4), size=10)
+    box.forget(5)
+    for one in (box, restarted(box, box.marks(), last_seq=20)):
+        assert one.range == (0, 9), "what is before it is still there"
+        assert one.gone(0, 4) == 0
+        assert [one.gone(after, 9) for after in (0, 3, 4)] == [5, 5, 5]
+        assert one.gone(5, 9) == 0
+        assert one.release(3) == [3]
+        assert one.range == (5, 9)
+        one.forget(7)
+        assert one.range == (7, 9)
 
 
 def test_limits_that_cannot_be() -> None:

@@ -1,5 +1,6 @@
 """The data source against a real broker: what is read and written, what moves over the wire, what happens once."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,6 +116,33 @@ def test_a_batch_read_says_when_messages_are_gone(
     assert found(endOffset=last) == [7, 8, -1], "all there are"
 
 
+def test_limits_of_what_is_there_stay(
+    spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str, tmp_path: Path
+) -> None:
+    client.retain(name, f"{name}.>", bytes_max=6400)
+    given = {"destination": f"{name}.>", "ageSeconds": 60, "bytesMax": 64_000}
+    assert read(spark, broker, name, **given).load().collect() == []
+    assert read(spark, broker, name, destination=f"{name}.>").load().collect() == []
+    assert broker.limits(name) == (0, 6400)
+    with pytest.raises(PySparkException, match="E_SOURCE_OPTION"):
+        read(spark, broker, name, destination=f"{name}.other").load().collect()
+    assert read(spark, broker, f"{name}-new", **given).load().collect() == []
+    assert broker.limits(f"{name}-new") == (60_000, 64_000)
+
+
+def test_a_time_that_cannot_be_told_is_null(
+    spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = client.retain(name, f"{name}.>")
+    client.publish(f"{name}.a", {"n": 1}, persistent=True)
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "time_ns", lambda: 253_402_300_800_005 * 10**6)  # the year 10000
+        client.publish(f"{name}.a", {"n": 2}, persistent=True)
+    assert [message.id.ms > 253_402_300_800_000 for _, message in kept.read().messages] == [False, True]
+    rows = read(spark, broker, name).schema("n bigint, ts timestamp").load().selectExpr("n", "ts IS NULL AS untold")
+    assert sorted(map(tuple, rows.collect())) == [(1, False), (2, True)]
+
+
 def test_what_is_written_is_what_the_columns_say(
     spark: SparkSession, broker: BrokerThread, client: sync.Client, name: str
 ) -> None:
@@ -149,8 +177,9 @@ def test_what_cannot_be_is_refused_before_anything_runs(spark: SparkSession, bro
         spark.read.format("tidings").options(url=broker.url).load().collect()
     with pytest.raises(PySparkException, match="E_SELECTOR_SYNTAX"):
         read(spark, broker, name, selector="price >").load().collect()
-    with pytest.raises(PySparkException, match="E_SOURCE_COLUMN"):
-        read(spark, broker, name).schema("price array<int>").load().collect()
+    for wrong in ("price array<int>", "attributes map<string,int>", "attributes map<int,string>", "ts bigint"):
+        with pytest.raises(PySparkException, match="E_SOURCE_COLUMN"):
+            read(spark, broker, name).schema(wrong).load().collect()
     with pytest.raises(PySparkException, match="E_RETAINED_UNKNOWN"):
         read(spark, broker, name).load().collect()
     with pytest.raises((AnalysisException, PySparkException), match="E_SOURCE_MODE"):
@@ -257,6 +286,47 @@ def test_a_stream_says_when_messages_are_gone(
     kept.release(kept.range()[1])
     with pytest.raises(PySparkException, match="E_SOURCE_LOSS"):
         running.run()
+
+
+def test_messages_of_others_are_no_loss_to_a_stream(
+    spark: SparkSession,
+    broker: BrokerThread,
+    client: sync.Client,
+    name: str,
+    tmp_path: Path,
+    patiently: Callable[..., Any],
+) -> None:
+    """The store numbers all messages alike: a stream sees gaps, before its first one and between batches."""
+
+    def others() -> None:
+        for _ in range(5):
+            client.publish("queue:others", {}, persistent=True)
+
+    def run(start: int) -> None:
+        """A new stream, which goes on where the one before ended."""
+        others()
+        publish(client, f"{name}.a", 2, start=start)
+        others()
+
+        def once() -> None:
+            given = {"url": broker.url, "subscription": name, "destination": f"{name}.>"}
+            rows = spark.readStream.format("tidings").options(**given).schema("n bigint").load()
+            begun = rows.writeStream.foreachBatch(lambda batch, _: seen.extend(row.n for row in batch.collect()))
+            query = begun.options(checkpointLocation=str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+            assert query.awaitTermination(600)
+
+        patiently(once)
+
+    seen: list[int] = []
+    others()
+    kept = client.retain(name, f"{name}.>")
+    assert kept.range() == (0, 0)
+    for start in (0, 10, 20):
+        run(start)
+    assert [n for n in seen if n >= 0] == [0, 1, 10, 11, 20, 21]
+    assert kept.range()[0] > 0, "what was committed is released"
+    batch = read(spark, broker, name, startOffset=kept.range()[0]).schema("n bigint").load()
+    assert sorted(row.n for row in batch.collect()) == [-1, 20, 21]
 
 
 def test_a_broker_that_began_anew_is_noticed(

@@ -26,7 +26,7 @@ PAGE = 256
 class Page:
     messages: Found
     next: int  # the offset to go on from
-    first: int  # offsets up to this one are gone
+    first: int  # the last offset of a message that is gone: who has not read up to there has missed it
     last: int  # the last offset there is
 
 
@@ -34,9 +34,11 @@ class Retained:
     def __init__(self, client: "Retaining", name: str) -> None:
         self._client, self.name = client, name
 
-    async def make(self, destination: str, selector: str, age_ms: int, bytes_max: int) -> tuple[int, int]:
+    async def make(
+        self, destination: str, selector: str, age_ms: int, bytes_max: int, keep_limits: bool
+    ) -> tuple[int, int]:
         fields: dict[str, Value] = {"destination": destination, "selector": selector, "age_ms": age_ms}
-        return await self._range(FrameType.RETAIN, {**fields, "bytes_max": bytes_max})
+        return await self._range(FrameType.RETAIN, {**fields, "bytes_max": bytes_max, "keep_limits": keep_limits})
 
     async def read(
         self,
@@ -71,7 +73,7 @@ class Retained:
             after = page.next
 
     async def range(self) -> tuple[int, int]:
-        """Offsets up to the first are gone; the second is the last."""
+        """The last offset of a message that is gone (0: none is), and the last there is."""
         page = await self.read(messages=0)
         return page.first, page.last
 
@@ -108,15 +110,18 @@ class Retaining(ABC):
         selector: str = "",
         age_seconds: float = 0,
         bytes_max: int = 0,
+        keep_limits: bool = False,
     ) -> Retained:
         """Have the broker keep what is published there from now on, to be read again from any offset.
 
         It exists until it is forgotten, and under its name for every client. Without limits messages stay for as long
-        as the broker's own limit on bytes allows; the oldest go first.
+        as the broker's own limit on bytes allows; the oldest go first. One that is there already gets these limits, or
+        keeps its own with `keep_limits`.
         """
         retained = self.retained(name)
         where, age_ms = address("destination", destination), milliseconds("age_seconds", age_seconds)
-        await retained.make(where, text("selector", selector), age_ms, whole("bytes_max", bytes_max, 63))
+        size, keep = whole("bytes_max", bytes_max, 63), flag("keep_limits", keep_limits)
+        await retained.make(where, text("selector", selector), age_ms, size, keep)
         return retained
 
     def retained(self, name: str) -> Retained:

@@ -219,7 +219,7 @@ class Retained:
         return _wait(self._retained.read(after, **options))
 
     def range(self) -> tuple[int, int]:
-        """Offsets up to the first are gone; the second is the last."""
+        """The last offset of a message that is gone (0: none is), and the last there is."""
         return _wait(self._retained.range())
 
     def release(self, up_to: int) -> None:

@@ -14,9 +14,14 @@ came after the last piece that was stored is less than one, which is what a rest
 (True, 2, 8)
 >>> kept.release(2), kept.range, kept.after(4, 2)
 ([1, 2], (2, 8), [5, 6])
+
+What is gone is told by the last message that is, not by the first that is left: the numbers between two messages are
+those of other mailboxes, and nobody has missed anything there. A message that was given up in the middle is remembered
+by itself.
 """
 
 import json
+from bisect import bisect_right, insort
 from collections import deque
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -64,11 +69,13 @@ class Retained(Mailbox):
         self._open_bytes = 0
         self._open_ms: int | None = None  # when the piece that grows was first looked at
         self._finished = 0  # pieces since `look`
-        self._last = self._released = 0
+        self._last = 0
+        self._released = 0  # the last one that was dropped; all that are kept are above it
+        self._lost: list[int] = []  # those given up that are still above one that is kept
 
     def offer(self, place: Place, *, size: int = 0, tries: Tries = NEW) -> None:
         self.backlog.add(Place(place.seq, 0))  # in the order of offsets, whatever the priority
-        self._last = place.seq
+        self._last = max(self._last, place.seq)
         self._open_bytes += size
         if self._open_bytes * PIECES >= self.retention.bytes_max:
             self._close_piece()
@@ -78,9 +85,14 @@ class Retained(Mailbox):
 
     @property
     def range(self) -> tuple[int, int]:
-        """Everything up to the first may be forgotten; the second is the last offset there is."""
-        first = self.backlog.first()
-        return (max(self._last, self._released) if first is None else first.seq - 1), max(self._last, self._released)
+        """The last offset that was dropped with all before it, and the last there is."""
+        return self._released, self._last
+
+    def gone(self, after: int, up_to: int) -> int:
+        """The last offset that is gone, of those up to another; if above `after`, who stands there has missed it."""
+        place = bisect_right(self._lost, up_to)
+        lost = self._lost[place - 1] if place else 0
+        return max(self._released, lost if lost > after else 0)
 
     def after(self, offset: int, count: int) -> list[int]:
         return [place.seq for place in islice(self.backlog.scan((offset,) * PRIORITIES), count)]
@@ -123,26 +135,49 @@ class Retained(Mailbox):
             gone.append(place.seq)
         while self._pieces and self._pieces[0].last <= offset:
             self._pieces.popleft()
-        self._released = max(self._released, min(offset, self._last))
+        self._released = max(self._released, *gone[-1:], 0)
+        self._settle_lost()
         return gone
 
     def forget(self, seq: int) -> None:
         """One of them, which cannot be read any more."""
         self.backlog.remove(Place(seq, 0))
+        insort(self._lost, seq)
+        self._settle_lost()
+
+    def _settle_lost(self) -> None:
+        """What has nothing kept before it any more is gone like all the rest there."""
+        oldest = self.backlog.oldest()
+        while self._lost and (oldest is None or self._lost[0] < oldest):
+            self._released = max(self._released, self._lost.pop(0))
+
+    def begin(self, after: int) -> None:
+        """In the place of an earlier one of this name, which has kept messages up to there: they are gone."""
+        self._last = self._released = after
 
     def marks(self) -> bytes:
-        return json.dumps([list(self._pieces), self._last]).encode()
+        return json.dumps([list(self._pieces), self._last, self._released, self._lost]).encode()
 
-    def restore(self, marks: bytes, last_seq: int) -> None:
+    def restore(self, marks: bytes, last_seq: int, *, damaged: bool = False) -> None:
         """After a restart, once what waits has been offered: pieces as they were stored, and one for the rest.
+
+        What was dropped is exact: marks are stored in one batch with the acknowledgement of what they call dropped, so
+        a crash loses both, and the messages are back, or none. Without marks nothing was ever dropped. Only where that
+        cannot be trusted, because the store was damaged or the marks are of a time when they did not tell, everything
+        below the oldest counts as dropped. That errs towards a loss that was none, and never hides one there.
 
         What an earlier subscription of this name has left in the notes speaks of offsets that are not there.
         """
-        pieces, last = json.loads(marks) if marks else ([], 0)
+        pieces, last, *dropped = json.loads(marks) if marks else ([], 0, 0, [])
         first = self.backlog.oldest()
         known = [Piece(*one) for one in pieces]
         self._pieces = deque(one for one in known if first is not None and first <= one.last <= self._last)
         self._finished = sum(one.ms == 0 for one in self._pieces)
-        self._released = self._last = max(self._last, min(last, last_seq))
+        self._last = max(self._last, min(last, last_seq))
+        if dropped:
+            self._released, self._lost = min(dropped[0], self._last), list(dropped[1])
+        if damaged or not dropped:
+            self._released = max(self._released, self._last if first is None else first - 1)
+        self._settle_lost()
         rest = first is not None and self._last > (self._pieces[-1].last if self._pieces else 0)
         self._open_bytes = self.retention.bytes_max // PIECES if rest else 0

@@ -204,7 +204,10 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Retain:
-    """Keep messages to be read again; 0: whatever their age, as many bytes as the broker allows."""
+    """Keep messages to be read again; 0: whatever their age, as many bytes as the broker allows.
+
+    `keep_limits`: age and bytes are for one that is made now; one that is there keeps its own.
+    """
 
     receipt: int
     name: str
@@ -212,6 +215,7 @@ class Retain:
     selector: str = ""
     age_ms: int = 0
     bytes_max: int = 0
+    keep_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,12 @@
 
 A read asks the store for the next messages after an offset, lets a selector choose among them, and answers with those
 and the offset to go on from, which is further than the last one sent if the selector refused what follows.
+
+What is dropped is noted in the batch that drops it: readers are told of losses by that note, after a crash too. The
+note of a subscription that is forgotten stays, so that one of the same name knows what its readers cannot get any more.
 """
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -38,6 +42,13 @@ class _Read:
     seqs: list[int]
     missing: set[int]
     found: dict[int, bytes] = field(default_factory=dict)
+    first: int = 0  # the last offset that was gone when it began
+
+    def gone(self) -> int:
+        """The last offset that is gone, as far as this looks; without messages, it does not look beyond its place."""
+        asked, last = self.request, self.mailbox.range[1]
+        reach = self.seqs[-1] if self.seqs else (asked.up_to or last) if asked.messages else asked.after
+        return self.mailbox.gone(asked.after, reach)
 
 
 class Retaining:
@@ -45,10 +56,18 @@ class Retaining:
         self._office, self._journal, self._outbox, self._settings = office, journal, outbox, settings
         self.reads: list[_Read] = []  # under way
         self.retrieved = 0  # messages sent to readers
+        self._former: dict[str, int] = {}  # the last offsets of those that were forgotten, by name
 
     def recover(self, recovered: Recovered) -> None:
+        damaged = bool(recovered.damaged)
         for mailbox in self._mailboxes():
-            mailbox.restore(recovered.notes.get(NOTE + mailbox.name, b""), recovered.last_seq)
+            mailbox.restore(recovered.notes.get(NOTE + mailbox.name, b""), recovered.last_seq, damaged=damaged)
+            if damaged:  # the store says so for as long as it has the damaged place, and no longer
+                self._journal.later(_note(mailbox))
+        for key, marks in recovered.notes.items():
+            name = key.removeprefix(NOTE)
+            if name != key and marks and name not in self._office.by_name:
+                self._former[name] = min(json.loads(marks)[1], recovered.last_seq)
 
     def carry_out(self, client: Connection, request: Kept) -> None:
         match request:
@@ -85,17 +104,21 @@ class Retaining:
             lost = [seq for seq in seqs if mailbox.holds(seq)]
             for seq in lost:
                 mailbox.forget(seq)
-            self._office.finished(mailbox, lost)
+            if lost:
+                self._office.finished(mailbox, lost)
+                self._journal.later(_note(mailbox))
         for read in self.reads:
             read.missing.difference_update(seqs)
 
     def tick(self, now_ms: int) -> None:
         """About once a second: what is too old or too much goes."""
         for mailbox in self._mailboxes():
-            if mailbox.look(now_ms):
-                self._journal.later(Note(NOTE + mailbox.name, mailbox.marks()))
-            if limit := mailbox.over(now_ms):
+            grown = mailbox.look(now_ms)
+            limit = mailbox.over(now_ms)
+            if limit:
                 self._drop(mailbox, limit)
+            if grown or limit:
+                self._journal.later(_note(mailbox))
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -116,11 +139,13 @@ class Retaining:
         if isinstance(mailbox, Retained):
             if self._office.predicate(mailbox) != predicate:
                 raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains another topic or selector")
-            if mailbox.retention != retention:
+            if mailbox.retention != retention and not request.keep_limits:
                 mailbox.retention = retention
                 self._journal.change(_added(mailbox, predicate))
         else:
             mailbox = self._office.make_retained(name, predicate, retention)
+            if name in self._former:
+                mailbox.begin(self._former.pop(name))
         self._done(client, request.receipt, mailbox)
 
     def _read(self, client: Connection, request: ReadRetained) -> None:
@@ -128,9 +153,6 @@ class Retaining:
         destination = mailbox.retention.destination
         if not client.principal.may("browse", destination):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not read {destination}")
-        first, _ = mailbox.range
-        if request.after < first and request.strict:
-            raise UsageError("E_RETAINED_GONE", f"offsets up to {first} of {request.name!r} are gone")
         if len(self.reads) >= READS_MAX:
             raise LimitError("E_RETAINED_READS", f"at most {READS_MAX} reads wait at a time")
         selector = restricted(Selector(request.selector), client.principal.restriction(destination, "browse"))
@@ -139,6 +161,9 @@ class Retaining:
         if request.up_to:
             seqs = [seq for seq in seqs if seq <= request.up_to]
         read = _Read(client, request, mailbox, program, seqs, set(seqs))
+        read.first = read.gone()
+        if request.strict and request.after < read.first:
+            raise _gone(request, read.first)
         if seqs:
             self.reads.append(read)
         else:
@@ -150,11 +175,13 @@ class Retaining:
         if not client.principal.may("subscribe", destination):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not release {destination}")
         if request.forget:
-            self._journal.change(Note(NOTE + mailbox.name, b""))
+            self._former[mailbox.name] = mailbox.range[1]
+            mailbox.release(mailbox.range[1])
+            self._journal.change(_note(mailbox))
             self._office.remove(mailbox)
         else:
             self._drop(mailbox, request.up_to)
-            self._journal.change(Note(NOTE + mailbox.name, mailbox.marks()))
+            self._journal.change(_note(mailbox))
         self._done(client, request.receipt, mailbox)
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -163,8 +190,12 @@ class Retaining:
         """Up to so many bytes, but at least one message; then where to go on."""
         there = [(seq, read.found[seq]) for seq in read.seqs if seq in read.found]
         chosen = _chosen(read.program, [message for _, message in there])
-        first, newest = read.mailbox.range
+        whole = len(there) == len(read.seqs)  # then what was dropped meanwhile is no loss: here it is
+        first, newest = read.first if whole else read.gone(), read.mailbox.range[1]
         size, sent, request = 0, list[tuple[int, bytes]](), read.request
+        if request.strict and request.after < first:  # some went meanwhile
+            self._outbox.answer(read.client.number, Failed(request.receipt, _gone(request, first)))
+            return
         next_after = read.seqs[-1] if read.seqs else max(request.after, min(first, request.up_to or first))
         for (seq, message), wanted in zip(there, chosen, strict=True):
             if not wanted:
@@ -206,6 +237,14 @@ class Retaining:
         if not name:
             raise UsageError("E_SUBSCRIBE_NAME", "a retained subscription has a name")
         return f"retained:{name}"
+
+
+def _gone(request: ReadRetained, first: int) -> UsageError:
+    return UsageError("E_RETAINED_GONE", f"offsets up to {first} of {request.name!r} are gone")
+
+
+def _note(mailbox: Retained) -> Note:
+    return Note(NOTE + mailbox.name, mailbox.marks())
 
 
 def _added(mailbox: Retained, predicate: bytes) -> MailboxAdded:

@@ -266,6 +266,7 @@ def _retain(fields: dict[str, Value], receipt: int) -> Retain:
         field(fields, "selector", str),
         unsigned(fields, "age_ms", 48),
         unsigned(fields, "bytes_max", 63),
+        field(fields, "keep_limits", bool),
     )
 
 

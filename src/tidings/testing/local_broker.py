@@ -126,6 +126,14 @@ class BrokerThread:
         assert self._broker is not None
         return self._broker.node.retaining.retrieved
 
+    def limits(self, name: str) -> tuple[int, int]:
+        """Milliseconds and bytes that a retained subscription may keep."""
+        assert self._broker is not None
+        retention = next(
+            one.retention for one in self._broker.node.post_office.retained.values() if one.name == f"retained:{name}"
+        )
+        return retention.age_ms, retention.bytes_max
+
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())

@@ -42,10 +42,10 @@ class BatchReader(DataSourceReader):
         with self.options.access.connect() as client:
             kept = prepared(client, self.options)
             first, last = kept.range()
-        start, end = self.options.start, min(self.options.end or last, last)
-        if self.options.fail_on_loss and 0 < start < min(first, end):  # from 0: all there are
-            raise loss(f"offsets {start + 1} to {min(first, end)} of {self.options.subscription!r} are gone")
-        return ranges(max(start, first), end, self.options.partitions)
+            start, end = self.options.start, min(self.options.end or last, last)
+            if self.options.fail_on_loss and 0 < start < min(first, end):  # from 0: all there are
+                raise loss(f"offsets {start + 1} to {min(first, end)} of {self.options.subscription!r} are gone")
+            return ranges(beginning(kept, max(start, first)), end, self.options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)
@@ -73,8 +73,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until = self._kept().range()[1]
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        first, _ = self._kept().range()
-        return {"offset": max(self.options.start, first)}
+        kept = self._kept()
+        return {"offset": beginning(kept, max(self.options.start, kept.range()[0]))}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         kept, begun = self._kept(), int(start["offset"])
@@ -132,16 +132,21 @@ def loss(reason: str) -> UsageError:
 
 
 def prepared(client: sync.Client, options: ReadOptions) -> sync.Retained:
-    """What is to be read; made now, if a destination says of what."""
+    """What is to be read; made now if it is not there, and a destination says of what."""
     if not options.destination:
         return client.retained(options.subscription)
     limits = {"age_seconds": options.age_seconds, "bytes_max": options.bytes_max}
     try:
-        return client.retain(options.subscription, options.destination, **limits)
+        return client.retain(options.subscription, options.destination, **limits, keep_limits=True)
     except RemoteError as error:
         if error.code != "E_RETAIN_DIFFERS":
             raise
         raise UsageError("E_SOURCE_OPTION", f"{error.reason}: leave the option destination out") from None
+
+
+def beginning(kept: sync.Retained, after: int) -> int:
+    """Just before the first message above an offset: what lies between is others', and would make partitions uneven."""
+    return max(after, kept.read(after, messages=1, selector="1 = 0").next - 1)  # it tells the place and sends nothing
 
 
 def ranges(start: int, end: int, count: int) -> list[InputPartition]:

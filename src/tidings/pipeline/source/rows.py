@@ -7,7 +7,7 @@ fractions. What a message does not have is null as well.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -33,7 +33,7 @@ DEFAULT_SCHEMA = t.StructType(
 FIXED: dict[str, tuple[t.DataType, Cell]] = {
     "id": (t.BinaryType(), lambda offset, message: bytes(message.id)),
     "offset": (t.LongType(), lambda offset, message: offset),
-    "ts": (t.TimestampType(), lambda offset, message: datetime.fromtimestamp(message.id.ms / 1000, UTC)),
+    "ts": (t.TimestampType(), lambda offset, message: _when(message.id.ms)),
     "destination": (t.StringType(), lambda offset, message: _where(message.destination)),
     "body": (t.BinaryType(), lambda offset, message: message.body),
     "attributes": (
@@ -41,7 +41,20 @@ FIXED: dict[str, tuple[t.DataType, Cell]] = {
         lambda offset, message: [(name, as_text(value)) for name, value in message.properties.items()],
     ),
 }
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = {t.LongType: 63, t.IntegerType: 31, t.ShortType: 15, t.ByteType: 7}
+
+
+def _when(ms: int) -> datetime | None:
+    """None: a time after the year 9999, which Python cannot tell; some publisher's clock is far off.
+
+    >>> _when(253_402_300_799_999), _when(253_402_300_800_000)
+    (datetime.datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=datetime.timezone.utc), None)
+    """
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
 
 
 def _where(destination: Destination) -> str:
@@ -77,9 +90,22 @@ class RowMaker:
 
 def check_fixed(field: t.StructField) -> None:
     """A column that every message has is of its type."""
-    kind, given = FIXED[field.name][0].simpleString(), field.dataType
-    if type(given) is not type(FIXED[field.name][0]):
-        raise UsageError("E_SOURCE_COLUMN", f"{field.name} is {kind}, not {given.simpleString()}: a name that is taken")
+    kind, given = FIXED[field.name][0], field.dataType
+    if not _alike(kind, given):
+        wrong = f"{field.name} is {kind.simpleString()}, not {given.simpleString()}: a name that is taken"
+        raise UsageError("E_SOURCE_COLUMN", wrong)
+
+
+def _alike(kind: t.DataType, given: t.DataType) -> bool:
+    """Apart from what may be null.
+
+    >>> text, number = t.StringType(), t.LongType()
+    >>> [_alike(t.MapType(text, text), one) for one in (t.MapType(text, text, False), t.MapType(text, number), text)]
+    [True, False, False]
+    """
+    if isinstance(kind, t.MapType) and isinstance(given, t.MapType):
+        return _alike(kind.keyType, given.keyType) and _alike(kind.valueType, given.valueType)
+    return type(given) is type(kind)
 
 
 def _cell(field: t.StructField) -> Cell:
