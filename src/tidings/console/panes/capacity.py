@@ -8,12 +8,11 @@ from typing import Any
 from nicegui import ui
 
 from tidings.console.charts import LineChart
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.parts import (
     Figures,
-    broker_select,
     card,
-    chosen_url,
     count_text,
     empty,
     every,
@@ -47,12 +46,12 @@ class WhatIf:
 
 class CapacityPane:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session, self._choice = session, Choice(session)
         self._server: Fitted | None = None
         self._known = False
         self._lines: deque[tuple[float, float]] = deque(maxlen=SHOWN)
         with ui.element("div").classes("t-row").style("max-width: 420px"):
-            broker_select(session, self._forget)
+            self._choice.select(self._forget)
         self._figures = Figures(
             ["Utilisation now", "Messages/s it can carry", "A message takes", "99.99 % wait at most"]
         )
@@ -92,7 +91,7 @@ class CapacityPane:
         self._lines.clear()
 
     def _broker(self) -> BrokerView | None:
-        return self._session.watch.view.watched.get(chosen_url(self._session))
+        return self._session.watch.view.watched.get(self._choice.url)
 
     def _show(self) -> None:
         broker = self._broker()
@@ -100,7 +99,7 @@ class CapacityPane:
         self._table.set_visibility(bool(said))
         self._chart.element.set_visibility(bool(said))
         self._sliders.set_visibility(bool(said))
-        untold = unseen(self._session.watch, chosen_url(self._session)) if not said else ""
+        untold = unseen(self._session.watch, self._choice.url) if not said else ""
         self._untold.text = untold
         self._untold.set_visibility(bool(untold))
         self._none.set_visibility(not said and not untold)

@@ -8,9 +8,10 @@ from nicegui import background_tasks, ui
 
 from tidings.client import Client
 from tidings.client.delivery import Delivery
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.panes.queues import message_facts
-from tidings.console.parts import body_text, broker_select, card, chosen_source, empty, facts, tell
+from tidings.console.parts import body_text, card, empty, facts, tell
 from tidings.console.selector_help import SelectorInput
 from tidings.console.sessions import Session
 from tidings.errors import TidingsError, UsageError
@@ -20,13 +21,13 @@ KEPT = 50  # of the messages that came
 
 class TryoutPane:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._choice = Choice(session)
         self._client: Client | None = None
         self._came: deque[Delivery] = deque(maxlen=KEPT)
         self._count, self._shown = 0, -1
         self._page = ui.context.client
         with ui.element("div").classes("t-row").style("max-width: 420px"):
-            broker_select(session, self._stop)
+            self._choice.select(self._stop)
         with ui.element("div").classes("t-columns even"):
             with card("Subscribe"):
                 self._pattern = ui.input("Destination", value="ticks.>").props("outlined dense")
@@ -54,7 +55,7 @@ class TryoutPane:
     async def _publish(self) -> None:
         try:
             properties = properties_of(self._properties.value)
-            client = await chosen_source(self._session).client()
+            client = await self._choice.source.client()
             receipt = await client.publish(
                 self._destination.value,
                 properties,
@@ -81,7 +82,7 @@ class TryoutPane:
             return
         client = None
         try:
-            client = await chosen_source(self._session).connect()
+            client = await self._choice.source.connect()
             subscription = await client.subscribe(
                 self._pattern.value, selector=self._selector.text, policy="drop-oldest", window=KEPT
             )
