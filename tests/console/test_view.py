@@ -166,6 +166,20 @@ def test_the_example_scenario_plays() -> None:
         film_of("nothing of the kind", 1)
 
 
+@pytest.mark.parametrize(
+    ("told", "instead"),
+    [("count = 3\nevery_ms = 2000", "count = 4294967295\nevery_ms = 0"), ("run", "random_faults = 99999\nrun")],
+)
+def test_a_scenario_without_end_is_not_begun(told: str, instead: str) -> None:
+    with pytest.raises(UsageError, match="at most 50,000 messages and 10,000 faults here"):
+        film_of(EXAMPLE.replace(told, instead, 1), 1)
+
+
+def test_a_run_can_be_stopped() -> None:
+    with pytest.raises(UsageError, match="E_STOPPED"):
+        film_of(EXAMPLE, 1, lambda: True)
+
+
 @pytest.mark.parametrize("character", ["é", "€", "😀"])
 def test_a_long_text_is_text_wherever_it_is_cut(character: str) -> None:
     for before in range(4):
