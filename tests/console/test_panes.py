@@ -193,6 +193,29 @@ def test_a_message_is_published_received_and_traced(browser: Browser) -> None:
     assert any("p " in one.text for one in browser.all(".node.lit .note"))
 
 
+def test_two_quick_clicks_subscribe_once(browser: Browser, network: WatchedNetwork) -> None:
+    async def subscribed(url: str) -> int:
+        async with connect(url) as client:
+            found = await client.inspect("subscriptions", count=50, containing="twice.>")
+            return int(found["total"])
+
+    async def publish(url: str) -> None:
+        async with connect(url) as client:
+            await client.publish("twice.one", {"price": 50})
+
+    browser.open("/try")
+    browser.sees("Nothing yet")
+    browser.fill("Destination", "twice.>")
+    button = browser.until(lambda: next((one for one in browser.all("button") if "Subscribe" in one.text), None))
+    browser.driver.execute_script("arguments[0].click(); arguments[0].click()", button)
+    browser.until(lambda: button.text.endswith("Stop") or None)
+    network.do(publish)
+    browser.sees("1 came")  # by then a second subscription would be there
+    assert network.do(subscribed) == 1
+    browser.press("Stop")
+    browser.until(lambda: network.do(subscribed) == 0 or None)
+
+
 def test_an_unknown_id_is_explained(browser: Browser) -> None:
     browser.open("/trace")
     browser.sees("Paste the id of a message")

@@ -23,6 +23,7 @@ class TryoutPane:
     def __init__(self, session: Session) -> None:
         self._choice = Choice(session)
         self._client: Client | None = None
+        self._busy = False  # subscribing, or ending it
         self._came: deque[Delivery] = deque(maxlen=KEPT)
         self._count, self._shown = 0, -1
         self._page = ui.context.client
@@ -75,21 +76,32 @@ class TryoutPane:
     # --- what comes -------------------------------------------------------------------------------------------------
 
     async def _toggle(self) -> None:
-        if self._client is not None:
-            await self._stop()
+        if self._busy:  # it was clicked twice
             return
-        if not self._selector.check():
-            return
-        client = None
+        self._busy = True
         try:
-            client = await self._choice.source.connect()
+            if self._client is not None:
+                await self._stop()
+            elif self._selector.check():
+                await self._subscribe()
+        except (TidingsError, OSError) as error:
+            if not self._page.is_deleted:
+                tell(error)
+        finally:
+            self._busy = False
+
+    async def _subscribe(self) -> None:
+        source = self._choice.source
+        client = await source.connect()
+        try:
             subscription = await client.subscribe(
                 self._pattern.value, selector=self._selector.text, policy="drop-oldest", window=KEPT
             )
-        except (TidingsError, OSError) as error:
-            if client is not None:
-                await client.close()
-            tell(error)
+        except BaseException:
+            await client.close()
+            raise
+        if self._page.is_deleted or source is not self._choice.source:  # nobody is there any more to end it
+            await client.close()
             return
         self._client = client
         self._came.clear()
@@ -112,9 +124,9 @@ class TryoutPane:
     async def _stop(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
             self._button.set_text("Subscribe")
             self._button.props("icon=play_arrow")
+            await client.close()
 
     def _show(self) -> None:
         if self._count == self._shown:
