@@ -65,9 +65,9 @@ def broker() -> Iterator[Returning]:
     running.end()
 
 
-def test_what_if_is_asked_of_a_broker_that_is_there(chromium: Chrome, broker: Returning) -> None:
+def test_what_if_is_asked_of_a_broker_that_is_there(fresh: Chrome, broker: Returning) -> None:
     with ConsoleProcess(broker.url) as console:
-        page = Browser(chromium, console.home)
+        page = Browser(fresh, console.home)
         page.open("/capacity")
         page.sees("One broker", "Utilisation at the present rate")
         broker.go()

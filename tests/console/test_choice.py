@@ -26,8 +26,8 @@ def console(brokers: list[BrokerThread]) -> Iterator[ConsoleProcess]:
 
 
 @pytest.fixture
-def browser(chromium: Chrome, console: ConsoleProcess) -> Iterator[Browser]:
-    page = Browser(chromium, console.home)
+def browser(fresh: Chrome, console: ConsoleProcess) -> Iterator[Browser]:
+    page = Browser(fresh, console.home)
     yield page
     assert page.complaints() == []
 

@@ -38,7 +38,7 @@ class Listing:
     ) -> None:
         self._choice, self._part, self._row, self._key = choice, part, row, key
         self._nothing = nothing
-        self._offset = 0
+        self._offset = self._total = 0
         self.items: dict[Any, Row] = {}
         with ui.element("div").classes("t-row"):
             self.broker = choice.select(self._other_broker)
@@ -51,10 +51,14 @@ class Listing:
             self._table.on("pick", lambda event: self._picked(event.args[key], on_pick))
         self._empty = empty(nothing)
         with ui.element("div").classes("t-row"):
-            self._back = ui.button(icon="chevron_left", on_click=lambda: self._turn(-PAGE))
+            self._back = ui.button(
+                icon="chevron_left", on_click=lambda: self._turn(-PAGE) if self._more_before else None
+            )
             self._back.props('flat dense round aria-label="Page before"')
             self._where = ui.label().classes("t-faint").props("role=status")
-            self._on = ui.button(icon="chevron_right", on_click=lambda: self._turn(len(self.items)))
+            self._on = ui.button(
+                icon="chevron_right", on_click=lambda: self._turn(len(self.items)) if self._more_after else None
+            )
             self._on.props('flat dense round aria-label="Next page"')
         every(seconds, self.show)
 
@@ -69,6 +73,14 @@ class Listing:
     async def _first(self) -> None:
         self._offset = 0
         await self.show()
+
+    @property
+    def _more_before(self) -> bool:
+        return self._offset > 0
+
+    @property
+    def _more_after(self) -> bool:
+        return self._offset + len(self.items) < self._total
 
     async def _turn(self, by: int) -> None:
         self._offset = max(0, self._offset + by)
@@ -93,10 +105,10 @@ class Listing:
         self._table.set_visibility(bool(items))
         self._empty.text = f"Nothing mentions “{wanted}”." if wanted else self._nothing
         self._empty.set_visibility(not items and not error)
-        last = self._offset + len(items)
-        self._where.text = f"{self._offset + 1}–{last} of {total}" if items else ""
-        self._back.set_visibility(self._offset > 0)
-        self._on.set_visibility(last < total)
+        self._total = total
+        self._where.text = f"{self._offset + 1}–{self._offset + len(items)} of {total}" if items else ""
+        _offer(self._back, self._more_before)
+        _offer(self._on, self._more_after)
 
     async def _page(self, source: Source, wanted: str) -> tuple[int, list[Row]]:
         """How many there are in all, and those from `_offset`; not all 50 if they are too long for one answer."""
@@ -108,3 +120,8 @@ class Listing:
         if self._key in item:
             return item
         return {**item, self._key: f"{item['connection']}/{item['subscription']}"}
+
+
+def _offer(button: ui.button, useful: bool) -> None:
+    """Only told and seen: a button that is hidden, or disabled in earnest, loses the keyboard's focus."""
+    button.props["aria-disabled"] = "false" if useful else "true"
