@@ -193,6 +193,29 @@ def test_a_message_is_published_received_and_traced(browser: Browser) -> None:
     assert any("p " in one.text for one in browser.all(".node.lit .note"))
 
 
+def test_two_quick_clicks_subscribe_once(browser: Browser, network: WatchedNetwork) -> None:
+    async def subscribed(url: str) -> int:
+        async with connect(url) as client:
+            found = await client.inspect("subscriptions", count=50, containing="twice.>")
+            return int(found["total"])
+
+    async def publish(url: str) -> None:
+        async with connect(url) as client:
+            await client.publish("twice.one", {"price": 50})
+
+    browser.open("/try")
+    browser.sees("Nothing yet")
+    browser.fill("Destination", "twice.>")
+    button = browser.until(lambda: next((one for one in browser.all("button") if "Subscribe" in one.text), None))
+    browser.driver.execute_script("arguments[0].click(); arguments[0].click()", button)
+    browser.until(lambda: button.text.endswith("Stop") or None)
+    network.do(publish)
+    browser.sees("1 came")  # by then a second subscription would be there
+    assert network.do(subscribed) == 1
+    browser.press("Stop")
+    browser.until(lambda: network.do(subscribed) == 0 or None)
+
+
 def test_an_unknown_id_is_explained(browser: Browser) -> None:
     browser.open("/trace")
     browser.sees("Paste the id of a message")
@@ -246,6 +269,7 @@ def test_a_scenario_is_run_and_played(browser: Browser) -> None:
 def test_every_pane_is_for_phones_the_dark_and_keyboards(browser: Browser) -> None:
     driver = browser.driver
     metrics = {"width": 390, "height": 780, "deviceScaleFactor": 1, "mobile": True}
+    browser.open("/")  # whose cookie it is
     driver.add_cookie({"name": "tidings_theme", "value": "dark"})
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
@@ -292,3 +316,25 @@ def test_brokers_that_stand_alone_are_shown_each(chromium: Chrome) -> None:
         page.open("/capacity")
         page.sees("broker 1", "estimates nothing")
         assert page.complaints() == []
+
+
+def _long_run() -> str:
+    """Minutes: everybody has a link to everybody, and every message takes them all."""
+    links = [f"{{between = [{a}, {b}]}}" for a in range(1, 41) for b in range(1, a)]
+    publish = "[[publish]]\nat = 2000\nbroker = 1\nattributes = {price = 50}\ncount = 50000\nevery_ms = 0\n"
+    subscribe = "".join(f"[[subscribe]]\nat = 500\nbroker = {broker}\n" for broker in range(1, 41))
+    return f"scheme = 'flooding'\n{publish}{subscribe}[topology]\nlinks = [{', '.join(links)}]"
+
+
+def test_a_run_is_stopped_by_its_button_and_by_the_end_of_the_console(fresh: Chrome, network: WatchedNetwork) -> None:
+    with ConsoleProcess(network.urls[0]) as console:
+        page = Browser(fresh, console.home)
+        page.open("/playback")
+        page.fill("Scenario or transcript", _long_run())
+        page.press("Run")
+        page.press("Stop")
+        page.sees("the run was stopped")
+        page.press("Run")
+        page.until(lambda: any(one.text.endswith("Stop") for one in page.all("button")) or None)
+        page.driver.get("about:blank")
+    assert [line for line in console.said if "Traceback" in line] == []

@@ -9,6 +9,7 @@ from tidings.console.network_map import load_class, load_text, use_level
 from tidings.console.panes.playback import EXAMPLE, film_of
 from tidings.console.panes.queues import why_unseen
 from tidings.console.panes.tryout import properties_of
+from tidings.console.parts import SHOWN_BYTES, body_text
 from tidings.console.view import LinkView, Said, State, network_view
 from tidings.errors import RemoteError, SecurityError, UsageError
 
@@ -163,6 +164,28 @@ def test_the_example_scenario_plays() -> None:
     assert film.lit(crash).brokers.keys() == {oslo}
     with pytest.raises(UsageError, match="no line of a simulation"):
         film_of("nothing of the kind", 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "instead"),
+    [("count = 3\nevery_ms = 2000", "count = 4294967295\nevery_ms = 0"), ("run", "random_faults = 99999\nrun")],
+)
+def test_a_scenario_without_end_is_not_begun(told: str, instead: str) -> None:
+    with pytest.raises(UsageError, match="at most 50,000 messages and 10,000 faults here"):
+        film_of(EXAMPLE.replace(told, instead, 1), 1)
+
+
+def test_a_run_can_be_stopped() -> None:
+    with pytest.raises(UsageError, match="E_STOPPED"):
+        film_of(EXAMPLE, 1, lambda: True)
+
+
+@pytest.mark.parametrize("character", ["é", "€", "😀"])
+def test_a_long_text_is_text_wherever_it_is_cut(character: str) -> None:
+    for before in range(4):
+        body = ("x" * before + character * SHOWN_BYTES).encode()
+        assert body_text(body).startswith("x" * before + character * 400)
+    assert body_text(b"x" + character.encode()[:-1]).startswith("78 "), "what is whole is no text if it ends within one"
 
 
 ENDLESS = ['{"a": ' + "9" * 5000 + "}", '{"a": ' + "[" * 30_000]

@@ -13,6 +13,7 @@ from tidings.console.sessions import Session
 from tidings.console.view import State
 
 THEME_COOKIE = "tidings_theme"
+_SCRIPTS = ("sliders", "scrollers", "focus")  # what the keyboard, and whoever listens to a page, need besides
 _THEMES = {"auto": (None, "brightness_auto"), "light": (False, "light_mode"), "dark": (True, "dark_mode")}
 
 
@@ -27,7 +28,8 @@ class Pane:
 
 @contextmanager
 def frame(pane: Pane, panes: Sequence[Pane], session: Session, theme: str, shared: bool) -> Iterator[None]:
-    ui.add_head_html('<link rel="stylesheet" href="/style/console.css"><script defer src="/style/sliders.js"></script>')
+    scripts = "".join(f'<script defer src="/style/{name}.js"></script>' for name in _SCRIPTS)
+    ui.add_head_html(f'<link rel="stylesheet" href="/style/console.css">{scripts}')
     ui.colors(primary="#0b6e99")
     dark = ui.dark_mode(_THEMES.get(theme, _THEMES["auto"])[0])
     drawer = ui.left_drawer(value=False).classes("t-drawer").props("show-if-above width=220 breakpoint=1023")
@@ -54,7 +56,7 @@ def frame(pane: Pane, panes: Sequence[Pane], session: Session, theme: str, share
 
 
 def _nav_item(pane: Pane, *, current: bool) -> None:
-    with ui.item().props(f'tag=a href="{pane.path}" clickable') as item:
+    with ui.item().props(f'tag=a role=link href="{pane.path}" clickable') as item:
         if current:
             item.props("aria-current=page")
         with ui.item_section().props("avatar").style("min-width: 36px"):

@@ -1,5 +1,6 @@
 """Pieces that several panes are made of. All text goes to the browser as text: nothing of a message is ever HTML."""
 
+import codecs
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -7,8 +8,6 @@ from typing import Any
 from nicegui import ui
 from nicegui.element import Element
 
-from tidings.console.sessions import Session
-from tidings.console.source import Source
 from tidings.console.view import State, address_of
 from tidings.console.watch import Watch
 from tidings.errors import TidingsError
@@ -164,8 +163,8 @@ def body_text(body: bytes) -> str:
     ('hello', '00 00 00')
     """
     shown = body[:SHOWN_BYTES]
-    try:
-        text = shown.decode()
+    try:  # what was cut may end within a character, what is whole may not
+        text = codecs.getincrementaldecoder("utf-8")().decode(shown, final=len(body) <= SHOWN_BYTES)
     except UnicodeDecodeError:
         text = "\0"
     if any(character < " " and character not in "\n\r\t" for character in text):
@@ -182,28 +181,36 @@ def tell(error: Exception) -> None:
     ui.notify(reason_of(error), type="negative", position="top", close_button="OK", timeout=8000)
 
 
-def broker_select(session: Session, on_change: Callable[[], Any]) -> ui.select:
-    """Which broker a pane is about: by its address; the choice holds for the other panes too."""
-    options = {one.url: label_of(session.watch, one.url) for one in session.watch.sources}
+class Question:
+    """Asks before something that cannot be undone. A page has one for all that it asks: each new one would leave
+    something of itself behind."""
 
-    def changed(event: Any) -> Any:
-        session.chosen["broker"] = event.value
-        return on_change()
+    def __init__(self, yes: str, no: str) -> None:
+        self._then: Callable[[], Any] | None = None
+        self._agreed = False
+        with ui.dialog() as self._dialog, ui.card():
+            self._text = ui.label().classes("text-weight-bold")
+            ui.label("It cannot be brought back.")
+            with ui.row().classes("w-full justify-end"):
+                ui.button(no, on_click=self._dialog.close).props("flat no-caps autofocus")
+                ui.button(yes, on_click=self._agree).props("no-caps color=negative")
+        self._dialog.on("hide", self._hidden)
 
-    made = ui.select(options, value=chosen_url(session), label="Broker", on_change=changed)
-    made.props("outlined dense options-dense")
-    made.set_visibility(len(options) > 1)
-    return made
+    def ask(self, text: str, then: Callable[[], Any]) -> None:
+        self._then, self._agreed = then, False
+        self._text.text = text
+        self._dialog.props["aria-label"] = text
+        self._dialog.open()
 
+    def _agree(self) -> None:
+        self._agreed = True
+        self._dialog.close()
 
-def chosen_url(session: Session) -> str:
-    urls = [one.url for one in session.watch.sources]
-    chosen = str(session.chosen.get("broker", ""))
-    return chosen if chosen in urls else urls[0]
-
-
-def chosen_source(session: Session) -> Source:
-    return session.watch.source(chosen_url(session))
+    async def _hidden(self) -> None:
+        """Not before it has closed: only then is the focus where it was, and can go on from there."""
+        then, self._then = self._then, None
+        if self._agreed and then is not None:
+            await then()
 
 
 def unseen(watch: Watch, url: str) -> str:

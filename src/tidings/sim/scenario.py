@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tidings.errors import UsageError
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.node.network_settings import NetworkSettings
@@ -39,6 +40,7 @@ from tidings.overlay.topology import from_dict
 from tidings.routing.interests import InterestEncoding
 from tidings.sim import faults
 from tidings.sim.brokers import Brokers
+from tidings.sim.calendar import Calendar
 from tidings.sim.faults import Fault, inflict, random_faults
 from tidings.sim.scenario_tables import Fields, Publish, Subscribe, read_publish, read_subscribe, refuse
 
@@ -54,6 +56,7 @@ LINK = LinkOptions(
 TOP = {"scheme", "unicast", "encoding", "broadcast_above", "run_ms", "random_faults"}
 TOP |= {"topology", "subscribe", "publish", "fault"}
 SUBSCRIBE = {"at", "broker", "selector", "durable"}
+EVENTS_AT_ONCE = 100  # before it is asked again whether to stop
 PUBLISH = {"at", "broker", "attributes", "persistent", "count", "every_ms"}
 
 
@@ -99,7 +102,16 @@ class Scenario:
         except RecursionError:
             raise refuse("too deeply nested") from None
 
-    def run(self, seed: int) -> Outcome:
+    @property
+    def message_count(self) -> int:
+        return sum(one.count for one in self._publishes)
+
+    @property
+    def fault_count(self) -> int:
+        return len(self._faults) + self._random_count
+
+    def run(self, seed: int, stopped: Callable[[], bool] = lambda: False) -> Outcome:
+        """`stopped` is asked now and then; once it says so the run ends with E_STOPPED."""
         lines: list[str] = []
 
         def trace(now: float, who: str, what: object) -> None:
@@ -116,16 +128,17 @@ class Scenario:
                 calendar.at(one.at + number * one.every_ms, self._publish, brokers, one, trace)
         for at, fault in [*self._faults, *self._random_faults(seed)]:
             calendar.at(at, self._strike, brokers, fault, trace)
-        calendar.run(until=self.run_ms)
+        _run(calendar, self.run_ms, stopped)
         brokers.read_durables()
-        calendar.run(until=self.run_ms + 100)
+        _run(calendar, self.run_ms + 100, stopped)
         brokers.check_nobody_twice()
-        return self._judge(brokers, lines)
+        return self._judge(brokers, lines, stopped)
 
-    def _judge(self, brokers: Brokers, lines: list[str]) -> Outcome:
+    def _judge(self, brokers: Brokers, lines: list[str], stopped: Callable[[], bool]) -> Outcome:
         brokers.collect()
         matched = delivered = 0
         for subscriber in brokers.subscribers:
+            _heed(stopped)
             wanted = [one for one in brokers.publications if subscriber.wants(one.attributes)]
             got = sum(subscriber.got.values())
             matched, delivered = matched + len(wanted), delivered + got
@@ -238,3 +251,13 @@ class Scenario:
         if isinstance(value, tuple):
             return ", ".join(map(self._label, value)) or "ends"
         return self._labels[value] if isinstance(value, int) else f"{value:g} ms"
+
+
+def _run(calendar: Calendar, until: float, stopped: Callable[[], bool]) -> None:
+    while calendar.run(until, EVENTS_AT_ONCE) == EVENTS_AT_ONCE:
+        _heed(stopped)
+
+
+def _heed(stopped: Callable[[], bool]) -> None:
+    if stopped():
+        raise UsageError("E_STOPPED", "the run was stopped")

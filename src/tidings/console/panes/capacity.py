@@ -8,12 +8,11 @@ from typing import Any
 from nicegui import ui
 
 from tidings.console.charts import LineChart
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.parts import (
     Figures,
-    broker_select,
     card,
-    chosen_url,
     count_text,
     empty,
     every,
@@ -33,6 +32,7 @@ from tidings.lab.service import Poisson
 
 SHOWN = 120  # seconds of the chart
 _LINES = {"predicted": "#7a3fd1", "measured": "#2f8fc4"}
+_FIGURES = ("Utilisation now", "Messages/s it can carry", "A message takes", "99.99 % wait at most")
 FEW_S = 100  # messages a second
 MODEL = "log"  # that of the broker's own estimate
 
@@ -47,15 +47,14 @@ class WhatIf:
 
 class CapacityPane:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session, self._choice = session, Choice(session)
         self._server: Fitted | None = None
-        self._known = False
+        self._known = False  # the sliders stand where the broker does, or where somebody has put them
+        self._answered = False
         self._lines: deque[tuple[float, float]] = deque(maxlen=SHOWN)
         with ui.element("div").classes("t-row").style("max-width: 420px"):
-            broker_select(session, self._forget)
-        self._figures = Figures(
-            ["Utilisation now", "Messages/s it can carry", "A message takes", "99.99 % wait at most"]
-        )
+            self._choice.select(self._forget)
+        self._figures = Figures(_FIGURES)
         with ui.element("div").classes("t-columns even"):
             with card(
                 "Predicted and measured",
@@ -88,25 +87,27 @@ class CapacityPane:
         every(1.0, self._show)
 
     def _forget(self) -> None:
-        self._known = False
+        self._known = self._answered = False
         self._lines.clear()
 
     def _broker(self) -> BrokerView | None:
-        return self._session.watch.view.watched.get(chosen_url(self._session))
+        return self._session.watch.view.watched.get(self._choice.url)
 
     def _show(self) -> None:
         broker = self._broker()
-        said = {} if broker is None else broker.overview.get("capacity") or {}
+        untold = unseen(self._session.watch, self._choice.url)
+        said = {} if broker is None or untold else broker.overview.get("capacity") or {}
         self._table.set_visibility(bool(said))
         self._chart.element.set_visibility(bool(said))
         self._sliders.set_visibility(bool(said))
-        untold = unseen(self._session.watch, chosen_url(self._session)) if not said else ""
         self._untold.text = untold
         self._untold.set_visibility(bool(untold))
         self._none.set_visibility(not said and not untold)
         self._few.set_visibility(bool(said) and broker is not None and broker.rates.received < FEW_S)
         if broker is None or not said:
+            self._figures.set(dict.fromkeys(_FIGURES, "–"))
             self._answer.clear()
+            self._server, self._answered = None, False
             return
         self._server = Fitted.of(MODEL, **said["parameter_seconds"])
         waiting = said.get("waiting_seconds", {})
@@ -125,6 +126,7 @@ class CapacityPane:
             self._rate.set(max(10.0, broker.rates.received))
             self._filters.set(max(1.0, broker.number("filters")))
             self._receivers.set(max(0.1, said["replication_grade"]))
+        if not self._answered:
             self._ask()
 
     def _draw(self, predicted: float, actual: float) -> None:
@@ -136,6 +138,7 @@ class CapacityPane:
         if self._server is None:
             return
         asked = WhatIf(self._rate.value, self._filters.value, self._receivers.value, self._waiting.value)
+        self._answered = True
         self._answer.clear()
         with self._answer:
             try:

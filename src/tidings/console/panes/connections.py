@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.listing import Listing
 from tidings.console.parts import bytes_text, card, count_text
@@ -23,7 +24,7 @@ def _build(session: Session) -> None:
     about = "Most waiting first. Slow: a quarter of what may wait for it does, or one of its subscriptions has stalled."
     with card("Connections", about, alone=True):
         Listing(
-            session,
+            Choice(session),
             "connections",
             columns,
             _row,

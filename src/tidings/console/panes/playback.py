@@ -1,6 +1,8 @@
 """Runs a small simulation, or reads one that was run, and plays it on the map."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 
 from nicegui import ui
 
@@ -13,6 +15,7 @@ from tidings.errors import TidingsError, UsageError
 from tidings.sim.scenario import Scenario
 
 RUN_MS_MAX, BROKERS_MAX = 120_000, 40
+MESSAGES_MAX, FAULTS_MAX = 50_000, 10_000  # of one millisecond the simulator tells 65,536 messages apart
 AROUND = 12  # lines shown before and after the present one
 EXAMPLE = """\
 scheme = "bdrp"
@@ -50,6 +53,7 @@ restart = "oslo"
 class PlaybackPane:
     def __init__(self, session: Session) -> None:
         self._film: Film | None = None
+        self._stop: threading.Event | None = None  # of the run that goes on
         self._at = 0
         with ui.element("div").classes("t-columns two"):
             with card("Film"):
@@ -65,6 +69,8 @@ class PlaybackPane:
                     self._seed = ui.number("Seed", value=1, min=0, step=1, format="%d").props("outlined dense")
                     self._run = ui.button("Run", icon="movie", on_click=self._make).props("no-caps")
         self._timer = ui.timer(0.5, self._forward, active=False)
+        self._page = ui.context.client
+        self._page.on_delete(self._end_run)
         self._show()
 
     def _controls(self) -> None:
@@ -79,19 +85,36 @@ class PlaybackPane:
             self._where = ui.label().classes("t-faint").props("role=status")
 
     async def _make(self) -> None:
-        self._run.disable()
+        if self._stop is not None:
+            self._end_run()
+            return
+        self._stop = stop = threading.Event()
+        self._name_button("Stop", "stop")
         try:
-            self._film = await asyncio.to_thread(film_of, self._text.value, int(self._seed.value or 0))
+            text, seed = self._text.value, int(self._seed.value or 0)
+            self._film = await asyncio.to_thread(film_of, text, seed, stop.is_set)
         except TidingsError as error:
-            tell(error)
+            if not self._page.is_deleted:
+                tell(error)
             return
         finally:
-            self._run.enable()
+            stop.set()  # this is cancelled when the console ends; the thread is not, and would be waited for
+            self._stop = None
+            self._name_button("Run", "movie")
         self._at = 0
         self._slider._props["max"] = len(self._film.steps) - 1
         self._slider.value = 0
         self._slider.update()
         self._show()
+
+    def _end_run(self) -> None:
+        if self._stop is not None:
+            self._stop.set()
+
+    def _name_button(self, name: str, icon: str) -> None:
+        if not self._page.is_deleted:
+            self._run.set_text(name)
+            self._run.props(f"icon={icon}")
 
     def _toggle(self) -> None:
         if self._film is not None and self._at == len(self._film.steps) - 1:
@@ -137,15 +160,18 @@ class PlaybackPane:
                     line.classes("now").props("aria-current=step")
 
 
-def film_of(text: str, seed: int) -> Film:
-    """From a scenario, by running it; from anything else, as a transcript."""
+def film_of(text: str, seed: int, stopped: Callable[[], bool] = lambda: False) -> Film:
+    """From a scenario, by running it until it ends or is `stopped`; from anything else, as a transcript."""
     if "[topology]" not in text:
         return Film.of_lines(text.splitlines())
     scenario = Scenario.from_toml(text)
     if scenario.run_ms > RUN_MS_MAX or len(scenario.names) > BROKERS_MAX:
         reason = f"at most {RUN_MS_MAX // 1000} s and {BROKERS_MAX} brokers here; `tidings sim run` takes more"
         raise UsageError("E_SCENARIO", reason)
-    return Film.of_lines(scenario.run(seed).lines)
+    if scenario.message_count > MESSAGES_MAX or scenario.fault_count > FAULTS_MAX:
+        reason = f"at most {MESSAGES_MAX:,} messages and {FAULTS_MAX:,} faults here; `tidings sim run` takes more"
+        raise UsageError("E_SCENARIO", reason)
+    return Film.of_lines(scenario.run(seed, stopped).lines)
 
 
 PANE = Pane("/playback", "Simulator", "movie", "Networks in virtual time, played step by step.", PlaybackPane)

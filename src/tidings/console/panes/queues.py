@@ -1,23 +1,26 @@
 """Queues and kept subscriptions with their depths; look into a queue, move what waits in it, or purge it."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from nicegui import ui
 
-from tidings.client.queue import Browsed
+from tidings.client.queue import Browsed, Queue
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.listing import Listing
 from tidings.console.parts import (
+    Question,
     body_text,
     card,
-    chosen_source,
-    chosen_url,
     count_text,
     empty,
     facts,
     faint,
     heading,
+    label_of,
     problem,
     reason_of,
     table,
@@ -25,6 +28,7 @@ from tidings.console.parts import (
     unseen,
 )
 from tidings.console.sessions import Session
+from tidings.console.source import Source
 from tidings.errors import TidingsError
 from tidings.model.message import Message
 
@@ -40,10 +44,21 @@ _KINDS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue at a broker. What is done to messages is done where they were read, whatever has been chosen since."""
+
+    source: Source
+    name: str  # empty: none yet
+
+    async def queue(self) -> Queue:
+        return (await self.source.client()).queue(self.name)
+
+
 class QueuesPane:
     def __init__(self, session: Session) -> None:
-        self._session = session
-        self._queue = ""
+        self._session, self._choice = session, Choice(session)
+        self._place = Place(self._choice.source, "")
         with ui.element("div").classes("t-columns even"):
             with ui.element("div").classes("t-columns"):
                 with card("Queues and kept subscriptions", "Most messages first. Choose a queue to look into it."):
@@ -55,7 +70,7 @@ class QueuesPane:
                         "consumers": "Consumers",
                     }
                     self._list = Listing(
-                        session,
+                        self._choice,
                         "mailboxes",
                         columns,
                         _row,
@@ -78,67 +93,80 @@ class QueuesPane:
                     self._untold.set_visibility(False)
             with card("Messages"):
                 self._inside = ui.column().classes("w-full gap-3")
+        self._sure = Question("Delete all", "Keep it")
+        self._list.broker.on_value_change(self._begin)
+        self._list.broker.on_value_change(self._show_topics)
         ui.timer(2.0, self._show_topics)
         ui.timer(0.1, self._begin, once=True)
 
     async def _begin(self) -> None:
         """Dead letters first: whoever comes here mostly comes for them."""
-        self._queue = self._dead_letters()
-        await self._look()
+        self._inside.clear()  # at once: what is there belongs to the broker before
+        source = self._choice.source
+        await self._look(Place(source, self._dead_letters(source)))
 
-    def _dead_letters(self) -> str:
-        """The queue of the chosen broker's dead letters, which there is from the first of them on."""
-        broker = self._session.watch.view.watched.get(chosen_url(self._session))
+    def _dead_letters(self, source: Source) -> str:
+        """The queue of a broker's dead letters, which there is from the first of them on."""
+        broker = self._session.watch.view.watched.get(source.url)
         return str(broker.overview.get("dead_letters", "")) if broker else ""
 
     async def _pick(self, item: dict[str, Any]) -> None:
         if item["kind"] == "queue":
-            self._queue = item["name"]
-            await self._look()
+            await self._look(Place(self._choice.source, item["name"]))
         else:
             ui.notify("Only queues can be looked into.", position="top")
 
-    async def _look(self) -> None:
+    async def _look(self, place: Place) -> None:
+        self._place = place
         found: list[Browsed] = []
         missing = ""
-        if not self._queue:  # the broker has not said where dead letters go: nothing is chosen yet
+        if not place.name:  # the broker has not said where dead letters go: nothing is chosen yet
             self._inside.clear()
             with self._inside:
-                why = unseen(self._session.watch, chosen_url(self._session))
+                why = unseen(self._session.watch, place.source.url)
                 problem(why) if why else empty("Choose a queue to look into it.")
             return
         try:
-            client = await chosen_source(self._session).client()
-            waiting = client.queue(self._queue).browse(page=SHOWN)
+            waiting = (await place.queue()).browse(page=SHOWN)
             async for one in waiting:
                 found.append(one)
                 if len(found) >= SHOWN:
                     break
             await waiting.aclose()  # type: ignore[attr-defined]  # it is a generator
         except (TidingsError, OSError) as error:
-            missing = why_unseen(error, self._queue, self._dead_letters())
+            missing = why_unseen(error, place.name, self._dead_letters(place.source))
+        if place is self._place:  # and not another, which was chosen meanwhile
+            self._tell(place, found, missing)
+
+    def _tell(self, place: Place, found: list[Browsed], missing: str) -> None:
         self._inside.clear()
         with self._inside:
-            if self._queue:
-                heading(self._queue)
+            heading(place.name)
+            if self._choice.of_several:
+                faint(f"At {self._broker(place)}.")
             if missing:
                 problem(missing)
             elif not found:
                 empty("Nothing waits here.")
             else:
-                self._actions()
+                self._actions(place)
                 for one in found:
-                    self._message(one)
+                    self._message(place, one)
                 if len(found) == SHOWN:
                     faint(f"The first {SHOWN} are shown.")
 
-    def _actions(self) -> None:
+    def _broker(self, place: Place) -> str:
+        return label_of(self._session.watch, place.source.url)
+
+    def _actions(self, place: Place) -> None:
         with ui.element("div").classes("t-row"):
             target = ui.input("Move to queue", value="queue:").props("outlined dense")
-            ui.button("Move all", on_click=lambda: self._move(target.value, None)).props("outline no-caps")
-            ui.button("Purge …", on_click=self._ask_purge).props("outline no-caps color=negative")
+            move = ui.button("Move all", on_click=lambda: self._move(place, target.value, None))
+            move.props("outline no-caps")
+            purge = ui.button("Purge …", on_click=lambda: self._ask_purge(place))
+            purge.props("outline no-caps color=negative")
 
-    def _message(self, one: Browsed) -> None:
+    def _message(self, place: Place, one: Browsed) -> None:
         message = one.message
         with ui.element("article").classes("t-message").props(f'aria-label="Message {one.tag}"'):
             facts(message_facts(message) | ({"Tries": one.attempt - 1} if one.attempt > 1 else {}))
@@ -148,51 +176,41 @@ class QueuesPane:
             with ui.element("div").classes("t-row q-mt-sm"):
                 where = ui.input("To", value=str(message.properties.get("JMSXOriginalDestination", "queue:")))
                 where.props("outlined dense")
-                move = ui.button("Move", on_click=lambda: self._move(where.value, (one.tag,)))
+                move = ui.button("Move", on_click=lambda: self._move(place, where.value, (one.tag,)))
                 move.props("flat dense no-caps")
-                purge = ui.button("Delete", on_click=lambda: self._purge((one.tag,)))
+                purge = ui.button("Delete", on_click=lambda: self._purge(place, (one.tag,)))
                 purge.props("flat dense no-caps color=negative")
 
-    async def _move(self, target: str, tags: tuple[int, ...] | None) -> None:
+    async def _move(self, place: Place, target: str, tags: tuple[int, ...] | None) -> None:
+        await self._act(place, lambda queue: queue.move(target, tags=tags), f"moved to {target}")
+
+    def _ask_purge(self, place: Place) -> None:
+        where = f" at {self._broker(place)}" if self._choice.of_several else ""
+        self._sure.ask(f"Delete everything that waits in {place.name}{where}?", lambda: self._purge(place, None))
+
+    async def _purge(self, place: Place, tags: tuple[int, ...] | None) -> None:
+        await self._act(place, lambda queue: queue.purge(tags=tags), "deleted")
+
+    async def _act(self, place: Place, act: Callable[[Queue], Awaitable[int]], done: str) -> None:
         try:
-            client = await chosen_source(self._session).client()
-            count = await client.queue(self._queue).move(target, tags=tags)
+            count = await act(await place.queue())
         except (TidingsError, OSError) as error:
-            tell(error)
+            with self._inside:  # the button may have gone meanwhile
+                tell(error)
             return
-        ui.notify(f"{count} moved to {target}", position="top")
-        await self._changed()
-
-    async def _ask_purge(self) -> None:
-        with ui.dialog() as dialog, ui.card():
-            ui.label(f"Delete everything that waits in {self._queue}?").classes("text-weight-bold")
-            ui.label("It cannot be brought back.")
-            with ui.row().classes("w-full justify-end"):
-                ui.button("Keep it", on_click=lambda: dialog.submit(False)).props("flat no-caps autofocus")
-                ui.button("Delete all", on_click=lambda: dialog.submit(True)).props("no-caps color=negative")
-        if await dialog:
-            await self._purge(None)
-
-    async def _purge(self, tags: tuple[int, ...] | None) -> None:
-        try:
-            client = await chosen_source(self._session).client()
-            count = await client.queue(self._queue).purge(tags=tags)
-        except (TidingsError, OSError) as error:
-            tell(error)
-            return
-        ui.notify(f"{count} deleted", position="top")
-        await self._changed()
-
-    async def _changed(self) -> None:
+        with self._inside:
+            ui.notify(f"{count} {done}", position="top")
         await self._list.show()
-        await self._look()
+        await self._look(self._place)
 
     async def _show_topics(self) -> None:
-        error = ""
+        error, source = "", self._choice.source
         try:
-            found = (await chosen_source(self._session).inspect("destinations", count=SHOWN))["items"]
+            found = (await source.inspect("destinations", count=SHOWN))["items"]
         except (TidingsError, OSError, TimeoutError) as caught:
             found, error = [], reason_of(caught)
+        if source is not self._choice.source:
+            return
         self._topics.rows = found
         self._topics.set_visibility(bool(found))
         self._nobody.set_visibility(not found and not error)

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidings.console.charts import LineChart
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.growth import Growth
 from tidings.console.listing import Listing
 from tidings.console.parts import (
     Figures,
     card,
-    chosen_url,
     count_text,
     every,
     label_of,
@@ -28,7 +28,7 @@ _LINES = {"in": "#2f8fc4", "out": "#4a9d6f", "nobody wants": "#d58a12", "dropped
 
 class RatesPane:
     def __init__(self, session: Session) -> None:
-        self._session, self._watch = session, session.watch
+        self._watch, self._choice = session.watch, Choice(session)
         self._growth = Growth()
         self._round = -1
         self._figures = Figures(
@@ -56,7 +56,7 @@ class RatesPane:
             self._table = table(columns, key="id", numbers=list(columns)[1:], label="Rates by broker")
         with card("By destination", "What came in at one broker, and to how many it was given there; busiest first."):
             Listing(
-                session,
+                self._choice,
                 "traffic",
                 {"destination": "Destination", "in": "In/s", "out": "Out/s", "all_in": "In", "all_out": "Out"},
                 self._destination,
@@ -69,7 +69,7 @@ class RatesPane:
         every(1.0, self._show)
 
     def _destination(self, item: dict[str, Any]) -> dict[str, str]:
-        now, key = time.monotonic(), f"{chosen_url(self._session)} {item['destination']}"
+        now, key = time.monotonic(), f"{self._choice.url} {item['destination']}"
         rates = (self._growth.rate(f"{key} {way}", item[way], now) for way in ("in", "out"))
         came, given = ("…" if rate is None else rate_number(rate) for rate in rates)
         name = item["destination"] or "(all others)"

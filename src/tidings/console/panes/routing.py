@@ -4,9 +4,10 @@ from typing import Any
 
 from nicegui import ui
 
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.listing import Listing
-from tidings.console.parts import card, chosen_url, count_text, empty, every, facts, problem, unseen
+from tidings.console.parts import card, count_text, empty, every, facts, problem, unseen
 from tidings.console.sessions import Session
 
 _FATES = {
@@ -23,12 +24,12 @@ _FATES = {
 
 class RoutingPane:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session, self._choice = session, Choice(session)
         with ui.element("div").classes("t-columns two"):
             with card("Routing table", "Distance: the sum of the links' costs, by default their latency in 0.1 ms."):
                 columns = {"name": "To", "by": "By", "distance": "Distance", "interests": "Interests"}
                 Listing(
-                    session,
+                    self._choice,
                     "routing",
                     columns,
                     self._row,
@@ -43,7 +44,7 @@ class RoutingPane:
 
     def _row(self, item: dict[str, Any]) -> dict[str, Any]:
         view, hop = self._session.watch.view, item["next_hop"]
-        base = view.base(chosen_url(self._session))
+        base = view.base(self._choice.url)
         return {
             "name": f"{item['router']}: {view.name(base + item['router'])}",
             "by": "no way there" if hop is None else "directly" if hop == item["router"] else view.name(base + hop),
@@ -52,7 +53,7 @@ class RoutingPane:
         }
 
     def _show(self) -> None:
-        chosen = chosen_url(self._session)
+        chosen = self._choice.url
         broker = self._session.watch.view.watched.get(chosen)
         network = broker.network if broker is not None else {}
         self._scheme.clear()

@@ -3,16 +3,17 @@
 import time
 from typing import Any
 
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.growth import Growth
 from tidings.console.listing import Listing
-from tidings.console.parts import card, chosen_url, count_text, rate_number
+from tidings.console.parts import card, count_text, rate_number
 from tidings.console.sessions import Session
 
 
 class SubscriptionsPane:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._choice = Choice(session)
         self._growth = Growth()
         columns = {
             "destination": "Destination",
@@ -26,7 +27,7 @@ class SubscriptionsPane:
         }
         with card("Subscriptions", alone=True):
             Listing(
-                session,
+                self._choice,
                 "subscriptions",
                 columns,
                 self._row,
@@ -39,7 +40,7 @@ class SubscriptionsPane:
 
     def _row(self, item: dict[str, Any]) -> dict[str, Any]:
         matched = int(item["delivered"] + item["dropped"])
-        rate = self._growth.rate(f"{chosen_url(self._session)} {item['id']}", matched, time.monotonic())
+        rate = self._growth.rate(f"{self._choice.url} {item['id']}", matched, time.monotonic())
         return {
             "destination": item["destination"],
             "selector": item["selector"] or "everything",

@@ -2,9 +2,10 @@
 
 from nicegui import ui
 
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.network_map import Lit, NetworkMap
-from tidings.console.parts import broker_select, card, chosen_source, chosen_url, empty, every, faint, problem, table
+from tidings.console.parts import card, empty, every, faint, problem, table
 from tidings.console.sessions import Session
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
@@ -15,14 +16,14 @@ ID_DIGITS = 32
 
 class TracePane:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._session, self._choice = session, Choice(session)
         self._path: Path | None = None
         self._asked = ""  # the address of the broker that found it
         asked = ui.context.client.request.query_params.get("id", "")
         with card("Message"), ui.element("div").classes("t-row"):
             self._id = ui.input("Message id (32 hexadecimal digits)", value=asked).props("outlined dense clearable")
             self._id.on("keydown.enter", self._trace)
-            broker_select(session, lambda: None)
+            self._choice.select(lambda: None)
             self._everywhere = ui.switch("Ask all brokers")
             ui.button("Trace", icon="travel_explore", on_click=self._trace).props("no-caps")
         with ui.element("div").classes("t-columns even"):
@@ -42,10 +43,10 @@ class TracePane:
 
     async def _trace(self) -> None:
         self._path, error = None, ""
-        self._asked = chosen_url(self._session)
+        self._asked = self._choice.url
         try:
             message = MessageId.parse((self._id.value or "").strip())
-            client = await chosen_source(self._session).client()
+            client = await self._choice.source.client()
             self._path = await client.trace(message, everywhere=self._everywhere.value)
         except TidingsError as caught:
             error = caught.reason

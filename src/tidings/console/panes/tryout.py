@@ -8,9 +8,10 @@ from nicegui import background_tasks, ui
 
 from tidings.client import Client
 from tidings.client.delivery import Delivery
+from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.panes.queues import message_facts
-from tidings.console.parts import body_text, broker_select, card, chosen_source, empty, facts, tell
+from tidings.console.parts import body_text, card, empty, facts, tell
 from tidings.console.selector_help import SelectorInput
 from tidings.console.sessions import Session
 from tidings.errors import TidingsError, UsageError
@@ -20,13 +21,14 @@ KEPT = 50  # of the messages that came
 
 class TryoutPane:
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self._choice = Choice(session)
         self._client: Client | None = None
+        self._busy = False  # subscribing, or ending it
         self._came: deque[Delivery] = deque(maxlen=KEPT)
         self._count, self._shown = 0, -1
         self._page = ui.context.client
         with ui.element("div").classes("t-row").style("max-width: 420px"):
-            broker_select(session, self._stop)
+            self._choice.select(self._stop)
         with ui.element("div").classes("t-columns even"):
             with card("Subscribe"):
                 self._pattern = ui.input("Destination", value="ticks.>").props("outlined dense")
@@ -54,7 +56,7 @@ class TryoutPane:
     async def _publish(self) -> None:
         try:
             properties = properties_of(self._properties.value)
-            client = await chosen_source(self._session).client()
+            client = await self._choice.source.client()
             receipt = await client.publish(
                 self._destination.value,
                 properties,
@@ -74,21 +76,32 @@ class TryoutPane:
     # --- what comes -------------------------------------------------------------------------------------------------
 
     async def _toggle(self) -> None:
-        if self._client is not None:
-            await self._stop()
+        if self._busy:  # it was clicked twice
             return
-        if not self._selector.check():
-            return
-        client = None
+        self._busy = True
         try:
-            client = await chosen_source(self._session).connect()
+            if self._client is not None:
+                await self._stop()
+            elif self._selector.check():
+                await self._subscribe()
+        except (TidingsError, OSError) as error:
+            if not self._page.is_deleted:
+                tell(error)
+        finally:
+            self._busy = False
+
+    async def _subscribe(self) -> None:
+        source = self._choice.source
+        client = await source.connect()
+        try:
             subscription = await client.subscribe(
                 self._pattern.value, selector=self._selector.text, policy="drop-oldest", window=KEPT
             )
-        except (TidingsError, OSError) as error:
-            if client is not None:
-                await client.close()
-            tell(error)
+        except BaseException:
+            await client.close()
+            raise
+        if self._page.is_deleted or source is not self._choice.source:  # nobody is there any more to end it
+            await client.close()
             return
         self._client = client
         self._came.clear()
@@ -111,9 +124,9 @@ class TryoutPane:
     async def _stop(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await client.close()
             self._button.set_text("Subscribe")
             self._button.props("icon=play_arrow")
+            await client.close()
 
     def _show(self) -> None:
         if self._count == self._shown:
