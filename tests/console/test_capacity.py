@@ -24,7 +24,8 @@ class Returning:
         self._port = 0
         self._running = AsyncExitStack()
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="broker", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="broker", daemon=True)
+        self._thread.start()
 
     def come(self) -> None:
         self._do(self._start())
@@ -35,6 +36,8 @@ class Returning:
     def end(self) -> None:
         self.go()
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(SECONDS)
+        self._loop.close()
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
