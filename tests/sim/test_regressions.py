@@ -47,24 +47,6 @@ def by_router(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Transit, "pump", pump)
 
 
-def by_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is parked rests until the clock on the wall shows a second more."""
-    pump, unpark, due_ms = Transit.pump, Transit.unpark, dict[tuple[Transit, int], int]()
-
-    def late(self: Transit, now_ms: int) -> None:
-        pump(self, now_ms)
-        parked = self._parked
-        due = [seq for seq in parked if due_ms.setdefault((self, seq), now_ms + 1000) <= now_ms]
-        for seq in due:
-            del due_ms[self, seq]
-        self._parked = due
-        unpark(self)
-        self._parked = [seq for seq in parked if seq not in due]
-
-    monkeypatch.setattr(Transit, "pump", late)
-    monkeypatch.setattr(Transit, "unpark", lambda self: None)
-
-
 BROKEN: dict[str, Break] = {
     "messages for several routers overtook earlier ones for one of them": by_router,
     "covering took messages by without a record of them": without(
@@ -76,7 +58,6 @@ BROKEN: dict[str, Break] = {
     "two brokers that came back before they were missed waited for each other to join": without(
         Pan, "hear", "if self.joined or any(True for _ in self.leaves):", "if self.joined:"
     ),
-    "what went in circles rested by a clock that was set back": by_the_wall,
     "a link was let go that only the other end needed": without(
         Links, "peer_at", "return link.peer.router if", "return None if"
     ),

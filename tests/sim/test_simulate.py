@@ -91,7 +91,7 @@ def test_checkers_notice_what_is_sent_again_behind_newer_messages(monkeypatch: p
         self._todo = {router: dict.fromkeys(reversed(waiting)) for router, waiting in self._todo.items()}
 
     monkeypatch.setattr(Transit, "link_down", newest_first)
-    found = failing(range(12), scheme="bdrp", overlay="tree", tracking="none")
+    found = failing(range(12, 24), scheme="bdrp", overlay="tree", tracking="none")
     assert any(text.startswith("order-per-publisher: ") for text in found)
 
 

@@ -1,6 +1,7 @@
 """Seeds that failed once, by what was wrong; the tests run them for ever, and hold that they fail without what mended
 it: a seed drifts when the simulation changes, and is then replaced by another that does, or by a schedule by hand
-(what was parked by one link was looked for by another: `tests/node/test_transit.py`).
+(what was parked by one link was looked for by another, and what went in circles rested by a clock that was set back:
+`tests/node/test_transit.py`).
 """
 
 SEEDS: dict[str, tuple[int, dict[str, str]]] = {
@@ -17,7 +18,9 @@ SEEDS: dict[str, tuple[int, dict[str, str]]] = {
         {"scheme": "bdrp", "tracking": "none", "moment": "worst"},
     ),
     "two brokers that came back before they were missed waited for each other to join": (148, {"moment": "any"}),
-    "what went in circles rested by a clock that was set back": (825, {"moment": "any"}),
     "a link was let go that only the other end needed": (756, {"moment": "any"}),
-    "a newcomer waited for answers to what it had asked over links that were lost": (22151, {"moment": "any"}),
+    "a newcomer waited for answers to what it had asked over links that were lost": (
+        0,
+        {"overlay": "pan", "tracking": "none", "moment": "any"},
+    ),
 }
