@@ -116,35 +116,23 @@ class Transit:
         """A copy from a neighbour; `done` when it is safe here. Copies of one group can be withdrawn together."""
         self._journal.group = group
         try:
-            self._relayed(now_ms, hops, routers, expires_ms, message, done, failed)
+            rest = set(routers) - {self.router}
+            if self.router in routers:
+                if (message_id := message[ID]) in self._seen:
+                    self.duplicates += 1
+                    done = self._if_seen(message_id, done, failed)
+                else:
+                    self._deliver(now_ms, message, expires_ms)
+            if rest:
+                self.no_hops += hops == 0
+                self.accept(message, rest, expires_ms, hops)
+            self._journal.then(done, failed)
         finally:
             self._journal.group = None
 
     def withdraw(self, group: Hashable, error: TidingsError) -> None:
         """One of the group was refused: so are those behind it that have not left for the store."""
         self._journal.withdraw(group, error)
-
-    def _relayed(
-        self,
-        now_ms: int,
-        hops: int,
-        routers: list[Router],
-        expires_ms: int,
-        message: bytes,
-        done: Callable[[], None],
-        failed: Callable[[TidingsError], None],
-    ) -> None:
-        rest = set(routers) - {self.router}
-        if self.router in routers:
-            if (message_id := message[ID]) in self._seen:
-                self.duplicates += 1
-                done = self._if_seen(message_id, done, failed)
-            else:
-                self._deliver(now_ms, message, expires_ms)
-        if rest:
-            self.no_hops += hops == 0
-            self.accept(message, rest, expires_ms, hops)
-        self._journal.then(done, failed)
 
     def _if_seen(
         self, message_id: bytes, done: Callable[[], None], failed: Callable[[TidingsError], None]
