@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -102,16 +102,17 @@ class Browser:
             except StaleElementReferenceException:  # the page changed while it was looked at
                 return None
 
-        return WebDriverWait(self.driver, SECONDS, 0.1).until(look)  # type: ignore[return-value]
+        try:
+            return WebDriverWait(self.driver, SECONDS, 0.1).until(look)  # type: ignore[return-value]
+        except TimeoutException:
+            raise AssertionError(f"not so within {SECONDS:.0f} seconds; the page:\n{self.text()}") from None
 
     def sees(self, *texts: str) -> str:
         """The text of the page once all of this is in it."""
         try:
             return self.until(lambda: body if all(one in (body := self.text()) for one in texts) else None)
-        except Exception as error:
-            raise AssertionError(
-                f"not seen: {[one for one in texts if one not in self.text()]}\n{self.text()}"
-            ) from error
+        except AssertionError as error:
+            raise AssertionError(f"not seen: {[one for one in texts if one not in self.text()]}; {error}") from None
 
     def text(self) -> str:
         return self.driver.find_element(By.TAG_NAME, "body").text

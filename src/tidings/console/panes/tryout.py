@@ -5,6 +5,7 @@ from collections import deque
 from typing import Any
 
 from nicegui import background_tasks, ui
+from nicegui.events import GenericEventArguments
 
 from tidings.client import Client
 from tidings.client.delivery import Delivery
@@ -17,6 +18,8 @@ from tidings.console.sessions import Session
 from tidings.errors import TidingsError, UsageError
 
 KEPT = 50  # of the messages that came
+# The second of two quick clicks may come here when the first is done with: it must not be taken for its opposite.
+_TELL_WHAT_IT_SAID = "event => emit(event.currentTarget.innerText)"
 
 
 class TryoutPane:
@@ -34,7 +37,8 @@ class TryoutPane:
                 self._pattern = ui.input("Destination", value="ticks.>").props("outlined dense")
                 self._selector = SelectorInput()
                 with ui.element("div").classes("t-row"):
-                    self._button = ui.button("Subscribe", icon="play_arrow", on_click=self._toggle).props("no-caps")
+                    self._button = ui.button("Subscribe", icon="play_arrow").props("no-caps")
+                    self._button.on("click", self._clicked, js_handler=_TELL_WHAT_IT_SAID)
                     self._status = ui.label().classes("t-faint").props("role=status")
             with card("Publish"):
                 self._publish_form()
@@ -75,12 +79,13 @@ class TryoutPane:
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
-    async def _toggle(self) -> None:
-        if self._busy:  # it was clicked twice
+    async def _clicked(self, said: GenericEventArguments) -> None:
+        begin = "Subscribe" in said.args
+        if self._busy or begin == (self._client is not None):  # it was clicked twice
             return
         self._busy = True
         try:
-            if self._client is not None:
+            if not begin:
                 await self._stop()
             elif self._selector.check():
                 await self._subscribe()
