@@ -181,7 +181,7 @@ def test_a_first_start_that_was_killed_is_no_damage(tmp_path: Path, monkeypatch:
     def kill(*_: object) -> None:
         raise KilledError
 
-    for number, place in enumerate(("connect", "_create", "_sync_directory")):
+    for number, place in enumerate(("connect", "_create", "sync_directory")):
         path = tmp_path / f"{number}.db"
         with monkeypatch.context() as patched:
             patched.setattr(sqlite_salvage, place, kill)

@@ -1,3 +1,4 @@
+import os
 import stat
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def test_what_is_saved_is_loaded(tmp_path_factory: pytest.TempPathFactory, some:
     assert users.load(path) == wanted
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_is_saved_outlasts_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, seen = tmp_path / "users.toml", []
+    monkeypatch.setattr(os, "fsync", lambda file: seen.append((stat.S_ISDIR(os.fstat(file).st_mode), path.exists())))
+    users.save(path, Users({}))
+    assert seen == [(False, False), (True, True)]  # the file, then its name
 
 
 def test_add_change_remove() -> None:

@@ -1,5 +1,7 @@
 """Retention by age and size."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,11 @@ def test_sweep(tmp_path: Path) -> None:
     assert since_ms(tmp_path, ATTACHMENTS) == 7000
     with pytest.raises(UsageError, match="E_SEGMENT_RETENTION"):
         Retention(bytes_max=-1)
+
+
+def test_what_is_said_of_the_deleted_outlasts_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, seen = tmp_path / "attachments" / "since-b3", []
+    path.parent.mkdir()
+    monkeypatch.setattr(os, "fsync", lambda file: seen.append((stat.S_ISDIR(os.fstat(file).st_mode), path.exists())))
+    mark(tmp_path, ATTACHMENTS, "b3", 9)
+    assert seen == [(False, False), (True, True)]  # the file, then its name

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tidings.broker.config_tables import Configuration
 from tidings.errors import ConfigError
+from tidings.segments.durable import sync_directory
 
 FILE = "broker-id"
 NUMBER_MAX = 0xFFFF_FFFF
@@ -37,11 +38,7 @@ def keep(data: Path, number: int) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-        directory = os.open(data, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(data)
     except OSError as error:
         raise ConfigError([f"{path}: this broker's number cannot be written ({error.strerror})"]) from None
 

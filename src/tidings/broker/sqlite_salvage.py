@@ -23,6 +23,7 @@ from tidings.broker.store_state import TABLES, VERSION_KEY, setting
 from tidings.delivery.journal import MAGIC, layout, unpack
 from tidings.delivery.store import Damage, Note, Record
 from tidings.errors import CodecError, StoreError
+from tidings.segments.durable import sync_directory
 
 PAGE_BYTES = 4096
 APPLICATION = 0x54444E47  # "TDNG"
@@ -114,15 +115,7 @@ def _create(db: sqlite3.Connection, path: Path) -> None:
         db.execute(statement)
     setting(VERSION_KEY, VERSION).write(db)
     db.execute("COMMIT")
-    _sync_directory(path)
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -178,7 +171,7 @@ def mend(path: Path) -> list[Damage]:
     _sync(target)
     _keep(source)
     target.replace(source)
-    _sync_directory(path)
+    sync_directory(path.parent)
     return [Damage("the write-ahead log was damaged; it was read on behind the damage")]
 
 
@@ -214,10 +207,10 @@ def rebuild(path: Path) -> list[Damage]:
     _keep(path)
     _keep(beside(path, "-wal"))
     copy.replace(path)  # the file with its log applied
-    _sync_directory(path)
+    sync_directory(path.parent)
     beside(path, "-wal").unlink(missing_ok=True)
     new.replace(path)
-    _sync_directory(path)
+    sync_directory(path.parent)
     return [Damage("the file was damaged and made anew; what was there is kept, with the ending .damaged")]
 
 

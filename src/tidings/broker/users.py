@@ -20,6 +20,7 @@ from tidings.broker.config import parse_toml
 from tidings.broker.passwords import Cost, PasswordHash, hash_password
 from tidings.broker.toml_lines import lines_of
 from tidings.errors import ConfigError, UsageError
+from tidings.segments.durable import sync_directory
 
 FILE_BYTES_MAX = 16 << 20
 NAME = re.compile(r"[A-Za-z0-9_@.+-]{1,64}")
@@ -119,6 +120,7 @@ def save(path: Path, users: Users) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    sync_directory(path.parent)
 
 
 def _table(user: User) -> str:

@@ -7,12 +7,14 @@
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
 
 from tidings.errors import StoreError, UsageError
+from tidings.segments.durable import sync_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Place:
                 return False
             finally:
                 os.unlink(temporary)
+            sync_directory(Path(folder))
             return True
         if self.exists():
             system.delete_file(temporary)

@@ -7,11 +7,11 @@ to know of it by its name; a name takes no room where most file systems have non
     <root>/era-<broker>-<ms>-<incarnation>-<strategy>
 """
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tidings.segments.durable import sync_directory
 from tidings.tracking.attachments import Attachment, AttachmentKind
 
 _NAME = re.compile(r"era-(\d+)-(\d+)-(\d+)-([A-Za-z0-9_.]+)")
@@ -20,11 +20,7 @@ _NAME = re.compile(r"era-(\d+)-(\d+)-(\d+)-([A-Za-z0-9_.]+)")
 def sign(root: Path, broker: int, era: Attachment) -> None:
     """OSError if the disk takes not even a name."""
     (root / _name(broker, era)).touch()
-    directory = os.open(root, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(root)
 
 
 def signed(root: Path, broker: int) -> list[Attachment]:

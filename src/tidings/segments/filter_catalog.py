@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidings.errors import StoreError
+from tidings.segments.durable import sync_directory
 from tidings.tracking.history import Entry, Key
 
 VERSION = 1
@@ -120,6 +121,7 @@ class FilterCatalog:
                 self._database.backup(file)
             _remove(self._path)
             new.replace(self._path)
+            sync_directory(self._path.parent)
             database = _connect(self._path)
         except (sqlite3.Error, OSError):
             with suppress(OSError):

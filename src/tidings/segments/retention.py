@@ -14,6 +14,7 @@ from typing import Literal
 
 from tidings.errors import StoreError, UsageError
 from tidings.model.tables import Table
+from tidings.segments.durable import sync_directory
 from tidings.segments.names import TEMPORARY_PREFIX
 from tidings.segments.reader import Segment, segments
 
@@ -101,6 +102,7 @@ def _put(path: Path, text: str) -> None:
     try:
         _write(temporary, "w", text)
         temporary.replace(path)
+        sync_directory(path.parent)
     except OSError as error:
         if error.errno not in FULL or not path.exists():
             raise

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tidings.errors import StoreError, UsageError
 from tidings.model.tables import HISTORIES, Table
+from tidings.segments.durable import sync_directory
 from tidings.segments.filter_groups import write_filters
 from tidings.segments.names import TEMPORARY_PREFIX, SegmentName, check_writer
 from tidings.segments.schema import arrow_schema
@@ -105,11 +106,7 @@ def _publish(data: pa.Buffer, path: Path) -> None:
         os.link(temporary, path)
     finally:
         temporary.unlink()  # on a full disk too: what was written in vain takes room
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def _names(directory: Path) -> list[SegmentName]:
