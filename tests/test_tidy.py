@@ -96,6 +96,19 @@ def test_only_the_kernel_package_knows_the_extension() -> None:
     assert wrong == []
 
 
+def test_commands_print_json_that_others_can_read() -> None:
+    """NaN and Infinity, which Python writes, are none."""
+    wrong = [
+        f"{path.relative_to(ROOT)}, line {call.lineno}"
+        for layer, path, tree in modules()
+        if layer == "cli" and path.name != "json_text.py"
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in ("json.dumps", "json.dump")
+        if not any(one.arg == "allow_nan" for one in call.keywords)
+    ]
+    assert wrong == []
+
+
 def test_modules_stay_readable() -> None:
     too_long = {
         str(path.relative_to(ROOT)): lines

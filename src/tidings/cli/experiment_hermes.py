@@ -1,6 +1,5 @@
 """`tidings sim experiment hermes`: the experiments on Hermes, their data and their pictures."""
 
-import json
 import time
 from concurrent.futures import ProcessPoolExecutor
 from enum import StrEnum
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from tidings.cli.json_text import found_json
 from tidings.model.tables import SIMULATIONS
 from tidings.segments.writer import SegmentWriter
 from tidings.sim.experiments import hermes, hermes_figures
@@ -61,7 +61,7 @@ def hermes_command(
         console.print(f"data in [bold]{write(points, output)}[/bold]")
         broken += broken_shapes(name, points)
     if as_json:
-        typer.echo(json.dumps(summary(results)))
+        typer.echo(found_json(summary(results)))
     if broken:
         console.print("[red]not as in the paper:[/red]", *broken, sep="\n  ")
         raise typer.Exit(1)
@@ -90,7 +90,7 @@ def write(points: list[Point], output: Path) -> Path:
             "node": point.x if point.experiment == "e3" else None,
             "metric": point.metric,
             "value": float(point.value),
-            "labels": json.dumps({"system": point.system, "x": point.x}),
+            "labels": found_json({"system": point.system, "x": point.x}),
         }
         for point in points
     ]

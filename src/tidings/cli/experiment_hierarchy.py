@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.json_text import found_json
 from tidings.sim.experiments.hierarchy import HierarchyOptions, HierarchyResult, run
 from tidings.sim.experiments.hierarchy_flat import flat_of
 
@@ -46,10 +47,10 @@ def hierarchy_command(
         if less != options:
             found["flat, by formula"] = flat_of(found["two levels"], small)
     data = [{"what": name, **asdict(one)} for name, one in found.items()]
-    (output / "hierarchy.json").write_text(json.dumps(data, indent=1) + "\n")
+    (output / "hierarchy.json").write_text(found_json(data, indent=1) + "\n")
     console.print(as_table(found))
     if as_json:
-        typer.echo(json.dumps(data))
+        typer.echo(found_json(data))
     if any(one.missed for one in found.values()):
         console.print("[red]messages were not brought to brokers that want them[/red]")
         raise typer.Exit(1)
@@ -62,7 +63,7 @@ def _kept(options: HierarchyOptions, levels: int, output: Path) -> HierarchyResu
     if not path.exists():
         found = run(options, levels)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(found)) + "\n")
+        path.write_text(json.dumps(asdict(found), allow_nan=True) + "\n")  # read by ourselves only
     return HierarchyResult(**json.loads(path.read_text()))
 
 

@@ -1,6 +1,5 @@
 """`tidings sim experiment large-network`: 42 brokers in virtual time."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.json_text import found_json
 from tidings.errors import UsageError
 from tidings.lab.broker_costs import Costs
 from tidings.lab.large_network import SERIES, Point, Terms, draw, run
@@ -52,8 +52,8 @@ def large_command(
                     table.add_row(name, f"{point.value:g}", one, str(got.delivered), share, f"{got.busiest:.1%}")
     output.mkdir(parents=True, exist_ok=True)
     data = [point.as_row() for point in points]
-    (output / "large_network.json").write_text(json.dumps(data, indent=1) + "\n")
+    (output / "large_network.json").write_text(found_json(data, indent=1) + "\n")
     draw(points, output / "large_network.png")
     console.print(table)
     if as_json:
-        typer.echo(json.dumps(data))
+        typer.echo(found_json(data))

@@ -1,6 +1,5 @@
 """`tidings net experiment …`: the papers' experiments with real broker processes on this machine."""
 
-import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.json_text import found_json
 from tidings.cli.terminated import terminated
 from tidings.errors import UsageError
 from tidings.lab import real_network, real_network_figures, real_pruning
@@ -51,12 +51,12 @@ def pruning(
             found.append(real_pruning.measure(one, options, Path(folder)))
     output.mkdir(parents=True, exist_ok=True)
     data = real_pruning.as_rows(found)
-    (output / "pruning.json").write_text(json.dumps(data, indent=1) + "\n")
+    (output / "pruning.json").write_text(found_json(data, indent=1) + "\n")
     draw(found, output / "pruning.png")
     console.print(_table(found))
     console.print(f"data and picture in [bold]{output}[/bold]")
     if as_json:
-        typer.echo(json.dumps(data))
+        typer.echo(found_json(data))
 
 
 @app.command("scale-out")
@@ -112,7 +112,7 @@ def scale_out(
             found.append(RealMeasurement.load(path))
     data = [one.brief() for one in found]
     output.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(map(json.dumps, data))
+    lines = ",\n".join(map(found_json, data))
     (output / f"scale_out_{name}.json").write_text(f"[\n{lines}\n]\n")
     real_network_figures.draw(found, output / f"scale_out_{name}.png")
     console.print(_scale_table(found))
@@ -124,7 +124,7 @@ def scale_out(
         console.print(_constant_table(found))
     console.print(f"data and picture in [bold]{output}[/bold]")
     if as_json:
-        typer.echo(json.dumps(data))
+        typer.echo(found_json(data))
 
 
 @app.command()
@@ -151,11 +151,11 @@ def costs(
                 work += real_network.measure(4, variant, [Stretch(one, one, seconds)]).work
     found = fit(work)
     output.mkdir(parents=True, exist_ok=True)
-    (output / "costs.json").write_text(json.dumps(asdict(found), indent=1) + "\n")
+    (output / "costs.json").write_text(found_json(asdict(found), indent=1) + "\n")
     for name, price in asdict(found).items():
         console.print(f"{name}: {price:.1f} µs")
     if as_json:
-        typer.echo(json.dumps(asdict(found)))
+        typer.echo(found_json(asdict(found)))
 
 
 def _scale_table(found: list[RealMeasurement]) -> Table:

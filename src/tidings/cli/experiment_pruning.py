@@ -1,6 +1,5 @@
 """`tidings sim experiment pruning`: the experiments on selective pruning, their data and their pictures."""
 
-import json
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from tidings.cli.json_text import found_json
 from tidings.lab.machine import environment
 from tidings.model.tables import RUNS, SIMULATIONS
 from tidings.segments.writer import SegmentWriter
@@ -57,10 +57,10 @@ def pruning_command(
     console.print(f"picture in [bold]{picture}[/bold]")
     data = [asdict(found) for _, found in results]
     path = output / f"pruning_{sweep.value}.json"
-    path.write_text("[\n" + ",\n".join(json.dumps(one) for one in data) + "\n]\n")  # a line for each run
+    path.write_text("[\n" + ",\n".join(found_json(one) for one in data) + "\n]\n")  # a line for each run
     console.print(f"data in [bold]{path}[/bold], for the pipeline in [bold]{write(sweep, results, output)}[/bold]")
     if as_json:
-        typer.echo(json.dumps(data))
+        typer.echo(found_json(data))
     if broken:
         console.print("[red]not as in the paper:[/red]", *broken, sep="\n  ")
         raise typer.Exit(1)
@@ -88,7 +88,7 @@ def by_setting(results: list[tuple[Run, T]]) -> dict[str, dict[str, T]]:
 def write(sweep: Sweep, results: list[tuple[Run, AnyResult]], output: Path) -> Path:
     """A row of `runs` for each, and what it found as rows of `simulations`."""
     now_ms = time.time_ns() // 1_000_000
-    scenario, described = f"pruning {sweep.value}", json.dumps(environment())
+    scenario, described = f"pruning {sweep.value}", found_json(environment())
     runs: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     for one, found in results:
@@ -103,7 +103,7 @@ def write(sweep: Sweep, results: list[tuple[Run, AnyResult]], output: Path) -> P
                 "seed": one.options.seed,
                 "started_ms": ended_ms - round(found.wall_s * 1000),
                 "ended_ms": ended_ms,
-                "parameters": json.dumps(asdict(one.options)),
+                "parameters": found_json(asdict(one.options)),
                 "outcome": "done",
                 "environment": described,
             }

@@ -1,6 +1,7 @@
 """JSON that other programs can read: it has no NaN and no infinity, which Python would write all the same."""
 
 import json
+import math
 from typing import Any
 
 from tidings.errors import UsageError
@@ -16,3 +17,23 @@ def strict_json(document: Any) -> str:
     except ValueError:
         reason = "the answer has a number beyond all floats: some number asked about is too large or too small"
         raise UsageError("E_JSON_NUMBER", reason) from None
+
+
+def found_json(document: Any, indent: int | None = None) -> str:
+    """Of what was measured, simulated or read, where a number that is none is a finding and must not cost the others.
+
+    >>> found_json({"delivered": 3, "waiting_s": [0.5, float("nan")], "rate_max": float("inf")})
+    '{"delivered": 3, "waiting_s": [0.5, null], "rate_max": null}'
+    """
+    try:
+        return json.dumps(document, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(_with_nulls(document), indent=indent, allow_nan=False)
+
+
+def _with_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_nulls(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_nulls(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,6 +1,5 @@
 """`tidings lab`: measure servers, fit models to what was measured, report."""
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from tidings.cli.json_text import found_json
 from tidings.cli.lab_compare import compare
 from tidings.cli.lab_validate import validate
 from tidings.cli.tables import NARROW, table_of
@@ -150,7 +150,7 @@ def results(
     found = read_results(folder, experiment)
     if as_json:
         for one in found:
-            typer.echo(json.dumps(as_row(one)))
+            typer.echo(found_json(as_row(one)))
     else:
         console = Console()
         console.print(as_table(found, console.width))

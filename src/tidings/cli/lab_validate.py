@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.json_text import found_json
 from tidings.cli.pictures import check_picture
 from tidings.cli.tables import table_of
 from tidings.errors import UsageError
@@ -53,7 +54,7 @@ def validate(
         document = {"environment": environment(), "costs": json.loads(costs.to_json())["parameters"]}
         document |= {"held_out": [as_row(one) for one in found]}
         document |= {"saturated": [as_saturated(one) for one in saturated]}
-        typer.echo(json.dumps(document, indent=1))
+        typer.echo(found_json(document, indent=1))
     else:
         Console().print(as_table(found))
         Console().print(saturated_table(saturated))

@@ -1,6 +1,5 @@
 """`tidings net`: a whole network of brokers on this machine."""
 
-import json
 import time
 from enum import Enum
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 
 from tidings.broker.config_network import ENCODINGS
 from tidings.cli import experiment_network
+from tidings.cli.json_text import found_json
 from tidings.errors import TidingsError, UsageError
 from tidings.lab.local_network import LocalNetwork, LocalOptions
 from tidings.lab.member import Routing
@@ -94,7 +94,7 @@ def show(
     if dot:
         typer.echo(to_dot(network.graph), nl=False)
     else:
-        typer.echo(json.dumps(network.status(), indent=1) if as_json else network.draw())
+        typer.echo(found_json(network.status(), indent=1) if as_json else network.draw())
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """`tidings pipeline`: jobs on Spark over what brokers, lab and simulator have recorded."""
 
-import json
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tidings.cli.json_text import found_json
 from tidings.errors import UsageError
 from tidings.pipeline.config import JOB_NAMES, load
 
@@ -60,7 +60,7 @@ def pipeline(
             else:
                 found = [asdict(outcome) for outcome in jobs.work(run, job.value)]
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(found_json(found))
         return
     for one in found:
         if explain:

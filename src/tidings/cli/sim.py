@@ -1,6 +1,5 @@
 """`tidings sim`: networks of brokers in virtual time."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from tidings.cli.experiment_hermes import hermes_command
 from tidings.cli.experiment_hierarchy import hierarchy_command
 from tidings.cli.experiment_large import large_command
 from tidings.cli.experiment_pruning import pruning_command
+from tidings.cli.json_text import found_json
 from tidings.lab.texts import read_text
 from tidings.sim.scenario import Scenario
 
@@ -39,7 +39,7 @@ def run(
     outcome = Scenario.from_toml(read_text(scenario, "E_SCENARIO")).run(seed)
     if as_json:
         sums = {"published": outcome.published, "matched": outcome.matched, "delivered": outcome.delivered}
-        typer.echo(json.dumps(sums))
+        typer.echo(found_json(sums))
         return
     for line in outcome.lines:
         typer.echo(line)

@@ -1,6 +1,5 @@
 """`tidings trace`: where did this message go?"""
 
-import json
 from enum import Enum
 from pathlib import Path as FilePath
 from typing import Annotated
@@ -11,6 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tidings.cli import connecting
+from tidings.cli.json_text import found_json
 from tidings.client import Client
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
@@ -73,7 +73,7 @@ def _claims(path: Path, hop: Hop) -> bool:
 def show(path: Path, form: Form, output: FilePath | None = None) -> None:
     match form:
         case Form.JSON:
-            text = json.dumps(to_dict(path)) + "\n"
+            text = found_json(to_dict(path)) + "\n"
         case Form.DOT:
             text = to_dot(path)
         case Form.SVG:

@@ -1,6 +1,5 @@
 """`tidings tracking`: what brokers have recorded, on disk."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidings.cli.json_text import found_json
 from tidings.errors import UsageError
 from tidings.model.tables import HISTORIES
 from tidings.segments.compaction import Compacted, compact_segments
@@ -44,7 +44,7 @@ def compact(
         raise UsageError("E_FOLDER", f"{folder} has no records of tracking; a broker keeps them in data/tracking")
     done = compact_segments(folder, capacity)
     if as_json:
-        typer.echo(json.dumps(asdict(done)))
+        typer.echo(found_json(asdict(done)))
     else:
         Console().print(_table(done))
 
