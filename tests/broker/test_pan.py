@@ -1,10 +1,12 @@
 """Brokers that arrange themselves, over real sockets."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_tables import Configuration
 from tidings.broker.joining import joining
 from tidings.client import connect
@@ -55,6 +57,16 @@ def test_joining_needs_an_address_and_proof_beyond_loopback() -> None:
     with pytest.raises(ConfigError, match="nothing proves who a peer is"):
         joining(configuration, "10.0.0.5:7301", bare=True)
     assert joining(configuration, "::1:7301", bare=True).network.insecure
+
+
+@pytest.mark.parametrize("address", ["", "127.0.0.1:7301"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_member_says_where_others_reach_it(host: str, address: str) -> None:
+    network = NetworkTable(name="n", host=host, insecure=True)
+    with pytest.raises(ConfigError, match=f"network.address: nobody reaches {host}; say where others reach"):
+        joining(Configuration(network=network), address, bare=False)
+    reached = replace(network, address="10.0.0.5:7301")
+    assert joining(Configuration(network=reached), address, bare=False).network.address == "10.0.0.5:7301"
 
 
 @pytest.mark.parametrize(

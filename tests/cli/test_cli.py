@@ -159,6 +159,7 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
         (("broker", "--config", "/none.toml"), 2, "/none.toml: cannot be read"),
         (("broker", "--check", "--config", "/none.toml"), 2, "/none.toml: cannot be read"),
         (("broker", "--check", "--join", "127.0.0.1:²"), 2, "--join: '127.0.0.1:²' is not host:port, as in"),
+        (("broker", "--check", "--join", ""), 2, "Usage: tidings broker"),
         (("pub", "a", "--count", "0"), 2, "Usage: tidings pub"),
         (("nonsense",), 2, "Usage: tidings"),
     ],

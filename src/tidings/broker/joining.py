@@ -4,7 +4,8 @@ import ipaddress
 from dataclasses import replace
 
 from tidings.broker.addresses import is_address
-from tidings.broker.config_tables import Configuration
+from tidings.broker.config_rules import Checker
+from tidings.broker.config_tables import PROTOCOLS, Configuration
 from tidings.errors import ConfigError
 
 NETWORK = "tidings"
@@ -26,7 +27,10 @@ def joining(configuration: Configuration, address: str, *, bare: bool, routing: 
             remedy = "write a [network] table with secret_file, or certificate and ca, into a configuration file"
             raise ConfigError([f"--join: nothing proves who a peer is; {remedy}"])
         network = replace(network, insecure=True)
-    return replace(configuration, network=network)
+    joined = replace(configuration, network=network)
+    if problems := [str(problem) for problem in Checker(joined, PROTOCOLS).problems()]:
+        raise ConfigError(problems)  # a network that arranges itself asks for more than the file was checked for
+    return joined
 
 
 def _checked(address: str) -> str:

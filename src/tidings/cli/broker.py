@@ -68,6 +68,8 @@ def broker(
     """
     if join is not None and found:
         raise typer.BadParameter("a broker joins a network or begins one", param_hint="--found")
+    if join == "":
+        raise typer.BadParameter("it is empty; give host:port, or begin a network with --found", param_hint="--join")
     if routing and (routing not in SCHEMES or (join is None and not found)):
         wrong = "with --join or --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
         raise typer.BadParameter(wrong, param_hint="--routing")
