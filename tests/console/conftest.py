@@ -1,11 +1,11 @@
-"""One browser for all tests of the console."""
+"""One browser for all tests of the console, and a console for those of one file that says which brokers it watches."""
 
 from collections.abc import Iterator
 
 import pytest
 from selenium.webdriver import Chrome
 
-from tidings.testing.console import start_chromium
+from tidings.testing.console import Browser, ConsoleProcess, start_chromium
 
 
 @pytest.fixture(scope="package")
@@ -21,6 +21,21 @@ def fresh(chromium: Chrome) -> Iterator[Chrome]:
     _leave(chromium)
     yield chromium
     _leave(chromium)
+
+
+@pytest.fixture(scope="module")
+def console(urls: list[str]) -> Iterator[ConsoleProcess]:
+    """`urls`: a fixture of the file."""
+    with ConsoleProcess(*urls) as running:
+        yield running
+    assert [line for line in running.said if "Traceback" in line] == []
+
+
+@pytest.fixture
+def browser(fresh: Chrome, console: ConsoleProcess) -> Iterator[Browser]:
+    page = Browser(fresh, console.home)
+    yield page
+    assert page.complaints() == []
 
 
 def _leave(driver: Chrome) -> None:

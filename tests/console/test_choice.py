@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from selenium.webdriver import Chrome
 
 from tidings import sync
-from tidings.testing.console import Browser, ConsoleProcess
+from tidings.testing.console import Browser
 from tidings.testing.local_broker import BrokerThread
 
 QUEUE = "queue:orders"
@@ -19,17 +18,8 @@ def brokers() -> Iterator[list[BrokerThread]]:
 
 
 @pytest.fixture(scope="module")
-def console(brokers: list[BrokerThread]) -> Iterator[ConsoleProcess]:
-    with ConsoleProcess(*(one.url for one in brokers)) as running:
-        yield running
-    assert [line for line in running.said if "Traceback" in line] == []
-
-
-@pytest.fixture
-def browser(fresh: Chrome, console: ConsoleProcess) -> Iterator[Browser]:
-    page = Browser(fresh, console.home)
-    yield page
-    assert page.complaints() == []
+def urls(brokers: list[BrokerThread]) -> list[str]:
+    return [one.url for one in brokers]
 
 
 @pytest.fixture
@@ -124,6 +114,27 @@ def test_another_tab_does_not_choose_for_this_one(
     browser.press("Move all")
     browser.sees("1 moved to queue:elsewhere")
     assert sorted(depths.now()) == [0, 1, 2], "the one that was moved is at the same broker"
+
+
+def test_a_message_is_traced_at_the_broker_it_was_published_to(browser: Browser, brokers: list[BrokerThread]) -> None:
+    driver = browser.driver
+    here = driver.current_window_handle
+    browser.open("/try")
+    _choose(browser, brokers[0])
+    browser.until(lambda: not browser.all(".q-menu") or None)
+    browser.press("Publish")
+    browser.sees("Published as")
+    driver.switch_to.new_window("tab")
+    try:
+        browser.open("/queues")
+        _choose(browser, brokers[1])  # now the latest choice
+        browser.until(lambda: not browser.all(".q-menu") or None)
+    finally:
+        driver.close()
+        driver.switch_to.window(here)
+    browser.click("a[href^='/trace?id=']")
+    browser.sees("What the brokers say")
+    assert brokers[0].url.partition("://")[2] in browser.one(".q-select").text
 
 
 def test_a_question_is_asked_again_and_again_by_the_same_dialog(

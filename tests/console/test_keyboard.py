@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tidings import sync
-from tidings.testing.console import Browser, ConsoleProcess
+from tidings.testing.console import Browser
 from tidings.testing.local_broker import BrokerThread
 
 
@@ -20,17 +19,8 @@ def broker() -> Iterator[BrokerThread]:
 
 
 @pytest.fixture(scope="module")
-def console(broker: BrokerThread) -> Iterator[ConsoleProcess]:
-    with ConsoleProcess(broker.url) as running:
-        yield running
-    assert [line for line in running.said if "Traceback" in line] == []
-
-
-@pytest.fixture
-def browser(fresh: Chrome, console: ConsoleProcess) -> Iterator[Browser]:
-    page = Browser(fresh, console.home)
-    yield page
-    assert page.complaints() == []
+def urls(broker: BrokerThread) -> list[str]:
+    return [broker.url]
 
 
 def _put(broker: BrokerThread, name: str, count: int) -> None:

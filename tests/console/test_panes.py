@@ -42,17 +42,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedNetwork
 
 
 @pytest.fixture(scope="module")
-def console(network: WatchedNetwork) -> Iterator[ConsoleProcess]:
-    with ConsoleProcess(*network.urls) as running:
-        yield running
-    assert [line for line in running.said if "Traceback" in line] == []
-
-
-@pytest.fixture
-def browser(chromium: Chrome, console: ConsoleProcess) -> Iterator[Browser]:
-    page = Browser(chromium, console.home)
-    yield page
-    assert page.complaints() == []
+def urls(network: WatchedNetwork) -> list[str]:
+    return list(network.urls)
 
 
 def test_the_map_shows_brokers_and_links_and_what_is_clicked(browser: Browser) -> None:

@@ -2,7 +2,7 @@
 
 Every page has a choice of its own, which nothing but its own select changes: what somebody else chooses, or the same
 person in another tab, must not lead what is done here to another broker. The session only remembers the latest choice,
-with which the next page begins.
+with which the next page begins unless the link that led there `wanted` another.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from tidings.console.source import Source
 
 
 class Choice:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, wanted: str = "") -> None:
         self._session = session
         urls = [one.url for one in session.watch.sources]
         latest = str(session.chosen.get("broker", ""))
-        self.url = latest if latest in urls else urls[0]
+        self.url = next(one for one in (wanted, latest, urls[0]) if one in urls)
 
     @property
     def source(self) -> Source:

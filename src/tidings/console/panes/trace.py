@@ -16,10 +16,11 @@ ID_DIGITS = 32
 
 class TracePane:
     def __init__(self, session: Session) -> None:
-        self._session, self._choice = session, Choice(session)
+        query = ui.context.client.request.query_params
+        self._session, self._choice = session, Choice(session, query.get("broker", ""))
         self._path: Path | None = None
         self._asked = ""  # the address of the broker that found it
-        asked = ui.context.client.request.query_params.get("id", "")
+        asked = query.get("id", "")
         with card("Message"), ui.element("div").classes("t-row"):
             self._id = ui.input("Message id (32 hexadecimal digits)", value=asked).props("outlined dense clearable")
             self._id.on("keydown.enter", self._trace)

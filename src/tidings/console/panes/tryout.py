@@ -3,6 +3,7 @@
 import json
 from collections import deque
 from typing import Any
+from urllib.parse import urlencode
 
 from nicegui import background_tasks, ui
 from nicegui.events import GenericEventArguments
@@ -60,7 +61,8 @@ class TryoutPane:
     async def _publish(self) -> None:
         try:
             properties = properties_of(self._properties.value)
-            client = await self._choice.source.client()
+            source = self._choice.source
+            client = await source.client()
             receipt = await client.publish(
                 self._destination.value,
                 properties,
@@ -75,7 +77,7 @@ class TryoutPane:
         with self._receipt:
             ui.label("Published as")
             ui.label(str(receipt.message_id)).classes("t-code")
-            ui.link("Trace it", f"/trace?id={receipt.message_id}")
+            ui.link("Trace it", f"/trace?{urlencode({'id': receipt.message_id, 'broker': source.url})}")
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
