@@ -10,10 +10,11 @@ from tidings.kernel.codec import encode_message
 from tidings.matching.encoding import Encoding
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
-from tidings.model.message_id import MessageId
+from tidings.model.message_id import COUNTER_MAX, MessageId
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.model.values import Value
+from tidings.node.encoded import ID
 from tidings.node.network import control_frame
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Advertise, Request, Unadvertise
@@ -420,3 +421,9 @@ def test_what_someone_else_said_in_a_brokers_name_costs_no_message() -> None:
     again = brokers.broker(3)
     assert again is not None
     assert again.network.incarnation > later + 1  # its next life knows
+
+
+def test_messages_of_one_moment_have_ids_of_their_own() -> None:
+    brokers = line(size=2)
+    ids = [brokers.message(1, {}, persistent=False)[ID] for _ in range(COUNTER_MAX + 3)]
+    assert len(set(ids)) == len(ids)

@@ -24,7 +24,8 @@ SIZE = 16
 JMS_PREFIX = "ID:"
 _LAYOUT = struct.Struct(">IIHIH")
 _NOT_HEX = re.compile(r"[^0-9a-fA-F]")
-_LIMITS = {"publisher": 2**32, "broker": 2**32, "ms": 2**48, "counter": 2**16}
+COUNTER_MAX = 2**16 - 1
+_LIMITS = {"publisher": 2**32, "broker": 2**32, "ms": 2**48, "counter": COUNTER_MAX + 1}
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,7 @@ from typing import Any
 from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
-from tidings.model.message_id import MessageId
+from tidings.model.message_id import COUNTER_MAX, MessageId
 from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.network_settings import NetworkSettings
@@ -203,7 +203,9 @@ class Brokers:
     ) -> bytes:
         """The next message that somebody publishes at a router."""
         self._messages += 1
-        id = MessageId(1, router, int(self.calendar.now + stray_ms), self._messages % 65536)
+        # After as many as an id can count the next publisher goes on, or ids of one moment would come again.
+        before, counter = divmod(self._messages, COUNTER_MAX + 1)
+        id = MessageId(1 + before, router, int(self.calendar.now + stray_ms), counter)
         destination = Destination(queue, queue=True) if queue else Destination(TOPIC)
         return encode_message(Message(destination, attributes, id=id, persistent=persistent))
 
