@@ -215,7 +215,27 @@ def test_acknowledgements_in_a_transaction(connect: Connect, request: pytest.Fix
     transaction = client.connection.begin()
     acknowledge(client, "1.2", frame, transaction=transaction)
     client.connection.abort(transaction)
-    assert client.listener.wait("message", 2)[1].headers["redelivered"] == "true"
+    again = client.listener.wait("message", 2)[1]
+    assert again.headers["redelivered"] == "true"
+    for what in ("ack", "nack"):  # by the id before: nothing happens
+        acknowledge(client, "1.2", frame, what, receipt=f"{what} too late")
+        client.listener.wait_receipt(f"{what} too late")
+    assert len(client.listener.all("message")) == 2
+    client.connection.disconnect(receipt="bye")
+    client.listener.wait_receipt("bye")
+    other = connect()
+    other.subscribe(queue)
+    assert other.listener.bodies(1) == ["x"]
+
+
+def test_an_id_that_no_message_had_is_not_acknowledged(connect: Connect, request: pytest.FixtureRequest) -> None:
+    client, queue = connect(), f"/queue/{name_of(request)}"
+    client.subscribe(queue, ack="client-individual")
+    client.connection.send(queue, "x")
+    [frame] = client.listener.wait("message")
+    subscription, _, tag = frame.headers["ack"].rpartition("-")
+    client.connection.ack(f"{subscription}-{int(tag) + 1}", receipt="r")
+    assert client.listener.wait("error")[0].headers["receipt-id"] == "r"
 
 
 def test_unsubscribe(connect: Connect, version: str, request: pytest.FixtureRequest) -> None:
