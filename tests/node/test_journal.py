@@ -6,7 +6,7 @@ import pytest
 
 from tidings.delivery.store import NAME_BYTES_MAX, Acked, Detached, MailboxAdded, Note, Stored
 from tidings.errors import StoreError, UsageError
-from tidings.node.journal import LATER_MAX, Journal
+from tidings.node.journal import CHANGES_BYTES_MAX, LATER_MAX, Journal
 
 
 def test_a_change_nobody_waits_for_goes_with_the_next_batch() -> None:
@@ -168,3 +168,54 @@ def test_all_are_told_even_if_one_raises(error: StoreError | None) -> None:
     with pytest.raises(ValueError, match="2"):
         journal.finished(persist.ticket, error)
     assert told == [0, 1, 2, 3]
+
+
+def large(number: int) -> MailboxAdded:
+    return MailboxAdded(number, f"durable::{number}", "durable", bytes(CHANGES_BYTES_MAX // 2 - 100))
+
+
+def test_more_changes_than_fit_go_one_batch_after_the_other() -> None:
+    journal, told = Journal(), list[str]()
+    for number in range(1, 6):
+        journal.change(large(number))
+    journal.message(Stored(1, b"m", (5,)), 1)
+    journal.then(lambda: told.append("done"))
+    sizes = []
+    while batch := journal.flush():
+        assert not told
+        sizes.append(len(batch[0].records))
+        journal.finished(batch[0].ticket, None)
+    assert sizes == [2, 2, 2]  # the last with the message
+    assert told == ["done"]
+    assert journal.idle
+    assert journal.pending_bytes == 0
+
+
+def test_if_the_first_of_them_fail_so_do_the_others_and_all_wait_in_order() -> None:
+    journal, told = Journal(), list[str]()
+    for number in range(1, 6):
+        journal.change(large(number))
+    journal.message(Stored(1, b"m", (5,)), 1)
+    journal.then(lambda: told.append("done"), lambda error: told.append(error.code))
+    (persist,) = journal.flush()
+    journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no space"))
+    assert told == ["E_STORE_FULL"]
+    assert journal.pending_bytes == 0
+    assert journal.flush() == [], "only when it is time to try again"
+    written: list[object] = []
+    while batch := journal.flush(retry=True):
+        written += batch[0].records
+        journal.finished(batch[0].ticket, None)
+    assert written == [large(number) for number in range(1, 6)]
+    assert journal.idle
+
+
+def test_a_change_that_is_larger_than_a_batch_should_be_goes_alone() -> None:
+    journal = Journal()
+    journal.change(Note("n", bytes(CHANGES_BYTES_MAX + 1)))
+    journal.change(Detached(1))
+    counts = []
+    while batch := journal.flush():
+        counts.append(len(batch[0].records))
+        journal.finished(batch[0].ticket, None)
+    assert counts == [1, 1]

@@ -11,17 +11,21 @@ If both were in one batch and it was refused, the changes are tried once more wi
 must not wait behind what there is no space for. Some changes nobody waits for (acknowledgements: lost in a crash, the
 message comes again, marked): they are not worth an fsync of their own and go with the next batch, within about a
 second.
+
+Changes that had to wait, for a full disk say, may be more than a store takes at once. Those that do not fit go first,
+by themselves; the batch they were part of fails with them, as a whole.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from tidings.delivery.store import Record, check_record
+from tidings.delivery.store import Acked, MailboxAdded, Note, Record, check_record
 from tidings.errors import TidingsError, UsageError
 from tidings.node.effects import Persist
 
 Late: TypeAlias = Callable[[], Sequence[Record]]  # asked for its records when the batch leaves
+CHANGES_BYTES_MAX = 64 << 20  # in one batch, about: a store may take no more than 512 MiB
 LATER_MAX = 1000  # changes that nobody waits for, before they are written all the same
 
 
@@ -45,6 +49,7 @@ class _Group:
 @dataclass(slots=True)
 class _Batch:
     changes: list[Record] = field(default_factory=list)
+    changes_bytes: int = 0  # of those that may be large, about
     messages: list[Record | Late] = field(default_factory=list)
     calls: list["_Call"] = field(default_factory=list)
     groups: dict[Hashable, _Group] = field(default_factory=dict)
@@ -57,7 +62,7 @@ class Journal:
         self.pending_bytes = 0  # of messages that are neither refused nor durable yet
         self._gathering = _Batch()
         self._unwritten: list[Record] = []  # changes of a batch that failed
-        self._again: _Batch | None = None  # the changes of a batch that failed with its messages
+        self._again: _Batch | None = None  # the changes of a batch that failed with its messages, or the rest of one
         self._under_way: _Batch | None = None
         self._ticket = 0
         self.group: Hashable = None  # what messages and calls given now belong to: `withdraw`
@@ -70,6 +75,7 @@ class Journal:
     def change(self, record: Record) -> None:
         """Something is so from now on; the record is written as soon as that is possible."""
         self._gathering.changes.append(record)
+        self._gathering.changes_bytes += _size(record)
         self._gathering.urgent = True
 
     def later(self, record: Record) -> None:
@@ -124,6 +130,7 @@ class Journal:
     def wrote_alone(self) -> None:
         """Those changes are written."""
         self._gathering.changes.clear()
+        self._gathering.changes_bytes = 0
         self._gathering.urgent = False
 
     def flush(self, *, retry: bool = False) -> list[Persist]:
@@ -136,12 +143,16 @@ class Journal:
         batch = self._gathering
         if not (batch.urgent or batch.messages or batch.calls or (retry and (batch.changes or self._unwritten))):
             return []
-        batch.changes[:0] = self._unwritten
-        self._unwritten = []
+        if self._unwritten:
+            batch.changes[:0] = self._unwritten
+            batch.changes_bytes += sum(map(_size, self._unwritten))
+            self._unwritten = []
         self._gathering = _Batch()
         return self._send(batch)
 
     def _send(self, batch: _Batch) -> list[Persist]:
+        if batch.changes_bytes > CHANGES_BYTES_MAX:
+            batch = self._first_of(batch)
         records = [*batch.changes]
         for one in batch.messages:
             records += one() if callable(one) else (one,)
@@ -152,6 +163,20 @@ class Journal:
         self._ticket += 1
         return [Persist(self._ticket, tuple(records))]
 
+    def _first_of(self, batch: _Batch) -> _Batch:
+        """As many of its changes as may go together; the rest follows."""
+        fitting = size = 0
+        while fitting < len(batch.changes) and (
+            not fitting or size + _size(batch.changes[fitting]) <= CHANGES_BYTES_MAX
+        ):
+            size += _size(batch.changes[fitting])
+            fitting += 1
+        first = _Batch(batch.changes[:fitting])
+        del batch.changes[:fitting]
+        batch.changes_bytes -= size
+        self._again = batch
+        return first
+
     def finished(self, ticket: int, error: TidingsError | None) -> None:
         batch = self._under_way
         assert batch is not None
@@ -160,13 +185,31 @@ class Journal:
         self.pending_bytes -= batch.bytes
         calls = batch.calls
         if error is not None:
-            changes = [one for one in batch.changes if _possible(one)]
+            changes = batch.changes
+            if self._again is not None:  # the rest of it
+                rest, self._again = self._again, None
+                changes, calls = [*changes, *rest.changes], [*calls, *rest.calls]
+                self.pending_bytes -= rest.bytes
+            changes = [one for one in changes if _possible(one)]
             if batch.messages:
                 self._again = _Batch(changes, calls=[call for call in calls if call.changes_only])
                 calls = [call for call in calls if not call.changes_only]
             else:
                 self._unwritten = changes
         _tell(calls, error)
+
+
+def _size(record: Record) -> int:
+    """About as much as it takes on disk, or less."""
+    match record:
+        case MailboxAdded(name=name, predicate=predicate, options=options):
+            return len(name) + len(predicate) + len(options)
+        case Note(key=key, value=value):
+            return len(key) + len(value)
+        case Acked(seqs=seqs):
+            return 8 * len(seqs)
+        case _:
+            return 16
 
 
 def _nothing() -> Sequence[Record]:
