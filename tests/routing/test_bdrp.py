@@ -1,7 +1,10 @@
 from collections.abc import Collection, Mapping
 
+import pytest
+
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
+from tidings.routing import bdrp
 from tidings.routing.bdrp import Bdrp, BdrpOptions
 from tidings.routing.control import FloodItem, SchemeMessage, Topic
 from tidings.routing.effects import Deliver, Effect, Report, Route, Send, SetTimer, UnicastTable
@@ -125,3 +128,23 @@ def test_other_topics_and_routes() -> None:
     assert scheme.learn(0.0, Deliver(200, 7, True, b"whatever")) == []
     scheme.routed(0.0, UnicastTable({7: Route(2, 5)}))
     assert tables.next_hops == {7: 2}
+
+
+def test_who_wants_more_than_can_be_told_asks_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bdrp, "WHOLE_BYTES_MAX", 3 * ENCODING.row_bytes)
+    scheme, _ = make()
+    scheme.start(0.0)
+    scheme.tick(50.0)
+    said = []
+    for number, name in enumerate("abcd"):
+        scheme.subscribe(100.0 + 100 * number, stock(name))
+        said.append(scheme.tick(150.0 + 100 * number))
+    everything = Change(tuple(ENCODING.rows(Predicate.of())))
+    assert [one.payload for one in items(said[2])] == [encode_change(everything, ENCODING.row_bytes)]
+    assert [isinstance(one, Report) for one in said[2]].count(True) == 1
+    assert said[3] == [], "all is asked for already"
+    scheme.unsubscribe(500.0, stock("a"))
+    scheme.tick(550.0)
+    scheme.unsubscribe(600.0, stock("b"))
+    (item,) = items(scheme.tick(650.0))
+    assert (item.full, item.payload) == (True, payload("c", "d"))

@@ -20,6 +20,7 @@ from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Advertise, Request, Unadvertise
 from tidings.overlay import effects as fx
 from tidings.overlay.graph import Graph
+from tidings.routing import bdrp
 from tidings.routing.bdrp import BdrpOptions
 from tidings.routing.control import FloodItem, Topic, Version
 from tidings.routing.flood import FloodOptions
@@ -427,3 +428,16 @@ def test_messages_of_one_moment_have_ids_of_their_own() -> None:
     brokers = line(size=2)
     ids = [brokers.message(1, {}, persistent=False)[ID] for _ in range(COUNTER_MAX + 3)]
     assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_who_wants_more_than_can_be_told_misses_nothing(vectors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bdrp, "WHOLE_BYTES_MAX", 16)
+    brokers = line(encoding=InterestEncoding(Encoding(), vectors=vectors))
+    subscribers = [brokers.subscribe(3, f"x = {number}") for number in range(4)]
+    brokers.calendar.run(until=3000)
+    for number in range(5):
+        brokers.publish(1, {"x": number}, persistent=False)
+    brokers.calendar.run(until=5000)
+    brokers.collect()
+    assert [one is not None and sum(one.got.values()) for one in subscribers] == [1, 1, 1, 1]

@@ -165,10 +165,8 @@ class Journal:
 
     def _first_of(self, batch: _Batch) -> _Batch:
         """As many of its changes as may go together; the rest follows."""
-        fitting = size = 0
-        while fitting < len(batch.changes) and (
-            not fitting or size + _size(batch.changes[fitting]) <= CHANGES_BYTES_MAX
-        ):
+        fitting, size = 1, _size(batch.changes[0])
+        while fitting < len(batch.changes) and size + _size(batch.changes[fitting]) <= CHANGES_BYTES_MAX:
             size += _size(batch.changes[fitting])
             fitting += 1
         first = _Batch(batch.changes[:fitting])

@@ -8,20 +8,26 @@ divides the set of destinations along the routes (forwarding.py).
 A router that vanishes (the flood says so when its state has aged out) is kept for a while longer: what is published
 for its durable subscriptions meanwhile waits for it, where it is persistent, and is counted as without a route, where
 it is not.
+
+Interests are told in one message, which has its limits. Beyond them a router asks for everything, and its neighbours
+work in vain for it, but nothing is lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from tidings.errors import CodecError
 from tidings.model.predicate import Predicate
 from tidings.routing.alarm import Alarm
+from tidings.routing.codec import CONTROL_BYTES_MAX
 from tidings.routing.control import SchemeMessage, Topic
 from tidings.routing.effects import Deliver, Effect, Report, Router, UnicastTable
 from tidings.routing.flood import Flood
 from tidings.routing.interests import Change, InterestEncoding, LocalInterests, decode_change, encode_change
 from tidings.routing.scheme import TIMER, Tables
+
+WHOLE_BYTES_MAX = CONTROL_BYTES_MAX - 1024  # one message must hold it
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +137,23 @@ class Bdrp:
             rows = self.encoding.minimal(rows | self._also)
         if rows == before:
             return []
+        whole = self._encoded(rows)
+        told: list[Effect] = []
+        if len(whole) > WHOLE_BYTES_MAX:
+            rows = self.encoding.everything()
+            if rows == before:
+                return []
+            reason = (
+                f"the interests here take {len(whole)} bytes, of {WHOLE_BYTES_MAX} that can be told: all is asked for"
+            )
+            told, whole = [Report("E_PREDICATES_SIZE", reason)], self._encoded(rows)
         self._advertised = rows
-        whole = encode_change(Change(tuple(rows)), self.encoding.row_bytes)
         difference = None
         if before is not None:
-            difference = encode_change(Change(tuple(rows - before), tuple(before - rows)), self.encoding.row_bytes)
+            difference = self._encoded(rows - before, before - rows)
             if len(difference) >= len(whole):
                 difference = None
-        return self._flood.publish(now, Topic.PREDICATES, whole, difference)
+        return [*told, *self._flood.publish(now, Topic.PREDICATES, whole, difference)]
+
+    def _encoded(self, added: set[bytes], removed: Collection[bytes] = ()) -> bytes:
+        return encode_change(Change(tuple(added), tuple(removed)), self.encoding.row_bytes)

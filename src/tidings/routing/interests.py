@@ -65,6 +65,10 @@ class InterestEncoding:
             return self.from_vectors(self.encoding.predicate_vectors(predicate))
         return self.from_sets(self.encoding.predicate_elements(predicate))
 
+    def everything(self) -> set[bytes]:
+        """The row that every message has all of."""
+        return {bytes(self.row_bytes)}
+
     def minimal(self, rows: set[bytes]) -> set[bytes]:
         """Without those that another makes needless."""
         if self.vectors:

@@ -1,9 +1,13 @@
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import CodecError
+from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
+from tidings.routing.covering import scheme
 from tidings.routing.covering.codec import decode, encode
 from tidings.routing.covering.messages import (
     Advertise,
@@ -75,3 +79,14 @@ def test_refusals_say_where() -> None:
         with pytest.raises(CodecError) as caught:
             decode(data)
         assert (caught.value.code, caught.value.position) == (code, position)
+
+
+def test_changes_that_are_too_many_for_one_message_are_said_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheme, "PACKED_BYTES_MAX", 100)
+    filter = Predicate.of(Constraint("stock", Op.EQ, "XYZ"))
+    changes = [Subscribe(SubscriptionId(1, number), filter) for number in range(50)]
+    said = scheme.encoded(Packed(tuple(changes)))
+    assert max(map(len, said)) <= 100
+    assert [change for data in said for change in cast("Packed", decode(data)).changes] == changes
+    alone = Packed((Subscribe(SubscriptionId(1, 1), Predicate.of(Constraint("stock", Op.EQ, "x" * 200))),))
+    assert scheme.encoded(alone) == [encode(alone)]

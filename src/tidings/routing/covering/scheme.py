@@ -45,6 +45,7 @@ from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Router, S
 from tidings.routing.forwarding import ID
 from tidings.routing.scheme import TIMER
 
+PACKED_BYTES_MAX = 1 << 20
 NUMBER_BITS = 20  # incarnations are milliseconds: the next life counts on far beyond what this one used
 Links = Callable[[], Mapping[Router, Mapping[Router, int]]]
 
@@ -219,7 +220,7 @@ class CoveringScheme:
             if isinstance(message, Publication):
                 self._counts["copies"] += 1
                 out.append(Passed(message.message[ID], effect.neighbour))
-            out.append(Send(effect.neighbour, SchemeMessage(SCHEME, encode(message))))
+            out += [Send(effect.neighbour, SchemeMessage(SCHEME, data)) for data in encoded(message)]
         return out
 
     def _count(self, message: CoveringMessage) -> None:
@@ -229,6 +230,15 @@ class CoveringScheme:
             self._counts["publications"] += 1
         else:
             self._counts["subscribes" if isinstance(first, Subscribe) else "controls"] += 1
+
+
+def encoded(message: CoveringMessage) -> list[bytes]:
+    """Usually one message; changes that are more than one may hold are said one part after the other."""
+    data = encode(message)
+    if len(data) <= PACKED_BYTES_MAX or not isinstance(message, Packed) or len(message.changes) == 1:
+        return [data]
+    half = len(message.changes) // 2
+    return [*encoded(Packed(message.changes[:half])), *encoded(Packed(message.changes[half:]))]
 
 
 def _of_queues(predicate: Predicate) -> bool:
