@@ -69,7 +69,7 @@ def test_health_tells_the_state_of_the_store() -> None:
             page = metrics.health()
             assert (page.status, json.loads(page.body)["store"]) == (200, "ok")
             assert here.broker.writer is not None
-            here.broker.writer.stats.error = StoreError("E_STORE_FULL", "no space")
+            here.broker.writer.complaints.error = StoreError("E_STORE_FULL", "no space")
             page = metrics.health()
             assert (page.status, json.loads(page.body)["store"]) == (200, "E_STORE_FULL")
             here.broker.ready = False

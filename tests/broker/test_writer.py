@@ -4,13 +4,15 @@ import asyncio
 import logging
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import pytest
 
 from tidings.broker import writer as module
-from tidings.broker.writer import LONE_MESSAGES_MIN, LONE_READS_MAX, TRUST, Complaints, Lone, StoreWriter
+from tidings.broker.writer import FULL_SECONDS, LONE_MESSAGES_MIN, LONE_READS_MAX, TRUST, Complaints, Lone, StoreWriter
 from tidings.delivery.store import Acked, MailboxAdded, MemoryStore, Record, Stored
 from tidings.errors import StoreError, TidingsError
+from tidings.testing.links import eventually
 from tidings.testing.local_broker import run
 
 
@@ -20,6 +22,11 @@ class WatchedStore(MemoryStore):
         self.threads: list[int] = []
         self.cared: list[int] = []
         self.failure: StoreError | None = None
+        self.room, self.looks = True, 0
+
+    def has_room(self) -> bool:
+        self.looks += 1
+        return self.room
 
     def maintain(self) -> bool:
         self.cared.append(threading.get_ident())
@@ -110,15 +117,44 @@ def test_a_store_that_goes_on_refusing_is_one_line_of_the_log(caplog: pytest.Log
 
 
 def test_what_is_written_on_a_full_disk_too_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
-    complaints = Complaints()
+    now = 0.0
+    complaints = Complaints(lambda: now)
     with caplog.at_level(logging.INFO, "tidings.broker"):
         for _ in range(3):
             complaints.written([Stored(2, b"12345", (1,))], StoreError("E_STORE_FULL", "no space"))
             complaints.written([Acked(1, (1,))], None)
+            complaints.written([Stored(2, b"12345", (1,))], None)  # it was small
+            assert complaints.full
         assert [record.levelname for record in caplog.records] == ["ERROR"]
+        now = FULL_SECONDS
+        complaints.written([Acked(1, (1,))], None)
+        assert complaints.full
         complaints.written([Stored(2, b"12345", (1,))], None)
+        assert complaints.error is None
         complaints.written([Stored(3, b"12345", (1,))], StoreError("E_STORE_FULL", "no space"))
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO", "ERROR"]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_full_store_that_nobody_tries_is_looked_at(trusted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FULL_SECONDS", 0.001)
+
+    async def check() -> None:
+        bench = Bench()
+        bench.writer.quick_seconds = 60.0 if trusted else 0.0
+        for ticket in range(1, TRUST + 1):
+            await bench.write(ticket)
+        bench.store.room = False
+        bench.store.failure = StoreError("E_STORE_FULL", "no space")
+        with pytest.raises(StoreError) if trusted else nullcontext():
+            await bench.write(TRUST + 1)
+        await eventually(lambda: bench.store.looks > 2)
+        assert bench.writer.complaints.full
+        bench.store.room = True
+        await eventually(lambda: bench.writer.complaints.error is None)
+        await bench.writer.close()
+
+    run(check())
 
 
 def test_the_thread_still_looks_after_the_store() -> None:

@@ -97,7 +97,7 @@ class Metrics:
         """200 while the broker serves clients, otherwise 503; a store that refuses is told, but is not the end. Not
         `live`: only a restart helps."""
         broker = self._broker
-        error = None if broker.writer is None else broker.writer.stats.error
+        error = None if broker.writer is None else broker.writer.complaints.error
         ended = failure(broker)
         ready = broker.ready and not ended
         state = {

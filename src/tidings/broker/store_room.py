@@ -20,6 +20,7 @@ from pathlib import Path
 from tidings.errors import StoreError
 
 SHARE = 16  # of the file system at most this part is kept in reserve
+PROBE_BYTES = 1 << 20  # of room beyond it, for messages
 RETRY_SECONDS = 1.0  # between attempts to take the reserve again
 CHECK_SECONDS = 1.0  # between looks at the files: a write that follows one takes longer to be synced
 
@@ -99,6 +100,20 @@ class Room:
             # Where places cannot be kept, or files cannot be made, messages are taken as long as they fit.
             self.reserved = error.errno not in (errno.ENOSPC, errno.EDQUOT)
         return self.reserved
+
+    def spacious(self) -> bool:
+        """Whether there is room beyond the reserve. Tried out: a quota, say, is seen by nothing else."""
+        path = self._path.with_name(self._path.name + ".probe")
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(file, 0, PROBE_BYTES)
+            finally:
+                os.close(file)
+                path.unlink()
+        except OSError as error:
+            return error.errno not in (errno.ENOSPC, errno.EDQUOT)
+        return True
 
     def _allocate(self) -> bool:
         disk = os.statvfs(self._path)

@@ -33,6 +33,7 @@ TIDY_BATCHES = 256  # written here, before the thread is asked to look whether t
 LONE_MESSAGES_MIN = 16  # of the same publisher in a row
 LONE_READS_MAX = 4  # of all sockets from one message to the next: the message, its acknowledgement, and little else
 PAUSE_SECONDS = 50e-6  # without a job, before the store uses the time and holds up the loop
+FULL_SECONDS = 10.0  # without a refusal, before a store that was full is not
 LATENCY_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)  # bounds of the histogram
 
 
@@ -45,31 +46,42 @@ class StoreStats:
     failures: int = 0
     seconds: float = 0.0  # in `append`, which ends with the fsync
     by_latency: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_SECONDS) + 1))
-    error: TidingsError | None = None  # of the last batch
 
-    def count(self, records: int, seconds: float, error: TidingsError | None) -> None:
+    def count(self, records: int, seconds: float, *, failed: bool) -> None:
         self.batches += 1
         self.records += records
-        self.failures += error is not None
+        self.failures += failed
         self.seconds += seconds
         self.by_latency[bisect_left(LATENCY_SECONDS, seconds)] += 1
-        self.error = error
 
 
 class Complaints:
-    """What goes on failing in one way is one line of the log, however often it is tried."""
+    """What goes on failing in one way is one line of the log, however often it is tried. A store that is almost full
+    takes one message and refuses the next: it counts as full until it has refused none for a while."""
 
-    def __init__(self) -> None:
-        self._failing = ""  # the code of the error
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._refused_seconds = 0.0
+        self.error: TidingsError | None = None  # with which the store refuses, as far as is known
+
+    @property
+    def full(self) -> bool:
+        return self.error is not None and self.error.code == "E_STORE_FULL"
 
     def written(self, records: Sequence[Record], error: TidingsError | None) -> None:
         if error is not None:
-            if error.code != self._failing:
-                self._failing = error.code
+            if self.error is None or error.code != self.error.code:
                 note(log, logging.ERROR, "the store refused a batch", error=error)
-        elif self._failing and (self._failing != "E_STORE_FULL" or _has_messages(records)):
-            self._failing = ""
-            note(log, logging.INFO, "the store writes again")
+            self.error, self._refused_seconds = error, self._clock()
+        elif self.error is not None and (not self.full or (_has_messages(records) and self._refused_long_ago())):
+            self.over()
+
+    def over(self) -> None:
+        self.error = None
+        note(log, logging.INFO, "the store writes again")
+
+    def _refused_long_ago(self) -> bool:
+        return self._clock() - self._refused_seconds >= FULL_SECONDS
 
 
 def _has_messages(records: Sequence[Record]) -> bool:
@@ -132,7 +144,7 @@ class StoreWriter:
         self._on_read = on_read
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self.stats = StoreStats()
-        self._complaints = Complaints()
+        self.complaints = Complaints()
         self.quick_seconds = QUICK_SECONDS
         self._under_way = 0  # batches given and not answered
         self._turn = threading.Lock()  # held by whoever uses the store
@@ -165,7 +177,7 @@ class StoreWriter:
         finally:
             self._turn.release()
         self._untidy += 1
-        if self._untidy >= TIDY_BATCHES:
+        if self._untidy >= TIDY_BATCHES or error is not None:
             self._untidy = 0
             self._jobs.put(_Tidy())
         if error is not None:
@@ -204,8 +216,18 @@ class StoreWriter:
             except queue.Empty:
                 with self._turn:
                     done = not self._maintain()
-                if done:
-                    return self._jobs.get()
+                if done and (job := self._awaited()) is not None:
+                    return job
+
+    def _awaited(self) -> _Job | None:
+        """The next job. If the store was full and nobody tries it, look now and then whether it still is."""
+        try:
+            return self._jobs.get(timeout=FULL_SECONDS if self.complaints.full else None)
+        except queue.Empty:
+            with self._turn:
+                if self._store.has_room():
+                    self.complaints.over()
+            return None
 
     def _maintain(self) -> bool:
         try:
@@ -241,8 +263,8 @@ class StoreWriter:
         except TidingsError as failure:
             error = failure
         seconds = time.perf_counter() - began
-        self.stats.count(len(records), seconds, error)
-        self._complaints.written(records, error)
+        self.stats.count(len(records), seconds, failed=error is not None)
+        self.complaints.written(records, error)
         self._trusted = self._trusted + 1 if error is None and seconds < self.quick_seconds else 0
         return error
 

@@ -149,6 +149,9 @@ class Store(Protocol):
     def maintain(self) -> bool:
         """Housekeeping; to be called when nothing waits to be written. True: there is more to do."""
 
+    def has_room(self) -> bool:
+        """Whether there is room for messages beyond what the store needs for itself."""
+
     def close(self) -> None:
         """Nothing but a second `close` may follow."""
 
@@ -264,6 +267,9 @@ class MemoryStore:
 
     def maintain(self) -> bool:
         return False
+
+    def has_room(self) -> bool:
+        return True
 
     def close(self) -> None:
         self._open = False
