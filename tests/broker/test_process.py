@@ -113,7 +113,7 @@ def test_reload_of_users_rules_and_certificates(tmp_path: Path) -> None:
     context = authority.client_context()
 
     def serial(client: object) -> int:
-        link = client._link  # type: ignore[attr-defined]
+        link = client._line.link  # type: ignore[attr-defined]
         return int(link._transport.get_extra_info("peercert")["serialNumber"], 16)
 
     async def check(broker: BrokerProcess) -> None:

@@ -14,7 +14,7 @@ from tidings.testing.local_broker import run_plain as run
 
 def cut_at_answer(client: tidings.Client, *, heard: bool) -> None:
     """The next OK is the last that comes by this connection, or the first that does not."""
-    link = client._link
+    link = client._line.link
     assert link is not None
     on_frame = link._on_frame
 
