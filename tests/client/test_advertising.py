@@ -37,7 +37,7 @@ def test_what_is_advertised_reaches_other_brokers(tmp_path: Path) -> None:
             for n in range(3):
                 await writer.publish("ticks.a", {"n": n})
             assert [await number(ticks) for _ in range(2)] == [1, 2]
-            for connection in list(network.brokers[1].connections.values()):
+            for connection in list(network.brokers[1].clients.connections.values()):
                 connection.abort()
             await eventually(lambda: not writer.connected)
             await writer.publish("ticks.a", {"n": 3})  # waits for the new connection

@@ -64,7 +64,7 @@ WRONG: list[Call] = [
 
 
 async def connection_lost(broker: Broker, client: tidings.Client) -> None:
-    for connection in list(broker.connections.values()):
+    for connection in list(broker.clients.connections.values()):
         connection.abort()
     while client.connected:
         await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from tidings.testing.local_broker import run_plain as run
 
 
 async def connection_lost(broker: Broker, client: tidings.Client) -> None:
-    for connection in list(broker.connections.values()):
+    for connection in list(broker.clients.connections.values()):
         connection.abort()
     while client.connected:
         await asyncio.sleep(0)
@@ -174,7 +174,7 @@ def test_a_client_that_is_connected_connects_no_more() -> None:
         async with local_broker() as (broker, url):
             async with await tidings.connect(url) as client:
                 await client.publish("t", wait=True)
-                assert (len(broker.connections), client.generation) == (1, 1)
+                assert (len(broker.clients.connections), client.generation) == (1, 1)
             async with client:  # but once it was closed
                 await client.publish("t", wait=True)
 
@@ -342,7 +342,7 @@ def test_who_is_cancelled_while_closing_has_closed() -> None:
             assert not connected
             with pytest.raises(tidings.TidingsError, match="E_CLOSED"):
                 await receipt.confirmed()
-            while broker.connections:
+            while broker.clients.connections:
                 await asyncio.sleep(0)
 
     run(scenario())

@@ -219,10 +219,10 @@ class Process:
         if isinstance(guard, UserGuard) and new.users is not None:
             guard.limit(self._broker.limits)
             affected = guard.replace(new.users, new.rules)
-            ended = self._broker.end_connections(affected, "E_ACCESS_CHANGED", "what you may do has changed")
+            ended = self._broker.clients.end_all("E_ACCESS_CHANGED", "what you may do has changed", users=affected)
         elif new.users is not None:
             self._broker.guard = new.guard()
-            ended = self._broker.end_connections(None, "E_ACCESS_CHANGED", "log in: this broker has users now")
+            ended = self._broker.clients.end_all("E_ACCESS_CHANGED", "log in: this broker has users now")
         known = 0 if new.users is None else len(new.users)
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
