@@ -371,7 +371,7 @@ def test_random_bytes_disturb_nobody() -> None:
             if number % 50 == 0:
                 await other.send("SEND", {"destination": "/topic/watched", "n": str(number)})
                 assert (await other.expect("MESSAGE")).headers["n"] == str(number)
-        while len(here.broker.connections) > 1:
+        while len(here.broker.clients.connections) > 1:
             await asyncio.sleep(0.01)
         assert here.broker.forwarder.held_bytes() < 1000
 

@@ -75,7 +75,7 @@ def overview(broker: "Broker") -> Item:
         "expired": plane["expired"] + office.expired,
         "dead": office.dead_letters.buried,
         "dead_letters": str(broker.settings.dead_letters),
-        "connections": len(broker.connections),
+        "connections": len(broker.clients.connections),
         "filters": broker.forwarder.filters(),
         "mailboxes": len(office.by_name),
         "waiting": sum(len(mailbox.backlog) for mailbox in office.by_name.values()),
@@ -123,7 +123,7 @@ def _connections(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
     clients = broker.node.connections
     found = [
         (broker.forwarder.output_bytes(number), number)
-        for number, connection in broker.connections.items()
+        for number, connection in broker.clients.connections.items()
         if _mentions(request.containing, connection.address, connection.user, _client_id(clients.get(number)))
     ]
     largest = nlargest(request.offset + _count(request), found)[request.offset :]
@@ -135,7 +135,7 @@ def _client_id(client: Connection | None) -> str:
 
 
 def _connection(broker: "Broker", number: int, waiting: int) -> Item:
-    connection, client = broker.connections[number], broker.node.connections.get(number)
+    connection, client = broker.clients.connections[number], broker.node.connections.get(number)
     subscriptions = () if client is None else client.subscriptions.values()
     sinks = [one.sink for one in islice(subscriptions, _SINKS_MAX) if isinstance(one, DirectSubscription)]
     counts = [broker.forwarder.sink_counts(sink) for sink in sinks]
