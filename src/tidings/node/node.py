@@ -10,7 +10,7 @@ from random import Random
 
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.delivery.store import Recovered
-from tidings.errors import LimitError, TidingsError
+from tidings.errors import TidingsError
 from tidings.kernel.forwarder import EventTuple, Kind
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import is_event
@@ -81,7 +81,7 @@ class Node:
         self._brakes = Brakes(plane)
         self.post_office = PostOffice(watched, self._journal, self._brakes, settings, self._outbox)
         self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
-        self.acknowledged = self._desk.acknowledged  # the usual `Ack`, without the form
+        self.acknowledged = self._desk.consuming.acknowledged  # the usual `Ack`, without the form
         self.retaining = Retaining(self.post_office, self._journal, self._outbox, settings)
         self._loading: set[int] = set()
         self._for_readers: set[int] = set()  # of these, what no mailbox waits for
@@ -124,7 +124,7 @@ class Node:
         self._own_types.recover(recovered)
         self.post_office.recover(recovered)
         self.retaining.recover(recovered)
-        self._desk.once.recover(recovered.notes)
+        self._desk.transactions.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
             self._journal.change(self.network.incarnation_note())
@@ -302,25 +302,10 @@ class Node:
                 if session == 0 and session not in client.transactions:
                     self._publish_event(now_ms, client, receipt, message)
                     return
-            transaction = client.transaction(session)
+            self._desk.transactions.add(client, session, receipt, message)
         except TidingsError as error:
             client.spoil(session, error)
             self._outbox.refused(connection, receipt, error)
-            return
-        all_bytes, own_bytes = self._desk.transacted_bytes + len(message), transaction.bytes + len(message)
-        if transaction.failure is None and (
-            own_bytes > self.settings.transaction_bytes_max or all_bytes > self.settings.transactions_bytes_max
-        ):
-            self._desk.transacted_bytes -= transaction.bytes
-            transaction.messages.clear()
-            transaction.bytes = 0
-            transaction.failure = LimitError("E_TRANSACTION_SIZE", "more bytes than open transactions may hold")
-        if transaction.failure is not None:
-            self._outbox.refused(connection, receipt, transaction.failure)
-        else:
-            self._desk.transacted_bytes, transaction.bytes = all_bytes, own_bytes
-            transaction.messages.append(message)
-            self._outbox.accepted(connection, receipt)
 
     def _publish_event(self, now_ms: int, client: Connection, receipt: int, message: bytes) -> None:
         """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
@@ -334,7 +319,7 @@ class Node:
             self._journal.then(lambda: self._outbox.accepted(client.number, receipt))
             return
         mailboxes = self.post_office.mailboxes_for(message, self._plane.match(message))
-        publish = self._desk.prepare(now_ms, client.number, message, mailboxes)
+        publish = self._desk.transactions.prepare(now_ms, client.number, message, mailboxes)
 
         def published() -> None:
             publish()
@@ -471,7 +456,7 @@ class Node:
             self.tracking.delivered(now_ms, mailbox, messages)
         if mailbox.expired:
             self.post_office.late(mailbox, mailbox.expired)
-        self._desk.drained(mailbox)
+        self._desk.consuming.drained(mailbox)
         return bool(runs and mailbox.backlog) and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:
