@@ -115,7 +115,7 @@ def give_back(office: PostOffice, returned: Returned) -> None:
     mailbox, places = returned.mailbox, returned.places
     if returned.avoids is not None:
         returned.avoids.update(place.seq for place in places)
-    if returned.verdict is Verdict.RETRY or not office.is_open(mailbox):
+    if returned.verdict is Verdict.RETRY or not office.mailboxes.is_open(mailbox):
         office.retry(mailbox, places)
         return
     if returned.verdict is Verdict.DEAD:

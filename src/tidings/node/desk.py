@@ -123,9 +123,9 @@ class Desk:
             raise UsageError("E_QUEUE_TEMPORARY", f"{name!r} is not the name of a temporary queue")
         if not client.principal.may("subscribe", name):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {name}")
-        if name in self._office.by_name:
+        if name in self._office.mailboxes.by_name:
             raise UsageError("E_QUEUE_EXISTS", f"there is a temporary queue {queue.name!r} already")
-        client.temporary[name] = self._office.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
+        client.temporary[name] = self._office.mailboxes.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
         self._outbox.answer(client.number, Done(request.receipt))
 
     def _remove_temporary(self, client: Connection, request: RemoveTemporary) -> None:

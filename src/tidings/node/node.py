@@ -18,7 +18,7 @@ from tidings.node.advertising import Advertising
 from tidings.node.alone import Alone
 from tidings.node.brakes import CROWD, LINKS, Brakes
 from tidings.node.desk import Desk
-from tidings.node.effects import Close, Effect, Load, Log
+from tidings.node.effects import Effect, Load, Log
 from tidings.node.encoded import ID, PERSISTENT, QUEUE, expires_ms_of
 from tidings.node.event_post import EventPost
 from tidings.node.journal import Journal
@@ -78,8 +78,8 @@ class Node:
         self._watched = watched = WatchedPlane(plane)
         self._journal = Journal()
         self._outbox = Outbox()
-        self._brakes = Brakes(plane)
-        self.post_office = PostOffice(watched, self._journal, self._brakes, settings, self._outbox)
+        self.brakes = Brakes(plane)
+        self.post_office = PostOffice(watched, self._journal, self.brakes, settings, self._outbox)
         self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
         self.acknowledged = self._desk.consuming.acknowledged  # the usual `Ack`, without the form
         self.retaining = Retaining(self.post_office, self._journal, self._outbox, settings)
@@ -100,7 +100,7 @@ class Node:
             post = EventPost(self._journal, self.post_office)
             self.network = Network(plane, network, transit, post, incarnation, rng)
         self._own_types = OwnTypes(self._journal)
-        self._types = TypeDesk(self._type_book(), self._outbox, self._brakes)
+        self._types = TypeDesk(self._type_book(), self._outbox, self.brakes)
         self._advertising = Advertising(self._outbox, self._advertise)
         self.tracking = Tracking(
             plane,
@@ -159,7 +159,7 @@ class Node:
         gone = self.connections.pop(connection, None)
         if gone is not None:
             self._outbox.connected.discard(connection)
-            self._brakes.forget(connection)
+            self.brakes.forget(connection)
             gone.gone = True
             self._desk.lost(gone)
             self._types.lost(gone)
@@ -234,7 +234,7 @@ class Node:
         try:
             self.post_office.accept(
                 message,
-                self.post_office.mailboxes_for(message, sinks),
+                self.post_office.mailboxes.for_message(message, sinks),
                 expires_ms=expires_ms,
                 publisher=connection,
                 perhaps_sent=perhaps_sent,
@@ -244,14 +244,14 @@ class Node:
         except TidingsError as error:
             failed(error.alone())
         if self._crowded(1.0):
-            self._brakes.hold(connection, CROWD)
+            self.brakes.hold(connection, CROWD)
 
     def from_network(self, now_ms: int, event: EventTuple) -> None:
         """An event of the plane that only a network causes. Call `turn` after the last one of a batch."""
         assert self.network is not None
         match event:
             case (Kind.ARRIVED, _, expires_ms, message, sinks):
-                mailboxes = self.post_office.mailboxes_for(message, sinks)
+                mailboxes = self.post_office.mailboxes.for_message(message, sinks)
                 self.post_office.accept(message, mailboxes, expires_ms=expires_ms)
             case (Kind.RELAY, link, hops, tag, routers, expires_ms, message):
                 self.network.relayed(now_ms, link, hops, tag, routers, expires_ms, message)
@@ -277,7 +277,7 @@ class Node:
     def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
         network.enter(now_ms, message, connection)
         if network.congested(1.0) and connection in self.connections:
-            self._brakes.hold(connection, LINKS)
+            self.brakes.hold(connection, LINKS)
 
     def _abroad(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None] | None:
         """A message of a transaction, for other brokers: what is persistent is stored in the same batch."""
@@ -311,14 +311,14 @@ class Node:
         """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
         again."""
         persistent = bool(message[1] & PERSISTENT)
-        known = self.post_office.known(message[ID])
+        known = message[ID] in self.post_office.repeats.recent
         if self.network is not None and persistent and not known:
             known = not self.network.transit.saw(message[ID])
         expires_ms = expires_ms_of(message)
         if known or 0 < expires_ms <= now_ms:
             self._journal.then(lambda: self._outbox.accepted(client.number, receipt))
             return
-        mailboxes = self.post_office.mailboxes_for(message, self._plane.match(message))
+        mailboxes = self.post_office.mailboxes.for_message(message, self._plane.match(message))
         publish = self._desk.transactions.prepare(now_ms, client.number, message, mailboxes)
 
         def published() -> None:
@@ -327,7 +327,7 @@ class Node:
 
         self._journal.then(published, lambda error: self._outbox.refused(client.number, receipt, error))
         if self._crowded(1.0):
-            self._brakes.hold(client.number, CROWD)
+            self.brakes.hold(client.number, CROWD)
 
     def room(self, now_ms: int, connection: int) -> list[Effect]:
         """The connection can take more again."""
@@ -385,7 +385,7 @@ class Node:
         writes = self._journal.flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
-        if self.network is not None or self._watched.changes or self.post_office.changes:
+        if self.network is not None or self._watched.changes or self.post_office.mailboxes.changes:
             self._note_changes(now_ms)
         self._dispatch(now_ms)
         writes += self._journal.flush()
@@ -398,7 +398,7 @@ class Node:
         return (
             self.network is None
             and self.post_office.at_rest
-            and not (self._brakes.held or self._watched.changes or self._desk.queues.jobs or self.retaining.reads)
+            and not (self.brakes.held or self._watched.changes or self._desk.queues.jobs or self.retaining.reads)
         )
 
     def _note_changes(self, now_ms: int) -> None:
@@ -407,7 +407,9 @@ class Node:
         self._own_types.changed(changes)
         if self.network is not None:
             self.network.settle(now_ms, changes)
-        self.tracking.settle(now_ms, self.connections, self._watched.take_direct(), self.post_office.take_changes())
+        self.tracking.settle(
+            now_ms, self.connections, self._watched.take_direct(), self.post_office.mailboxes.take_changes()
+        )
 
     def _dispatch(self, now_ms: int) -> None:
         wanted = [*self.post_office.unread(), *self._desk.queues.wanted()]
@@ -460,21 +462,18 @@ class Node:
         return bool(runs and mailbox.backlog) and not mailbox.wanted
 
     def _relieve(self, now_ms: int) -> None:
-        if not self._brakes.held and not self.post_office.slow:
+        office = self.post_office
+        if not self.brakes.held and not office.overflow.slow:
             return
-        if self._brakes.holding(CROWD):
+        if self.brakes.holding(CROWD):
             if self._crowded(0.75):
-                excess = self.post_office.depot.pinned_bytes - self.settings.messages_bytes_max * 3 // 4
-                self.post_office.clear_stalled(now_ms, excess)
+                excess = office.depot.pinned_bytes - self.settings.messages_bytes_max * 3 // 4
+                office.overflow.clear_stalled(now_ms, office.attended, excess)
             else:
-                self._brakes.release(CROWD)
-        if self._brakes.holding(LINKS) and not (self.network and self.network.congested(0.5)):
-            self._brakes.release(LINKS)
-        self.post_office.relieve(now_ms)
-        if self.post_office.slow:
-            for connection in self.post_office.slow & self.connections.keys():
-                self._outbox.add(Close(connection, "E_SLOW_CONSUMER", "a subscription did not keep up"))
-            self.post_office.slow.clear()
+                self.brakes.release(CROWD)
+        if self.brakes.holding(LINKS) and not (self.network and self.network.congested(0.5)):
+            self.brakes.release(LINKS)
+        office.overflow.relieve(now_ms)
 
     def _crowded(self, share: float) -> bool:
         """Whether publishers must wait: too much on its way to disk, or too much that only memory has."""

@@ -175,7 +175,7 @@ class Queues:
             raise UsageError("E_QUEUE_NAME", f"{name!r} is not a queue: write queue:{queue.name}")
         if not client.principal.may(operation, str(queue)):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not {operation} {queue}")
-        mailbox = self._office.by_name.get(str(queue))
+        mailbox = self._office.mailboxes.by_name.get(str(queue))
         if mailbox is None or mailbox.kind is not MailboxKind.QUEUE:
             raise UsageError("E_QUEUE_UNKNOWN", f"there is no {queue}")
         return mailbox

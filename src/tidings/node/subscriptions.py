@@ -15,8 +15,8 @@ from tidings.node.subscribing import Plan, destination_of, durable_name, plan, s
 
 class Subscriptions:
     def __init__(self, plane: Plane, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings) -> None:
-        self._plane, self._office, self._journal = plane, office, journal
-        self._outbox, self._settings = outbox, settings
+        self._plane, self._office, self._mailboxes = plane, office, office.mailboxes
+        self._journal, self._outbox, self._settings = journal, outbox, settings
 
     def subscribe(self, now_ms: int, client: Connection, request: Subscribe) -> None:
         if request.subscription in client.subscriptions:
@@ -47,7 +47,7 @@ class Subscriptions:
     def _subscribe_mailbox(
         self, now_ms: int, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind
     ) -> None:
-        new = wanted.name not in self._office.by_name
+        new = wanted.name not in self._mailboxes.by_name
         mailbox = self._mailbox(client, request, wanted, kind)
         asked = min(request.credit or self._settings.credit_default, self._settings.credit_max)
         consumer = Consumer(
@@ -72,7 +72,7 @@ class Subscriptions:
             if client.subscriptions.get(request.subscription) is subscription:
                 del client.subscriptions[request.subscription]
             self._office.detach(mailbox, consumer)
-            if new and kind is not MailboxKind.QUEUE and self._office.is_open(mailbox) and not mailbox.consumers:
+            if new and kind is not MailboxKind.QUEUE and self._mailboxes.is_open(mailbox) and not mailbox.consumers:
                 self._office.remove(mailbox)
             self._outbox.answer(client.number, Failed(request.receipt, error))
 
@@ -80,28 +80,28 @@ class Subscriptions:
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
-        mailbox = self._office.by_name.get(wanted.name)
+        mailbox = self._mailboxes.by_name.get(wanted.name)
         if mailbox is None:
             if kind is MailboxKind.TEMPORARY:
                 if not request.temporary:
                     raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
-                client.temporary[wanted.name] = self._office.make(wanted.name, kind, wanted.predicate)
+                client.temporary[wanted.name] = self._mailboxes.make(wanted.name, kind, wanted.predicate)
                 return client.temporary[wanted.name]
-            return self._office.make(wanted.name, kind, wanted.predicate, wanted.asked)
+            return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
         if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
             # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.
             raise SecurityError("E_FORBIDDEN", f"only the connection that made {wanted.name} may receive from it")
         if mailbox.consumers and kind is MailboxKind.DURABLE:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
         is_queue = kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY)
-        if is_queue or fits(self._office, mailbox, wanted, client.principal):
+        if is_queue or fits(self._mailboxes, mailbox, wanted, client.principal):
             return mailbox
         if mailbox.consumers:
             raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
         self._check_own(client, mailbox)
         # As in JMS, a changed topic or selector means: forget the old subscription, start a new one.
         self._office.remove(mailbox)
-        return self._office.make(wanted.name, kind, wanted.predicate, wanted.asked)
+        return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
 
     def unsubscribe(self, client: Connection, request: Unsubscribe) -> None:
         subscription = client.subscription(request.subscription)
@@ -133,7 +133,7 @@ class Subscriptions:
 
     def forget(self, client: Connection, request: Forget) -> None:
         own = durable_name(client.client_id, request.durable)
-        mailbox = self._office.by_name.get(shared_durable_name(request.durable) if request.shared else own)
+        mailbox = self._mailboxes.by_name.get(shared_durable_name(request.durable) if request.shared else own)
         if mailbox is None:
             raise UsageError("E_DURABLE_UNKNOWN", f"there is no durable subscription {request.durable!r}")
         if request.look:
@@ -149,7 +149,7 @@ class Subscriptions:
         """What several share ends by a hand that may manage its topic, whatever else that hand may."""
         if mailbox.kind is not MailboxKind.SHARED_DURABLE:
             return
-        topic = destination_of(self._office.predicate(mailbox))
+        topic = destination_of(self._mailboxes.predicate(mailbox))
         if not client.principal.may("manage", topic):
             raise SecurityError(
                 "E_FORBIDDEN",

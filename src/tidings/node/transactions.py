@@ -75,7 +75,7 @@ class Transactions:
                 self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
                 return
             # All that can go wrong comes first: what is in the journal can no longer be taken back.
-            place, late = self._office.mailboxes_for, request.drops_late
+            place, late = self._office.mailboxes.for_message, request.drops_late
             targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
         except TidingsError:
             self._failed(client, request, transaction)
