@@ -210,7 +210,7 @@ class BrokerLinks:
                 if connection.number >= 0:
                     self._forwarder.handled(number, now_ms)
             case Kind.ARRIVED | Kind.RELAY:
-                self._broker.node.from_network(now_ms, event)
+                self._broker.node.publishing.from_network(now_ms, event)
             case Kind.ERROR:
                 _, _, code, reason, position, _ = event
                 wrong = RemoteProtocolError(code, reason, position=position)

@@ -41,6 +41,7 @@ from tidings.kernel import clock
 from tidings.kernel.forwarder import EventTuple, Flag, Forwarder, Kind
 from tidings.node import requests
 from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
+from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Accepted, Ack, Credit, Failed, Refused
 from tidings.node.settings import Settings
 from tidings.tracking.record import Answer
@@ -51,7 +52,6 @@ log = logging.getLogger("tidings.broker")
 
 EVENTS, BLOCKED, CONTROL, MESSAGE = int(Flag.EVENTS), int(Flag.BLOCKED), int(Kind.CONTROL), int(Kind.MESSAGE)
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
-PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 ACK_CUMULATIVE = 1  # flag of an ACK frame: and all before
 TURN_SECONDS_MAX = 2e-3  # for the requests of one client, before others are read
 
@@ -299,7 +299,7 @@ class Broker:
                     lone = self._lone.published(number, self.naps.pace.reads) and len(events) == 1
                     if lone and not flags and self._write_alone(number, receipt, message, sinks, expires_ms):
                         continue
-                    node.message(
+                    node.publishing.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
                 elif number in node.connections or not connection.closing:  # otherwise it has left
@@ -322,7 +322,7 @@ class Broker:
             if records is None or not self.writer.write_here(records):
                 return False
         except TidingsError as error:
-            self.node.refuse(number, receipt, error)
+            self.node.publishing.refuse(number, receipt, error)
             return True
         if receipt:
             self.forwarder.confirm(number, (receipt,))
@@ -355,7 +355,7 @@ class Broker:
                 what = f"subscription {event[2]}" if event[2] else "memory is short, and this connection"
                 self._end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
             case Kind.ENTRY:
-                self.node.from_network(self.now_ms(), event)
+                self.node.publishing.from_network(self.now_ms(), event)
             case Kind.CLOCK:
                 self.reception.correct(connection, event[2])
             case Kind.ROOM:

@@ -1,6 +1,5 @@
 """Carries out what clients ask for, or has it carried out: subscriptions, consuming, transactions, queues."""
 
-from collections.abc import Callable
 from typing import assert_never
 
 from tidings.delivery.mailbox import MailboxKind
@@ -11,6 +10,7 @@ from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice
+from tidings.node.publishing import Publishing
 from tidings.node.queues import Queues
 from tidings.node.requests import (
     Ack,
@@ -48,13 +48,13 @@ class Desk:
         journal: Journal,
         outbox: Outbox,
         settings: Settings,
-        abroad: Callable[[int, int, bytes], Callable[[], None] | None],
+        publishing: Publishing,
     ) -> None:
         self._office, self._journal, self._outbox = office, journal, outbox
         self.queues = Queues(plane, office, journal, outbox)
         self.consuming = Consuming(plane, office, journal, outbox, settings)
         self._subscriptions = Subscriptions(plane, office, journal, outbox, settings)
-        self.transactions = Transactions(plane, office, journal, outbox, settings, self._subscriptions, abroad)
+        self.transactions = Transactions(plane, office, journal, outbox, settings, self._subscriptions, publishing)
 
     def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:

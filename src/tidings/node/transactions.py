@@ -1,16 +1,13 @@
 """Transactions: messages and acknowledgements are gathered until the commit, which does all of it or nothing."""
 
-from collections.abc import Callable
-
-from tidings.delivery.mailbox import Mailbox
 from tidings.errors import LimitError, TidingsError, UsageError
 from tidings.node.consuming import give_back
-from tidings.node.encoded import expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.once import Once
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice
+from tidings.node.publishing import Publishing
 from tidings.node.requests import Begin, Commit, Done, Failed, Rollback
 from tidings.node.session import Connection, Transaction
 from tidings.node.settings import Settings
@@ -26,13 +23,12 @@ class Transactions:
         outbox: Outbox,
         settings: Settings,
         subscriptions: Subscriptions,
-        abroad: Callable[[int, int, bytes], Callable[[], None] | None],
+        publishing: Publishing,
     ) -> None:
         self.once = Once()
         self._plane, self._office, self._journal = plane, office, journal
         self._outbox, self._settings = outbox, settings
-        self._subscriptions = subscriptions
-        self._abroad = abroad  # a message for other brokers: what sends it once it is safe, if that is left to do
+        self._subscriptions, self._publishing = subscriptions, publishing
         self._bytes = 0  # of messages in all that are open
 
     def begin(self, client: Connection, request: Begin) -> None:
@@ -81,7 +77,7 @@ class Transactions:
             self._failed(client, request, transaction)
             raise
         offers = [
-            self.prepare(now_ms, client.number, message, mailboxes)
+            self._publishing.prepare(now_ms, client.number, message, mailboxes)
             for message, mailboxes in zip(transaction.messages, targets, strict=True)
         ]
         for mailbox, places in transaction.acks:
@@ -118,19 +114,6 @@ class Transactions:
             self._bytes -= transaction.bytes
             with self._outbox.told("a transaction could not be rolled back"):
                 self._roll_back(transaction)
-
-    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
-        """Journal the message if need be; returns what publishes it once that is safe."""
-        _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
-        send = self._abroad(now_ms, connection, message)
-
-        def publish() -> None:
-            self._plane.publish(message, now_ms, connection)
-            offer()
-            if send is not None:
-                send()
-
-        return publish
 
     def _failed(self, client: Connection, request: Commit, transaction: Transaction) -> None:
         if request.or_leaves:  # or it would be given again what it had, and that would count as one more try
