@@ -110,7 +110,7 @@ class Node:
     def _type_book(self) -> TypeBook:
         if self.network is None:
             return self._own_types
-        if self.network.events is None:
+        if self.network.carriage.events is None:
             return NoTypes(self.network.settings.scheme)
         return NetworkTypes(self.network, self._journal)
 
@@ -189,7 +189,7 @@ class Node:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error.alone()))
 
     def _advertise(self, made: bool, predicate: Predicate) -> bool:
-        return self.network is not None and self.network.advertise(made, predicate)
+        return self.network is not None and self.network.carriage.advertise(made, predicate)
 
     def transacted(self, now_ms: int, connection: int, session: int, receipt: int, message: bytes) -> None:
         """A message of a session in a transaction, which waits for the commit; or an event of a type."""

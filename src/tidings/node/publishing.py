@@ -129,7 +129,7 @@ class Publishing:
                 self._office.overflow.clear_stalled(now_ms, self._office.attended, excess)
             else:
                 self._brakes.release(CROWD)
-        if self._brakes.holding(LINKS) and not (self._network and self._network.congested(0.5)):
+        if self._brakes.holding(LINKS) and not (self._network and self._network.carriage.congested(0.5)):
             self._brakes.release(LINKS)
 
     def _post(
@@ -164,8 +164,8 @@ class Publishing:
             self._outbox.accepted(connection, receipt)
 
     def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
-        network.enter(now_ms, message, connection)
-        if network.congested(1.0) and connection in self._outbox.connected:
+        network.carriage.enter(now_ms, message, connection)
+        if network.carriage.congested(1.0) and connection in self._outbox.connected:
             self._brakes.hold(connection, LINKS)
 
     def _abroad(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None] | None:
@@ -173,7 +173,7 @@ class Publishing:
         done once that is safe."""
         if self._network is None or message[1] & QUEUE:
             return None
-        if self._network.events is not None and message[1] & PERSISTENT and is_event(message):
+        if self._network.carriage.events is not None and message[1] & PERSISTENT and is_event(message):
             self._network.event_post.accept(message)
             return None
         if not message[1] & PERSISTENT:

@@ -165,7 +165,7 @@ class SimBroker:
 
     def _finish(self, now: float, effects: list[nfx.Effect] | None = None) -> list[Any]:
         """Handle what came of it until nothing more does; then output, and what the links ask for."""
-        self.network.at(now)
+        self.network.clock.at(now)
         out = self._carry_out(now, effects or [])
         while True:
             while events := self.forwarder.events():
