@@ -278,7 +278,7 @@ def test_a_temporary_queue_goes_with_its_connection() -> None:
     async def check(here: Place) -> None:
         raw = await here.client()
         await raw.subscribe("/temp-queue/x")
-        names = set(here.broker.node.post_office.by_name)
+        names = set(here.broker.node.post_office.mailboxes.by_name)
         (queue,) = [name.removeprefix("queue:") for name in names if name.startswith("queue:tmp.")]
         other = await here.client()
         await other.send("SUBSCRIBE", {"destination": f"/queue/{queue}", "id": "1"})
@@ -287,7 +287,7 @@ def test_a_temporary_queue_goes_with_its_connection() -> None:
         await raw.expect("RECEIPT")
         assert await raw.reader.read() == b""
         raw.close()
-        while any(name.startswith("queue:tmp.") for name in here.broker.node.post_office.by_name):
+        while any(name.startswith("queue:tmp.") for name in here.broker.node.post_office.mailboxes.by_name):
             await asyncio.sleep(0.01)
 
     with_broker(check)

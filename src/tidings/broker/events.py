@@ -12,6 +12,7 @@ from tidings.broker.writer import Lone
 from tidings.errors import RemoteProtocolError, SecurityError, TidingsError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import EventTuple, Flag, Kind
+from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Ack, Credit, Failed, Refused
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidings.broker")
 
 BLOCKED, CONTROL, MESSAGE = int(Flag.BLOCKED), int(Kind.CONTROL), int(Kind.MESSAGE)
-PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 ACK_CUMULATIVE = 1  # flag of an ACK frame: and all before
 TURN_SECONDS_MAX = 2e-3  # for the requests of one client, before others are read
 
@@ -49,7 +49,7 @@ class Events:
                     lone = self._lone.published(number, broker.naps.pace.reads) and len(events) == 1
                     if lone and not flags and self._write_alone(number, receipt, message, sinks, expires_ms):
                         continue
-                    node.message(
+                    node.publishing.message(
                         number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
                     )
                 elif number in node.connections or not connection.closing:  # otherwise it has left
@@ -72,7 +72,7 @@ class Events:
             if records is None or not self._broker.writer.write_here(records):
                 return False
         except TidingsError as error:
-            self._node.refuse(number, receipt, error)
+            self._node.publishing.refuse(number, receipt, error)
             return True
         if receipt:
             self._forwarder.confirm(number, (receipt,))
@@ -105,7 +105,7 @@ class Events:
                 what = f"subscription {event[2]}" if event[2] else "memory is short, and this connection"
                 self._clients.end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
             case Kind.ENTRY:
-                self._node.from_network(now_ms(), event)
+                self._node.publishing.from_network(now_ms(), event)
             case Kind.CLOCK:
                 self._broker.reception.correct(connection, event[2])
             case Kind.ROOM:

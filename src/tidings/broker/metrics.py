@@ -113,8 +113,9 @@ class Metrics:
 
     def _traffic(self, text: _Text) -> None:
         stats, office = self._broker.forwarder.stats(), self._broker.node.post_office
+        pushed_back = self._broker.node.brakes.pushed_back
         for key, (name, meaning) in _FORWARDER.items():
-            text.add(name, "counter", meaning, stats[key] + (office.pushed_back if key == "pushed_back" else 0))
+            text.add(name, "counter", meaning, stats[key] + (pushed_back if key == "pushed_back" else 0))
         drops = [({"reason": reason}, count) for reason, count in dropped(self._broker).items()]
         drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
         text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
@@ -139,7 +140,7 @@ class Metrics:
         text.add(name, "counter", "TLS handshakes that failed, by reason.", failed)
 
     def _mailboxes(self, text: _Text) -> None:
-        mailboxes = self._broker.node.post_office.by_name.values()
+        mailboxes = self._broker.node.post_office.mailboxes.by_name.values()
         sums = {kind: [0, 0, 0, 0] for kind in MailboxKind}
         for mailbox in mailboxes:
             one = sums[mailbox.kind]
