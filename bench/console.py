@@ -119,7 +119,7 @@ async def real(subscriptions: int) -> dict[str, Any]:
     async with local_broker() as here, connect(here.url) as client:
         for number in range(subscriptions):
             await client.subscribe(f"ticks.{number % 1000}.>", selector=f"price > {number}")
-        (number,) = here.broker.connections
+        (number,) = here.broker.clients.connections
         asked = {
             "overview_ms": Inspect(1),
             "page_ms": Inspect(1, "subscriptions", offset=subscriptions - 5, count=50),

@@ -48,6 +48,7 @@ INTERNAL: dict[type, frozenset[str]] = {
             "ask_retained",
             "ask_session",
             "begin",
+            "check_session",
             "commit",
             "ended",
             "forked",
@@ -58,13 +59,9 @@ INTERNAL: dict[type, frozenset[str]] = {
             "ready",
             "request",
             "rollback",
-            "send",
-            "skew_ms",
             "take_session",
             "types_advertised_again",
-            "unsubscribe",
             "withdraw",
-            "write",
         ]
     ),
     tidings.Subscription: frozenset(

@@ -71,8 +71,8 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = SqliteStore(tmp_path / "store")
         async with local_broker(store) as (_, url), tidings.connect(url) as client:
-            pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-            store._db.execute(f"PRAGMA max_page_count={pages + 60}")
+            pages = store._file._db.execute("PRAGMA page_count").fetchone()[0]
+            store._file._db.execute(f"PRAGMA max_page_count={pages + 60}")
             kept = 0
 
             async def fill() -> None:
@@ -85,7 +85,7 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
                 await fill()
             assert caught.value.code == "E_STORE_FULL"
             assert kept > 0
-            store._db.execute("PRAGMA max_page_count=1000000")
+            store._file._db.execute("PRAGMA max_page_count=1000000")
             await client.publish("queue:q", {"n": kept}, persistent=True)
             queue = await client.subscribe("queue:q")
             got = [await queue.receive(5) for _ in range(kept + 1)]

@@ -63,7 +63,7 @@ class Host:
     def __init__(self, rounds: list[list[tuple[int, bytes, int]]]) -> None:
         self.forwarder, self.connections = Plane(rounds), dict[int, Any]()
         self.sockets = {1: Socket(), 2: Socket()}
-        self.links = self.loop = self
+        self.links = self.loop = self.clients = self
         self._by_number, self._broker, self._forwarder = self.sockets, self, self.forwarder  # as links see it
         self.later: list[Any] = []
         self.gone: list[Any] = []

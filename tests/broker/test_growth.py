@@ -37,7 +37,7 @@ async def fuzzed(folder: Path) -> AsyncIterator[tuple[Broker, tuple[int, int]]]:
 async def send(broker: Broker, ports: tuple[int, int], first: int, count: int) -> None:
     streams = Run(ports, 1, first, first + count, float("inf"))
     await asyncio.gather(*(streams.send() for _ in range(AT_A_TIME)))
-    await eventually(lambda: not broker.connections)
+    await eventually(lambda: not broker.clients.connections)
 
 
 def ours(objects: list[object]) -> Counter[str]:

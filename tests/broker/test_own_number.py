@@ -8,7 +8,8 @@ import pytest
 
 from tidings.broker.config_changes import changes
 from tidings.broker.own_number import FILE, NUMBER_MAX, keep
-from tidings.broker.process import Options, Prepared, Process, prepare
+from tidings.broker.prepared import Options, Prepared, prepare
+from tidings.broker.process import Process
 from tidings.cli.broker import SESSIONS
 from tidings.errors import ConfigError
 

@@ -15,7 +15,7 @@ import pytest
 
 from tidings.broker import process, users
 from tidings.broker.passwords import Cost
-from tidings.broker.process import Options, prepare
+from tidings.broker.prepared import Options, Prepared, prepare
 from tidings.broker.users import Users
 from tidings.cli.broker import GATEWAYS, LAYERS, SESSIONS
 from tidings.client import connect
@@ -113,7 +113,7 @@ def test_reload_of_users_rules_and_certificates(tmp_path: Path) -> None:
     context = authority.client_context()
 
     def serial(client: object) -> int:
-        link = client._link  # type: ignore[attr-defined]
+        link = client._line.link  # type: ignore[attr-defined]
         return int(link._transport.get_extra_info("peercert")["serialNumber"], 16)
 
     async def check(broker: BrokerProcess) -> None:
@@ -166,7 +166,7 @@ def test_reload_of_users_rules_and_certificates(tmp_path: Path) -> None:
 # --- what would be unsafe or cannot work is refused before anything is opened ---------------------------------------
 
 
-def check_file(tmp_path: Path, text: str) -> process.Prepared:
+def check_file(tmp_path: Path, text: str) -> Prepared:
     path = tmp_path / "broker.toml"
     path.write_text(text)
     return prepare(Options(path), tuple(SESSIONS))
@@ -279,7 +279,7 @@ def test_too_few_files_are_told_with_a_remedy(
             raise StoreError("E_STORE_IO", f"cannot open it: {error}") from None
 
     monkeypatch.setattr(process, "Process", refuse)
-    monkeypatch.setattr(process, "_raise_file_limit", lambda: None)
+    monkeypatch.setattr(process, "raise_file_limit", lambda: None)
     assert process.run(Options(), SESSIONS) == 1
     said = capfd.readouterr().err
     assert ("E_STORE_IO" if by_store else "E_FILES") in said
@@ -309,6 +309,6 @@ def test_who_is_reached_without_tls_is_named(
     path.write_text(
         f"{text}[[listeners]]\n[[listeners]]\nport = 1\n{switch}[console]\nenabled = true\nport = 2\n{switch}"
     )
-    process.Process(Options(path), SESSIONS, None, LAYERS, GATEWAYS)._guard()
+    prepare(Options(path), tuple(SESSIONS)).guard()
     told = [one.fields["listener"] for one in caplog.records if "no TLS" in one.message]  # type: ignore[attr-defined]
     assert told == ([] if tls else ["0.0.0.0:1", "0.0.0.0:2"])

@@ -18,7 +18,7 @@ def test_a_connection_that_is_read_again_and_again_does_without() -> None:
         async with local_broker() as here:
             publisher = await RawConnection.open(here.url)
             await publisher.greet()
-            (connection,) = here.broker.connections.values()
+            (connection,) = here.broker.clients.connections.values()
             plain = connection._socket
             assert plain is not None
             at_once = []

@@ -70,7 +70,7 @@ def test_bad_input_costs_one_connection(data: bytes, code: str, chunk: int) -> N
             got = await ticks.receive(5)
             assert got is not None
             assert got.properties == {"x": 1}
-            await until(lambda: len(broker.connections) == 1)
+            await until(lambda: len(broker.clients.connections) == 1)
 
     run(scenario())
 
@@ -94,7 +94,7 @@ def test_random_bytes_from_many_sides() -> None:
                     data[rng.randrange(len(data))] = rng.randrange(256)
                 await raw.send(bytes(data[: rng.randint(1, len(data))]))
                 raw.writer.close()
-            await until(lambda: len(broker.connections) == 1)
+            await until(lambda: len(broker.clients.connections) == 1)
             ticks = await other.subscribe("t")
             await other.publish("t", wait=True)
             assert await ticks.receive(5) is not None
@@ -138,7 +138,7 @@ def test_memory_of_frames_that_are_not_all_there_is_bounded() -> None:
             await other.publish("t", wait=True)
             for one in slow:
                 one.writer.close()
-            while len(broker.connections) > 1:
+            while len(broker.clients.connections) > 1:
                 await asyncio.sleep(0.01)
             await other.publish("t", body=bytes(900_000), wait=True)
 
@@ -185,7 +185,7 @@ def test_requests_that_make_no_sense_are_answered_and_the_connection_goes_on() -
 
 
 def test_many_requests_at_once_let_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidings.broker.server.TURN_SECONDS_MAX", 0.0)  # after each one
+    monkeypatch.setattr("tidings.broker.events.TURN_SECONDS_MAX", 0.0)  # after each one
 
     async def scenario() -> None:
         async with local_broker() as (broker, url):
@@ -218,7 +218,7 @@ def test_answers_nobody_reads_do_not_fill_the_memory() -> None:
             await raw.greet()
             wrong = control(FrameType.SUBSCRIBE, {"receipt": 1, "destination": "." * 200}) * 1000
             sent = 0
-            (connection,) = broker.connections.values()
+            (connection,) = broker.clients.connections.values()
             while connection.writable:
                 raw.writer.write(wrong)
                 sent += 1000
@@ -315,7 +315,7 @@ def test_a_farewell_closes_at_once_and_a_shutdown_says_why() -> None:
             await raw.send(control(FrameType.CLOSE, {}))
             assert await raw.reader.read(100) == b""
             raw.writer.close()
-            await until(lambda: not broker.connections)
+            await until(lambda: not broker.clients.connections)
             last = await RawConnection.open(url)
             await last.greet()
             stopping = asyncio.create_task(broker.stop())
@@ -343,7 +343,7 @@ def test_silence_is_noticed() -> None:
             raw = await RawConnection.open(url)
             assert (await raw.greet())["heartbeat_ms"] == 300
             async with tidings.connect(url) as alive:
-                await until(lambda: len(broker.connections) == 1)
+                await until(lambda: len(broker.clients.connections) == 1)
                 await alive.publish("t", wait=True)
                 assert alive.generation == 1
             raw.writer.close()

@@ -90,7 +90,7 @@ def test_garbage_hurts_nobody_else(first: bytes, caplog: pytest.LogCaptureFixtur
             await witness.publish("witness", wait=True)
             assert await seen.receive(10) is not None
             assert witness.generation == 1
-            assert len(here.broker.connections) == 1
+            assert len(here.broker.clients.connections) == 1
 
     run(check())
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

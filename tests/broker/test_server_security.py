@@ -158,7 +158,7 @@ def test_who_must_wait_before_logging_in_again_waits_and_comes_back() -> None:
         ):
             with pytest.raises(SecurityError, match="E_LOGIN:"):
                 await connect(here.url, user="reader", password="x", reconnect=False)
-            for connection in list(here.broker.connections.values()):
+            for connection in list(here.broker.clients.connections.values()):
                 connection.abort()
             while not here.broker.refused_logins.get("E_LOGIN_THROTTLED"):
                 await asyncio.sleep(0.01)
@@ -331,7 +331,7 @@ def test_when_rights_change_only_those_concerned_must_connect_again() -> None:
             client(here, "reader") as reader,
             client(here, "writer") as writer,
         ):
-            assert here.broker.end_connections(frozenset({"reader"}), "E_ACCESS_CHANGED", "changed") == 1
+            assert here.broker.clients.end_all("E_ACCESS_CHANGED", "changed", users=frozenset({"reader"})) == 1
             for _ in range(500):
                 if not reader.connected:
                     break
@@ -359,7 +359,7 @@ def test_too_many_connections_are_turned_away_until_one_leaves(limits: Limits, g
             first, second = await client(here, "writer"), await client(here, "writer")
             with pytest.raises(RemoteError, match="E_CONNECTIONS"):
                 await client(here, "writer")
-            assert here.broker.crowd.refused == 1
+            assert here.broker.clients.crowd.refused == 1
             await second.publish("news.a", wait=True)
             await first.close()
             await gone(here, 1)
@@ -373,7 +373,7 @@ def test_too_many_connections_are_turned_away_until_one_leaves(limits: Limits, g
 async def gone(here: Local, left: int) -> None:
     """Wait until so few connections are left."""
     deadline = time.monotonic() + 3  # less than the silence after which a closing connection is cut off
-    while len(here.broker.connections) > left:
+    while len(here.broker.clients.connections) > left:
         assert time.monotonic() < deadline, "the broker keeps a connection that said good-bye"
         await asyncio.sleep(0.005)
 

@@ -199,9 +199,9 @@ def test_a_log_emptied_on_purpose_is_not_missed(tmp_path: Path) -> None:
     store = SqliteStore(path)
     store.append(batch(0))
     assert path.with_name("store.db.lock").read_bytes() == b"made\nlog\n"
-    store._room.reserved = False
-    store._room.restore = lambda: False  # type: ignore[method-assign]
-    store._make_room()
+    store._file._room.reserved = False
+    store._file._room.restore = lambda: False  # type: ignore[method-assign]
+    store._file._make_room()
     assert path.with_name("store.db-wal").stat().st_size == 0
     copy = tmp_path / "copy"
     copy.mkdir()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.broker import sqlite_salvage, sqlite_store, store_room
+from tidings.broker import sqlite_file, sqlite_salvage, store_room
 from tidings.broker.sqlite_store import Limits, SqliteStore
 from tidings.broker.store_state import setting
 from tidings.delivery.store import Acked, MailboxAdded, Note, Store, Stored
@@ -105,14 +105,15 @@ def test_a_full_disk_refuses_the_batch_and_only_that(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, bytes(50_000), (1,))])
     before = store.recover()
-    store._db.execute(f"PRAGMA max_page_count={store._db.execute('PRAGMA page_count').fetchone()[0]}").fetchall()
+    db = store._file._db
+    db.execute(f"PRAGMA max_page_count={db.execute('PRAGMA page_count').fetchone()[0]}").fetchall()
     for _ in range(3):
         with pytest.raises(StoreError, match="E_STORE_FULL") as caught:
             store.append([Stored(2, bytes(50_000), (1,)), Note("a", b"never"), Acked(1, (1,))])
         assert caught.value.retryable
         assert store.recover() == before
     store.append([Acked(1, (1,))])  # small things still fit
-    store._db.execute("PRAGMA max_page_count=1000000").fetchall()
+    db.execute("PRAGMA max_page_count=1000000").fetchall()
     store.append([Stored(2, b"fits again", (1,))])
     store.close()
     store = SqliteStore(tmp_path / "store.db")
@@ -150,8 +151,8 @@ def test_what_makes_room_is_written_on_a_full_disk_and_messages_wait_for_the_res
     store, reserve = SqliteStore(tmp_path / "store.db"), tmp_path / "store.db.reserve"
     assert reserve.stat().st_size > 0
     store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, b"first", (1,)), Stored(2, b"second", (1,))])
-    disk = FullDisk(store._db, reserve)
-    monkeypatch.setattr(store, "_db", disk)
+    disk = FullDisk(store._file._db, reserve)
+    monkeypatch.setattr(store._file, "_db", disk)
     monkeypatch.setattr(os, "posix_fallocate", disk.allocate)
     with pytest.raises(StoreError, match="E_STORE_FULL"):
         store.append([Stored(3, b"third", (1,))])
@@ -161,7 +162,7 @@ def test_what_makes_room_is_written_on_a_full_disk_and_messages_wait_for_the_res
     with pytest.raises(StoreError, match="E_STORE_FULL"):
         store.append([Stored(3, b"third", (1,))])
     disk.full = False
-    monkeypatch.setattr(store._room, "due", lambda: True)
+    monkeypatch.setattr(store._file._room, "due", lambda: True)
     store.append([Stored(3, b"third", (1,))])
     assert reserve.exists()
     store.close()
@@ -196,8 +197,8 @@ def full_of_log(
 ) -> tuple[SqliteStore, LoggedDisk]:
     store = SqliteStore(path, limits)
     store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, b"first", (1,))])
-    disk = LoggedDisk(store._db, path)
-    monkeypatch.setattr(store, "_db", disk)
+    disk = LoggedDisk(store._file._db, path)
+    monkeypatch.setattr(store._file, "_db", disk)
     monkeypatch.setattr(os, "posix_fallocate", disk.allocate)
     return store, disk
 
@@ -209,7 +210,7 @@ def test_messages_are_taken_if_the_place_of_the_log_is_all_that_is_missing(
     with pytest.raises(StoreError, match="E_STORE_FULL"):
         store.append([Stored(2, b"second", (1,))])
     assert disk.emptied == []  # not with each batch
-    monkeypatch.setattr(store._room, "due", lambda: True)
+    monkeypatch.setattr(store._file._room, "due", lambda: True)
     store.append([Stored(2, b"second", (1,))])
     assert (tmp_path / "store.db.reserve").exists()
     store.close()
@@ -223,10 +224,10 @@ def test_a_batch_for_which_there_is_no_place_without_the_log_either_is_refused(
 ) -> None:
     store = SqliteStore(tmp_path / "store.db")
     store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, b"first", (1,))])
-    disk = FullDisk(store._db, tmp_path / "store.db.reserve")
-    monkeypatch.setattr(store, "_db", disk)
+    disk = FullDisk(store._file._db, tmp_path / "store.db.reserve")
+    monkeypatch.setattr(store._file, "_db", disk)
     monkeypatch.setattr(os, "posix_fallocate", disk.allocate)
-    monkeypatch.setattr(store._room, "due", lambda: True)
+    monkeypatch.setattr(store._file._room, "due", lambda: True)
     for _ in range(2):
         with pytest.raises(StoreError, match="E_STORE_FULL"):
             store.append([Stored(2, b"second", (1,))])
@@ -252,7 +253,7 @@ def test_the_log_is_emptied_with_the_reserve_if_need_be(
 
 
 def test_a_store_that_is_opened_has_room_for_the_log_it_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_store, "CLAIM_BYTES", 1 << 30)
+    monkeypatch.setattr(sqlite_file, "CLAIM_BYTES", 1 << 30)
     store = SqliteStore(tmp_path / "store.db")
     store.append([MailboxAdded(1, "queue:a", "queue"), Stored(1, bytes(200_000), (1,))])
     crashed = tmp_path / "crashed"
@@ -361,9 +362,9 @@ def test_a_message_that_goes_bad_while_the_store_is_open_is_never_passed_on(tmp_
     store = SqliteStore(tmp_path / "store.db", Limits(slack_bytes=1000, move_bytes=1000))
     messages = [Stored(seq, b"message %03d " % seq * 30, (1,)) for seq in range(1, 21)]
     store.append([MailboxAdded(1, "queue:a", "queue"), *messages])
-    ((blob,),) = store._db.execute("SELECT payload FROM batch").fetchall()
+    ((blob,),) = store._file._db.execute("SELECT payload FROM batch").fetchall()
     bad = blob.replace(b"message 007 message", b"message 008 message", 1)
-    store._db.execute("UPDATE batch SET payload = ?", (bad,))
+    store._file._db.execute("UPDATE batch SET payload = ?", (bad,))
     with pytest.raises(StoreError, match="E_STORE_DAMAGED at 1"):
         store.read([6, 7])
     store.append([Acked(1, (1, *range(9, 21)))])
@@ -411,7 +412,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
 def test_another_version_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(path)
-    setting("version", Note("version", b"2")).write(store._db)
+    setting("version", Note("version", b"2")).write(store._file._db)
     store.close()
     with pytest.raises(StoreError, match=r"E_STORE_VERSION.*version 2, this program knows 1"):
         SqliteStore(path)

@@ -51,9 +51,9 @@ def test_a_connection_that_cannot_be_judged_ends_alone(monkeypatch: pytest.Monke
     async def check() -> None:
         async with local_broker() as (broker, url):
             one, other = [await RawConnection.open(url) for _ in range(2)]
-            while len(broker.connections) < 2:
+            while len(broker.clients.connections) < 2:
                 await asyncio.sleep(0)
-            first = min(broker.connections)
+            first = min(broker.clients.connections)
             seen = []
 
             def silence(connection: ClientConnection, *_: object) -> Silence:
@@ -65,9 +65,9 @@ def test_a_connection_that_cannot_be_judged_ends_alone(monkeypatch: pytest.Monke
             monkeypatch.setattr(ClientConnection, "silence", silence)
             life.check_silence(broker, broker.now_ms())
             assert len(seen) == 1
-            while first in broker.connections:
+            while first in broker.clients.connections:
                 await asyncio.sleep(0)
-            assert len(broker.connections) == 1
+            assert len(broker.clients.connections) == 1
             for raw in (one, other):
                 raw.writer.close()
 

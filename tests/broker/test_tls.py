@@ -62,7 +62,7 @@ def test_a_certificates_common_name_is_a_user(authority: Authority, tmp_path: Pa
             mine = authority.client_context(authority.sign("robot", "robot.pem"))
             async with connect(url, tls=mine) as robot:
                 await robot.publish("a", wait=True)
-                assert [one.user for one in here.broker.connections.values()] == ["robot"]
+                assert [one.user for one in here.broker.clients.connections.values()] == ["robot"]
             stranger = authority.client_context(authority.sign("stranger", "stranger.pem"))
             with pytest.raises(SecurityError, match="E_LOGIN:"):
                 await connect(url, tls=stranger, reconnect=False)
@@ -110,7 +110,7 @@ def test_who_never_finishes_the_handshake_is_cut_off(authority: Authority) -> No
             try:
                 assert await asyncio.wait_for(reader.read(), 10) == b""
             except ConnectionResetError:
-                assert here.broker.connections == {}
+                assert here.broker.clients.connections == {}
             writer.close()
 
     run(check())
@@ -138,7 +138,7 @@ def test_handshakes_count_as_connections(authority: Authority, limits: Limits, r
             writer.close()
             with pytest.raises(ConnectionLostError):
                 await connect(url, tls=authority.client_context(), reconnect=False)
-            assert here.broker.crowd.refused == 2
+            assert here.broker.clients.crowd.refused == 2
             for writer in halves:
                 writer.close()
             while here.broker.handshakes.failed.by_reason["GONE"] != 2:
@@ -148,7 +148,7 @@ def test_handshakes_count_as_connections(authority: Authority, limits: Limits, r
                 await connect(url, tls=authority.client_context(), reconnect=False)
             for client in clients:
                 await client.close()
-            while here.broker.connections:
+            while here.broker.clients.connections:
                 await asyncio.sleep(0.01)
             async with connect(url, tls=authority.client_context()) as client:
                 await client.publish("a", wait=True)

@@ -240,13 +240,13 @@ def test_clocks_that_are_off_or_drift_are_corrected(tmp_path: Path, monkeypatch:
             off_ms += 7_200_000
             late = await client.publish("a", {}, wait=True)
             assert late.message_id.ms - broker.now_ms() > 3_000_000, "the old δ still"
-            (connection,) = broker.connections.values()
+            (connection,) = broker.clients.connections.values()
             assert connection.skew is not None
             await eventually(lambda: connection.skew is not None and connection.skew.delta_ms < -10_000_000)
             for message in (first, drifted, late):
                 assert (await client.trace(message.message_id)).confirmed
 
-    for module in ("client", "composing"):
+    for module in ("line", "composing"):
         monkeypatch.setattr(f"tidings.client.{module}.now_ms", lambda: real() + off_ms)
     run(work())
 

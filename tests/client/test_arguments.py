@@ -64,7 +64,7 @@ WRONG: list[Call] = [
 
 
 async def connection_lost(broker: Broker, client: tidings.Client) -> None:
-    for connection in list(broker.connections.values()):
+    for connection in list(broker.clients.connections.values()):
         connection.abort()
     while client.connected:
         await asyncio.sleep(0)
@@ -107,7 +107,7 @@ def test_whatever_prevents_a_reconnection_is_told_to_those_who_wait(monkeypatch:
             async def fails(_: float) -> None:
                 raise ZeroDivisionError
 
-            monkeypatch.setattr(client, "_connect", fails)
+            monkeypatch.setattr(client._line, "_connect", fails)
             await connection_lost(broker, client)
             with pytest.raises(tidings.ConnectionLostError, match="E_RECONNECT"):
                 await client.publish("x", wait=True)

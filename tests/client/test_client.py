@@ -26,7 +26,7 @@ class Keeping(MemoryStore):
 
 def drop(broker: Broker) -> None:
     """All connections break."""
-    for connection in list(broker.connections.values()):
+    for connection in list(broker.clients.connections.values()):
         connection.abort()
 
 
@@ -274,7 +274,7 @@ def test_closing_while_connecting_again_ends_it() -> None:
         await client.close()
         async with local_broker(port=port) as (broker, _):
             await asyncio.sleep(0.2)
-            assert broker.connections == {}
+            assert broker.clients.connections == {}
 
     run(scenario())
 
@@ -380,7 +380,7 @@ def test_an_on_error_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -
             raise ZeroDivisionError
 
         async with local_broker() as (broker, url), tidings.connect(url, on_error=on_error) as client:
-            broker.end_connections(None, "E_TOO_MUCH", "enough for today")
+            broker.clients.end_all("E_TOO_MUCH", "enough for today")
             while client.generation == 1:
                 await asyncio.sleep(0.01)
             await client.publish("t", wait=True)
@@ -407,7 +407,7 @@ def test_the_client_says_why_the_broker_ended_the_connection() -> None:
         async with local_broker() as (broker, url):
             client = await tidings.connect(url, reconnect=False, on_error=heard.append)
             subscription = await client.subscribe("a")
-            broker.end_connections(None, "E_TOO_MUCH", "enough for today")
+            broker.clients.end_all("E_TOO_MUCH", "enough for today")
             with pytest.raises(tidings.ConnectionLostError, match="E_TOO_MUCH: enough for today"):
                 await subscription.receive(10)
             with pytest.raises(tidings.ConnectionLostError, match="E_TOO_MUCH"):

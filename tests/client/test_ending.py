@@ -20,7 +20,7 @@ from tidings.testing.local_broker import run_plain as run
 
 
 async def connection_lost(broker: Broker, client: tidings.Client) -> None:
-    for connection in list(broker.connections.values()):
+    for connection in list(broker.clients.connections.values()):
         connection.abort()
     while client.connected:
         await asyncio.sleep(0)
@@ -100,7 +100,7 @@ def test_the_broker_hears_at_once_of_what_is_done() -> None:
             assert await jobs.receive() is not None
             assert await jobs.receive() is not None
             await client.types()  # answered after whatever was sent before
-            link = client._link
+            link = client._line.link
             assert link is not None
             assert link._transport is not None
             link._transport.abort()
@@ -136,7 +136,7 @@ def test_a_window_is_not_exceeded_by_reconnections() -> None:
 
 def swallow_answer(client: tidings.Client) -> None:
     """The connection breaks when the next answer comes, which is not heard."""
-    link = client._link
+    link = client._line.link
     assert link is not None
     on_frame = link._on_frame
 
@@ -174,7 +174,7 @@ def test_a_client_that_is_connected_connects_no_more() -> None:
         async with local_broker() as (broker, url):
             async with await tidings.connect(url) as client:
                 await client.publish("t", wait=True)
-                assert (len(broker.connections), client.generation) == (1, 1)
+                assert (len(broker.clients.connections), client.generation) == (1, 1)
             async with client:  # but once it was closed
                 await client.publish("t", wait=True)
 
@@ -265,7 +265,7 @@ def test_what_is_no_frame_is_told() -> None:
     async def scenario() -> None:
         heard: list[tidings.TidingsError] = []
         async with local_broker() as (_, url), tidings.connect(url, on_error=heard.append) as client:
-            link = client._link
+            link = client._line.link
             assert link is not None
             link.data_received(b"\xff" * 8)
             while client.generation == 1:
@@ -291,7 +291,7 @@ def test_what_is_no_frame_is_told() -> None:
 def test_a_frame_that_is_none_ends_the_connection_not_the_client(frame: bytes, code: str) -> None:
     async def scenario() -> None:
         async with local_broker() as (_, url), tidings.connect(url) as client:
-            link = client._link
+            link = client._line.link
             assert link is not None
             link.data_received(frame)
             while client.generation == 1:
@@ -342,7 +342,7 @@ def test_who_is_cancelled_while_closing_has_closed() -> None:
             assert not connected
             with pytest.raises(tidings.TidingsError, match="E_CLOSED"):
                 await receipt.confirmed()
-            while broker.connections:
+            while broker.clients.connections:
                 await asyncio.sleep(0)
 
     run(scenario())

@@ -221,7 +221,7 @@ def test_limits_can_be_left_as_they_are() -> None:
     async def scenario() -> None:
         async with local_broker() as (broker, url), tidings.connect(url) as client:
             await client.retain("log", "ticks.>", age_seconds=60, bytes_max=6400, keep_limits=True)
-            (mailbox,) = broker.node.post_office.retained.values()
+            (mailbox,) = broker.node.post_office.mailboxes.retained.values()
             before = mailbox.retention
             await client.retain("log", "ticks.>", age_seconds=5, keep_limits=True)
             assert mailbox.retention == before

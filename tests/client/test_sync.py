@@ -107,7 +107,7 @@ def test_a_blocking_call_from_on_error_is_refused() -> None:
 
     with BrokerThread() as broker, tidings.sync.connect(broker.url, on_error=on_error) as client:
         assert broker._broker is not None
-        broker._loop.call_soon_threadsafe(broker._broker.end_connections, None, "E_TOO_MUCH", "enough for today")
+        broker._loop.call_soon_threadsafe(broker._broker.clients.end_all, "E_TOO_MUCH", "enough for today")
         assert called.wait(30)
         client.publish("t", wait=True)
     assert [error.code for error in heard] == ["E_BLOCKING_CALL"]

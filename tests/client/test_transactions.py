@@ -14,7 +14,7 @@ from tidings.testing.local_broker import run_plain as run
 
 def cut_at_answer(client: tidings.Client, *, heard: bool) -> None:
     """The next OK is the last that comes by this connection, or the first that does not."""
-    link = client._link
+    link = client._line.link
     assert link is not None
     on_frame = link._on_frame
 
@@ -134,7 +134,7 @@ def test_a_message_of_a_lost_connection_is_part_of_no_other_transaction() -> Non
             jobs = await work.subscribe("queue:in", ack="client")
             job = await jobs.receive()
             assert job is not None
-            for connection in list(broker.connections.values()):
+            for connection in list(broker.clients.connections.values()):
                 connection.abort()
             again = await jobs.receive()
             assert again is not None
@@ -157,7 +157,7 @@ def test_what_was_received_after_a_transaction_was_lost_comes_again() -> None:
             await client.publish("queue:in", {"n": 1}, persistent=True)
             async with client.transaction() as work:
                 jobs = await work.subscribe("queue:in")
-                for connection in list(broker.connections.values()):
+                for connection in list(broker.clients.connections.values()):
                     connection.abort()
                 while client.connected:
                     await asyncio.sleep(0)

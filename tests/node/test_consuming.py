@@ -173,7 +173,7 @@ def test_a_temporary_queue_is_its_owners_to_make_and_to_remove() -> None:
     assert code(other.answer(missing)) == "E_QUEUE_TEMPORARY"
     owner.ask(RemoveTemporary(14, "queue:tmp.1"))
     assert owner.answer(14) == Done(14)
-    assert "queue:tmp.1" not in driver.node.post_office.by_name
+    assert "queue:tmp.1" not in driver.node.post_office.mailboxes.by_name
 
 
 def test_who_could_not_name_itself_at_first_may_do_so_before_it_subscribes() -> None:
@@ -181,7 +181,7 @@ def test_who_could_not_name_itself_at_first_may_do_so_before_it_subscribes() -> 
     early, late = driver.connect("alice/"), driver.connect("alice/")
     early.ask(Identify(91, "audit"))
     early.subscribe(1, "t", durable="d")
-    assert "durable:alice/audit:d" in driver.node.post_office.by_name
+    assert "durable:alice/audit:d" in driver.node.post_office.mailboxes.by_name
     late.subscribe(1, "t")
     late.ask(Identify(92, "audit"))
     assert code(late.answer(92)) == "E_IDENTIFY_LATE"
@@ -202,7 +202,7 @@ def test_a_name_that_no_store_can_keep_fails_its_own_request_only() -> None:
     refused = unlucky.subscribe(1, "t", durable="d")
     assert code(unlucky.answer(refused)) == "E_STORE_RECORD"
     assert other.publish(driver.message("queue:q")) in other.accepted
-    assert list(driver.node.post_office.by_name) == ["queue:q"]
+    assert list(driver.node.post_office.mailboxes.by_name) == ["queue:q"]
 
 
 def test_whether_there_is_a_durable_subscription_can_be_asked() -> None:
@@ -228,7 +228,7 @@ def test_a_shared_durable_subscription_can_be_forgotten() -> None:
     client.ask(Unsubscribe(92, 1))
     client.ask(Forget(93, "s", shared=True))
     assert client.answer(93) == Done(93)
-    assert "shared-durable:s" not in driver.node.post_office.by_name
+    assert "shared-durable:s" not in driver.node.post_office.mailboxes.by_name
 
 
 @pytest.mark.parametrize("large", [1, 3000])

@@ -14,7 +14,7 @@ from tidings.testing.node_driver import NodeDriver
 
 
 def waiting(driver: NodeDriver, name: str) -> int:
-    return len(driver.node.post_office.by_name[name].backlog)
+    return len(driver.node.post_office.mailboxes.by_name[name].backlog)
 
 
 @pytest.mark.parametrize("room", [0, 1, 2])
@@ -41,7 +41,7 @@ def test_a_message_with_as_many_properties_as_there_can_be_becomes_a_dead_letter
 def test_what_cannot_be_read_as_a_message_stays_where_it_is() -> None:
     driver = NodeDriver()
     office = driver.node.post_office
-    queue = office.queue(Destination.parse("queue:q"))
+    queue = office.mailboxes.queue(Destination.parse("queue:q"))
     office.dead_letters.bury(queue, [Place(1, 4)], EXPIRED)
     office.dead_letters.loaded({1: b"no message"})
     assert (waiting(driver, "queue:q"), office.dead_letters.failed) == (1, 1)

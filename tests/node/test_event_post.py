@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored, Waiting
 from tidings.errors import TidingsError
@@ -31,13 +32,11 @@ class _Journal:
 class _Office:
     def __init__(self) -> None:
         self.seq = 0
+        self.mailboxes = SimpleNamespace(take_number=lambda: 7)
 
     def take_seq(self) -> int:
         self.seq += 1
         return self.seq
-
-    def take_mailbox(self) -> int:
-        return 7
 
 
 def event(number: int, size: int = 10, expiration_ms: int | None = None) -> bytes:

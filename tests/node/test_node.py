@@ -168,7 +168,7 @@ def test_dead_letters_have_a_queue_however_many_there_are() -> None:
     publisher.publish(driver.message("queue:q", b"poison"))
     consumer.subscribe(1, "queue:q")
     consumer.ack(*consumer.receive(), verdict=Verdict.DEAD)
-    assert driver.node.post_office.by_name.keys() == {"queue:q", "queue:dead-letters"}
+    assert driver.node.post_office.mailboxes.by_name.keys() == {"queue:q", "queue:dead-letters"}
     assert consumer.receive() == []
 
 

@@ -123,11 +123,11 @@ def test_a_message_that_was_matched_before_is_not_lost() -> None:
     """The plane's events name the sinks of the moment when it read them."""
     driver = NodeDriver()
     take(driver, FREE, OWN)
-    (mailbox,) = driver.node.post_office.by_name.values()
-    (sink,) = driver.node.post_office.by_sink
+    (mailbox,) = driver.node.post_office.mailboxes.by_name.values()
+    (sink,) = driver.node.post_office.mailboxes.by_sink
     attach(driver, EU, OWN)
     message = driver.message("news", b"EU1", {"region": "EU"})
-    assert driver.node.post_office.mailboxes_for(message, [sink]) == [mailbox]
+    assert driver.node.post_office.mailboxes.for_message(message, [sink]) == [mailbox]
     driver.tick()
-    assert driver.node.post_office.mailboxes_for(message, [sink]) == []
-    assert driver.node.post_office.mailboxes_for(message, driver.plane.match(message)) == [mailbox]
+    assert driver.node.post_office.mailboxes.for_message(message, [sink]) == []
+    assert driver.node.post_office.mailboxes.for_message(message, driver.plane.match(message)) == [mailbox]

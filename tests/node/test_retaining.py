@@ -92,5 +92,5 @@ def connected(driver: NodeDriver) -> DrivenClient:
 
 
 def log(driver: NodeDriver) -> Retained:
-    (mailbox,) = driver.node.post_office.retained.values()
+    (mailbox,) = driver.node.post_office.mailboxes.retained.values()
     return mailbox

@@ -8,7 +8,7 @@ from tidings.testing.node_driver import NodeDriver
 
 
 def waiting(driver: NodeDriver, name: str = "queue:q") -> int:
-    return len(driver.node.post_office.by_name[name].backlog)
+    return len(driver.node.post_office.mailboxes.by_name[name].backlog)
 
 
 def in_store(driver: NodeDriver) -> list[int]:
@@ -89,6 +89,6 @@ def test_a_removed_mailbox_is_not_looked_at() -> None:
     driver.connect().publish(driver.message("t", b"x", expiration_ms=driver.now_ms + 10))
     office = driver.node.post_office
     consumer.leave()
-    office.remove(next(iter(office.by_name.values())))
+    office.remove(next(iter(office.mailboxes.by_name.values())))
     driver.tick()
     assert office.expired == 0

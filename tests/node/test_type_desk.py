@@ -1,6 +1,5 @@
 """What becomes of advertisements when their type has another form."""
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,13 +11,11 @@ from tidings.model.message import Message
 from tidings.model.type_topics import topic_of
 from tidings.model.values import Value
 from tidings.node.brakes import Brakes
-from tidings.node.network import Network
 from tidings.node.outbox import Outbox
 from tidings.node.requests import AdvertiseType, Done, Failed
 from tidings.node.session import Connection
 from tidings.node.type_book import TypeBook
 from tidings.node.type_desk import TypeDesk
-from tidings.routing.hermes.codec import encode_types
 from tidings.routing.scheme import Then
 
 Chain = tuple[EventType, ...]
@@ -124,19 +121,3 @@ def test_who_advertises_again_has_one_advertisement_of_the_new_form() -> None:
     assert one.book.advertised == 1
     one.desk.lost(one.client)
     assert one.book.advertised == 0
-
-
-def test_the_store_has_the_form_that_was_added_last() -> None:
-    """Removed elsewhere and then added here again, it never was not of this broker."""
-    owned: list[Chain] = []
-    written: dict[str, bytes] = {}
-    network = SimpleNamespace(events=SimpleNamespace(owned=lambda: owned), _noted_types={})
-    journal = SimpleNamespace(change=lambda note: written.update({note.key: note.value}))
-    stages: list[tuple[list[Chain], bytes]] = [([OLD], encode_types(OLD)), ([NEW], encode_types(NEW)), ([], b"")]
-    for forms, value in stages:
-        owned[:] = forms
-        Network.note_types(cast(Network, network), cast(Any, journal))
-        assert written == {"type:T": value}
-        written.clear()
-        Network.note_types(cast(Network, network), cast(Any, journal))
-        assert written == {}

@@ -278,7 +278,7 @@ def test_a_temporary_queue_goes_with_its_connection() -> None:
     async def check(here: Place) -> None:
         raw = await here.client()
         await raw.subscribe("/temp-queue/x")
-        names = set(here.broker.node.post_office.by_name)
+        names = set(here.broker.node.post_office.mailboxes.by_name)
         (queue,) = [name.removeprefix("queue:") for name in names if name.startswith("queue:tmp.")]
         other = await here.client()
         await other.send("SUBSCRIBE", {"destination": f"/queue/{queue}", "id": "1"})
@@ -287,7 +287,7 @@ def test_a_temporary_queue_goes_with_its_connection() -> None:
         await raw.expect("RECEIPT")
         assert await raw.reader.read() == b""
         raw.close()
-        while any(name.startswith("queue:tmp.") for name in here.broker.node.post_office.by_name):
+        while any(name.startswith("queue:tmp.") for name in here.broker.node.post_office.mailboxes.by_name):
             await asyncio.sleep(0.01)
 
     with_broker(check)
@@ -371,7 +371,7 @@ def test_random_bytes_disturb_nobody() -> None:
             if number % 50 == 0:
                 await other.send("SEND", {"destination": "/topic/watched", "n": str(number)})
                 assert (await other.expect("MESSAGE")).headers["n"] == str(number)
-        while len(here.broker.connections) > 1:
+        while len(here.broker.clients.connections) > 1:
             await asyncio.sleep(0.01)
         assert here.broker.forwarder.held_bytes() < 1000
 

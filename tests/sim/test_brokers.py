@@ -15,9 +15,9 @@ from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.encoded import ID
-from tidings.node.network import control_frame
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Advertise, Request, Unadvertise
+from tidings.node.wires import control_frame
 from tidings.overlay import effects as fx
 from tidings.overlay.graph import Graph
 from tidings.routing import bdrp

@@ -50,7 +50,7 @@ def by_router(monkeypatch: pytest.MonkeyPatch) -> None:
 BROKEN: dict[str, Break] = {
     "messages for several routers overtook earlier ones for one of them": by_router,
     "covering took messages by without a record of them": without(
-        Tracking, "_record", "for id, to in passed if", "for id, to in [] if"
+        Tracking, "_record", "for id, to in passed:", "for id, to in []:"
     ),
     "a message sent again while the first copy was on its way to disk was kept twice": without(
         Repeats, "repeated", "message_id in self.under_way", "False"

@@ -8,8 +8,10 @@ Such problems begin with their key; the line is where the file sets it, or else 
 ['b.toml:3: listeners[1].host: 0.0.0.0 can be reached']
 """
 
+import pathlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -18,8 +20,20 @@ from tidings.broker.config_reader import path_text, types_of
 from tidings.broker.config_rules import is_loopback
 from tidings.broker.config_tables import Configuration, ListenerTable
 from tidings.broker.toml_lines import Path, lines_of
+from tidings.errors import ConfigError
 
 _KEY = re.compile(r"([a-z]+)(?:\.([a-z_]+))?(?=[:,] )")
+
+
+@contextmanager
+def telling_lines(file: pathlib.Path | None) -> Iterator[None]:
+    """What is found wrong inside is told with the line of the configuration that it is about."""
+    try:
+        yield
+    except ConfigError as error:
+        if file is None:
+            raise
+        raise ConfigError(placed(error.problems, str(file), file.read_text(encoding="utf-8-sig"))) from None
 
 
 def placed(problems: Sequence[str], name: str, text: str) -> list[str]:

@@ -70,7 +70,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._direct = None if transport.get_extra_info("ssl_object") else self._socket
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
-        self.broker.opened(self)
+        self.broker.clients.opened(self)
         self._intake.number = self.number
         if self._direct is not None and self._kernel_writes and not self.closing:
             self.broker.forwarder.set_socket(self.number, self._direct.fileno())

@@ -13,7 +13,6 @@ class Flushing:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._forwarder = broker.forwarder
-        self._connections = broker.connections
         self._soon = False
         self._writing = False
 
@@ -39,7 +38,7 @@ class Flushing:
             self._broker.loop.call_soon(self._broker.after)
 
     def _write_all(self) -> None:
-        broker, forwarder, connections = self._broker, self._forwarder, self._connections
+        broker, forwarder, connections = self._broker, self._forwarder, self._broker.clients.connections
         for number, data, left in forwarder.write_all(WRITE_BYTES, broker.now_ms()):
             connection = connections.get(number)
             if connection is None:

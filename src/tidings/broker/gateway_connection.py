@@ -41,10 +41,10 @@ class GatewayConnection(ClientConnection):
         frame_bytes_max = self.broker.limits.frame_bytes_max
         caller = Caller(self.certificate_name(), self.broker.guard.open, frame_bytes_max, self._permits)
         self._gateway = self._make_gateway(caller)
-        self.broker.gateways.add(self)
+        self.broker.clients.gateways.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.broker.gateways.discard(self)
+        self.broker.clients.gateways.discard(self)
         if self._gateway is not None:
             self._gateway.lost()
         super().connection_lost(exc)
@@ -91,7 +91,7 @@ class GatewayConnection(ClientConnection):
             error = RemoteProtocolError("E_INTERNAL", "an error inside the broker")
         if error is not None and not self.closing:
             self._put_out()
-            self.broker.fail(self, error)
+            self.broker.clients.fail(self, error)
 
     def _pump(self) -> None:
         """To the client and to the broker what the gateway has for them."""

@@ -17,7 +17,7 @@ from tidings.broker.network_status import status
 from tidings.broker.session import Inspect
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import SecurityError, UsageError
-from tidings.node.post_office import DROPS
+from tidings.node.overflow import DROPS
 from tidings.node.requests import Done, Failed
 from tidings.node.session import Connection, DirectSubscription, MailboxSubscription
 
@@ -75,10 +75,10 @@ def overview(broker: "Broker") -> Item:
         "expired": plane["expired"] + office.expired,
         "dead": office.dead_letters.buried,
         "dead_letters": str(broker.settings.dead_letters),
-        "connections": len(broker.connections),
+        "connections": len(broker.clients.connections),
         "filters": broker.forwarder.filters(),
-        "mailboxes": len(office.by_name),
-        "waiting": sum(len(mailbox.backlog) for mailbox in office.by_name.values()),
+        "mailboxes": len(office.mailboxes.by_name),
+        "waiting": sum(len(mailbox.backlog) for mailbox in office.mailboxes.by_name.values()),
         "held_bytes": broker.forwarder.held_bytes(),
         "capacity": {} if broker.observer is None else _gauges(broker.observer.gauges()),
         "network": status(broker),
@@ -94,7 +94,7 @@ def _broker(broker: "Broker") -> Item:
 def dropped(broker: "Broker") -> dict[str, int]:
     """Messages that subscribers did not get, by reason, since the broker started."""
     plane, office = broker.forwarder.stats(), broker.node.post_office
-    counts = {reason: plane[f"dropped_{reason}"] + office.dropped[reason] for reason in DROPS}
+    counts = {reason: plane[f"dropped_{reason}"] + office.overflow.dropped[reason] for reason in DROPS}
     return counts | {"far": plane["dropped_far"]}  # mailboxes lose nothing so
 
 
@@ -123,7 +123,7 @@ def _connections(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
     clients = broker.node.connections
     found = [
         (broker.forwarder.output_bytes(number), number)
-        for number, connection in broker.connections.items()
+        for number, connection in broker.clients.connections.items()
         if _mentions(request.containing, connection.address, connection.user, _client_id(clients.get(number)))
     ]
     largest = nlargest(request.offset + _count(request), found)[request.offset :]
@@ -135,7 +135,7 @@ def _client_id(client: Connection | None) -> str:
 
 
 def _connection(broker: "Broker", number: int, waiting: int) -> Item:
-    connection, client = broker.connections[number], broker.node.connections.get(number)
+    connection, client = broker.clients.connections[number], broker.node.connections.get(number)
     subscriptions = () if client is None else client.subscriptions.values()
     sinks = [one.sink for one in islice(subscriptions, _SINKS_MAX) if isinstance(one, DirectSubscription)]
     counts = [broker.forwarder.sink_counts(sink) for sink in sinks]
@@ -191,7 +191,9 @@ def _subscription(broker: "Broker", client: Connection, number: int) -> Item:
 
 def _mailboxes(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
     """Those in which most waits come first."""
-    found = [one for one in broker.node.post_office.by_name.values() if _mentions(request.containing, one.name)]
+    found = [
+        one for one in broker.node.post_office.mailboxes.by_name.values() if _mentions(request.containing, one.name)
+    ]
     largest = nlargest(request.offset + _count(request), found, key=lambda one: len(one.backlog))
     return len(found), [_mailbox(one) for one in largest[request.offset :]]
 

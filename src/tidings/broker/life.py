@@ -26,23 +26,23 @@ def failure(broker: "Broker") -> str:
 
 def give_signs(broker: "Broker", now_ms: int) -> None:
     """To be called several times a second."""
-    for connection in list(broker.beating):
+    for connection in list(broker.clients.beating):
         if connection.beat_due(now_ms):
             broker.forwarder.send(connection.number, connection.session.ping())
-    for gateway in list(broker.gateways):
+    for gateway in list(broker.clients.gateways):
         _alone(gateway, gateway.tick, now_ms)
 
 
 def check_silence(broker: "Broker", now_ms: int) -> None:
     """To be called about once a second."""
-    for connection in list(broker.connections.values()):
+    for connection in list(broker.clients.connections.values()):
         _alone(connection, _check, broker, connection, now_ms)
 
 
 def _check(broker: "Broker", connection: ClientConnection, now_ms: int) -> None:
     match connection.silence(now_ms, broker.limits):
         case Silence.NO_LOGIN:
-            broker.fail(connection, SecurityError("E_LOGIN_TIMEOUT", "no log-in in time", fatal=True))
+            broker.clients.fail(connection, SecurityError("E_LOGIN_TIMEOUT", "no log-in in time", fatal=True))
         case Silence.LONG:
             broker.forwarder.send(connection.number, connection.session.ping())
         case Silence.TOO_LONG:
@@ -59,9 +59,3 @@ def _alone(connection: ClientConnection, work: Callable[[*Ts], None], *arguments
     except Exception:
         log.exception("internal error while serving %s", connection.address)
         connection.abort()
-
-
-def one_less(counts: dict[str, int], key: str) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]

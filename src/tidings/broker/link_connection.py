@@ -18,7 +18,7 @@ from tidings.broker.connection import own_socket
 from tidings.broker.gathering import Gathering
 from tidings.broker.link_secret import Handshake
 from tidings.errors import RemoteProtocolError
-from tidings.node.network import CONTROL_FRAME
+from tidings.node.wires import CONTROL_FRAME
 from tidings.overlay.link import TLS
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ class BrokerLinks:
         return self._base_ms + time.monotonic() * 1000
 
     def tell_time(self) -> None:
-        self.network.at(self.now())
+        self.network.clock.at(self.now())
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class BrokerLinks:
         return self.settings.delays_ms.get(connection.asked, 0.0) if self.settings.delays_ms else 0.0
 
     def received(self, connection: LinkConnection, size: int) -> None:
-        self.network.at(self.now())
+        self.network.clock.at(self.now())
         connection.received_bytes += size
         if self._forwarder.feed(connection.number, size, self._broker.now_ms()) & HAS_EVENTS:
             self._broker.settle()
@@ -210,7 +210,7 @@ class BrokerLinks:
                 if connection.number >= 0:
                     self._forwarder.handled(number, now_ms)
             case Kind.ARRIVED | Kind.RELAY:
-                self._broker.node.from_network(now_ms, event)
+                self._broker.node.publishing.from_network(now_ms, event)
             case Kind.ERROR:
                 _, _, code, reason, position, _ = event
                 wrong = RemoteProtocolError(code, reason, position=position)

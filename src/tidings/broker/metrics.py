@@ -104,7 +104,7 @@ class Metrics:
             "live": not ended,
             "ready": ready,
             "store": "starting" if broker.writer is None else "ok" if error is None else error.code,
-            "connections": len(broker.connections),
+            "connections": len(broker.clients.connections),
             "uptime_seconds": round(time.monotonic() - self._began_steady, 3),
         }
         if ended:
@@ -113,8 +113,9 @@ class Metrics:
 
     def _traffic(self, text: _Text) -> None:
         stats, office = self._broker.forwarder.stats(), self._broker.node.post_office
+        pushed_back = self._broker.node.brakes.pushed_back
         for key, (name, meaning) in _FORWARDER.items():
-            text.add(name, "counter", meaning, stats[key] + (office.pushed_back if key == "pushed_back" else 0))
+            text.add(name, "counter", meaning, stats[key] + (pushed_back if key == "pushed_back" else 0))
         drops = [({"reason": reason}, count) for reason, count in dropped(self._broker).items()]
         drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
         text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
@@ -125,13 +126,13 @@ class Metrics:
 
     def _clients(self, text: _Text) -> None:
         broker = self._broker
-        logged_in = sum(connection.logged_in for connection in broker.connections.values())
-        states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.connections) - logged_in)]
+        logged_in = sum(connection.logged_in for connection in broker.clients.connections.values())
+        states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.clients.connections) - logged_in)]
         text.add("connections", "gauge", "Connections of clients.", states)
-        text.add("connections_refused_total", "counter", "Turned away: too many.", broker.crowd.refused)
+        text.add("connections_refused_total", "counter", "Turned away: too many.", broker.clients.crowd.refused)
         for name, counts, meaning in (
             ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
-            ("protocol_errors_total", broker.protocol_errors, "Connections ended for what they sent."),
+            ("protocol_errors_total", broker.clients.protocol_errors, "Connections ended for what they sent."),
         ):
             text.add(name, "counter", meaning, [({LABELS[name]: code}, count) for code, count in counts.items()])
         name, by_reason = "tls_handshakes_failed_total", broker.handshakes.failed.by_reason
@@ -139,7 +140,7 @@ class Metrics:
         text.add(name, "counter", "TLS handshakes that failed, by reason.", failed)
 
     def _mailboxes(self, text: _Text) -> None:
-        mailboxes = self._broker.node.post_office.by_name.values()
+        mailboxes = self._broker.node.post_office.mailboxes.by_name.values()
         sums = {kind: [0, 0, 0, 0] for kind in MailboxKind}
         for mailbox in mailboxes:
             one = sums[mailbox.kind]

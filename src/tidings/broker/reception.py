@@ -50,7 +50,7 @@ class Reception:
             fields = {"user": (hello.user or shown)[:100], "address": connection.address, "code": error.code}
             note(log, logging.WARNING, "log-in refused", **fields)
             if connection.number == number:
-                self._broker.fail(connection, error)
+                self._broker.clients.fail(connection, error)
                 self._broker.after()
             return
         if connection.number == number:
@@ -65,18 +65,18 @@ class Reception:
     def _logged_in(self, connection: ClientConnection, hello: Hello, principal: Principal) -> None:
         number, client_id = connection.number, hello.client_id
         if not self._broker.guard.open:
-            if self._broker.per_user[principal.name] >= self._broker.limits.connections_per_user_max:
-                self._broker.turn_away(connection, "too many connections of this user")
+            if self._broker.clients.per_user[principal.name] >= self._broker.limits.connections_per_user_max:
+                self._broker.clients.turn_away(connection, "too many connections of this user")
                 return
             # Clients choose their ids. What one user keeps here must not be another's for the asking.
             client_id = f"{principal.name}/{client_id}"
         connection.logged_in = True
-        self._broker.per_user[principal.name] += 1
+        self._broker.clients.per_user[principal.name] += 1
         connection.user = principal.name
         longest_ms = self._broker.limits.heartbeat_ms
         connection.heartbeat_ms, connection.beat_ms = connection.session.heartbeats(hello, longest_ms)
         if connection.beat_ms:
-            self._broker.beating.add(connection)
+            self._broker.clients.beating.add(connection)
         self._broker.node.connected(number, principal, client_id)
         admission = self._broker.admission
         asks = not self._broker.guard.open or (admission is not None and admission.refuses)
@@ -128,7 +128,7 @@ class Reception:
                 raise RemoteProtocolError("E_SKEW_CONFIRM", "no correction was sent")
             connection.skew.confirm(number)
         except RemoteProtocolError as error:
-            self._broker.fail(connection, error)
+            self._broker.clients.fail(connection, error)
         else:
             self._watch(connection)
 

@@ -10,6 +10,7 @@ import typer
 from tidings.broker import process
 from tidings.broker.config_tables import Configuration
 from tidings.broker.observing import Observer
+from tidings.broker.prepared import Options, prepare
 from tidings.broker.session import Caller, Gateway
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
@@ -73,10 +74,10 @@ def broker(
     if routing and (routing not in SCHEMES or (join is None and not found)):
         wrong = "with --join or --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
         raise typer.BadParameter(wrong, param_hint="--routing")
-    options = process.Options(config, data, port, "" if found else join, routing)
+    options = Options(config, data, port, "" if found else join, routing)
     if not check:
         raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
-    prepared = process.prepare(options, tuple(SESSIONS))
+    prepared = prepare(options, tuple(SESSIONS))
     for listener in prepared.configuration.listeners:
         kind = f"{listener.protocol} with TLS" if listener.tls else listener.protocol
         typer.echo(f"listens on {listener.host} port {listener.port} ({kind})")

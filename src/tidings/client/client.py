@@ -15,24 +15,22 @@ confirmation is refused) is in `client.errors`, and passed to the `on_error` giv
 
 import asyncio
 import itertools
-import logging
-import random
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from tidings.client.advertising import Advertising
-from tidings.client.answers import LATER_CODES, Receipt, again, error_of
+from tidings.client.answers import Receipt, error_of
 from tidings.client.checking import a_name, flag, whole
-from tidings.client.composing import compose, next_id, now_ms
+from tidings.client.composing import compose, next_id
 from tidings.client.dismissing import Dismissing
 from tidings.client.event_types import EventTypes
+from tidings.client.line import Handlers, Line
 from tidings.client.link import Link
 from tidings.client.observing import Observing
 from tidings.client.options import Options
+from tidings.client.outbox import Outbox
 from tidings.client.queue import Page, Queue
 from tidings.client.requests import Requests
 from tidings.client.resubscribing import Resubscribing
@@ -41,32 +39,24 @@ from tidings.client.subscribing import subscribe_fields
 from tidings.client.subscription import Subscription
 from tidings.client.transacting import Transacting
 from tidings.client.transaction import Transaction
-from tidings.client.unconfirmed import Unconfirmed
-from tidings.errors import ConnectionLostError, LimitError, SecurityError, TidingsError, UsageError
+from tidings.client.unheard import Unheard
+from tidings.errors import ConnectionLostError, TidingsError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import PRIORITY_DEFAULT
-from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.model.values import Value
 from tidings.protocols.frames import (
-    VERSION,
     FrameType,
     RawFrame,
     control,
     decode_delivery,
     decode_fields,
     decode_receipts,
-    encode_publish,
     field,
-    unsigned,
 )
 
-log = logging.getLogger("tidings.client")
 WINDOW = 1000
-ERRORS_MAX = 100  # the latest are kept
-LAST_TRY_SECONDS = 0.1  # for a connection, however soon the client is to give up
-RECEIVED_BYTES_MORE = 64 << 10
 
 
 class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
@@ -75,41 +65,21 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         Advertising.__init__(self)
         EventTypes.__init__(self)
         Transacting.__init__(self)
-        self.generation = 0  # counts connections
-        self.skew_ms = 0
-        self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)  # that no call could raise
-        self._options = options
-        self._loop: asyncio.AbstractEventLoop | None = None  # on which it is connected
-        self._link: Link | None = None
-        self._ids: MessageIdSource | None = None
+        self._unheard = Unheard(options.on_error)
+        self.errors: deque[TidingsError] = self._unheard.errors  # that no call could raise
+        self._line = Line(options, self._unheard, Handlers(self._received, self._made, self._lost, self._over))
         self._subscriptions: dict[int, Subscription] = {}
         self.pages: dict[int, Page] = {}  # of queues that are being browsed
         self._requests = Requests()
         self._dismissing = Dismissing(self.ask)
         self._resubscribing = Resubscribing(self)
-        self._unconfirmed = Unconfirmed()
-        self._ready = asyncio.Event()
+        self._outbox = Outbox(self._line, self._requests.next_receipt, self.check_session)
         self.numbers = itertools.count(1)  # of subscriptions
-        self._started = False
-        self._closed: TidingsError | None = None
-        self._reconnecting: asyncio.Task[None] | None = None
-        self._refused: TidingsError | None = None  # why the broker will not have us: no use in coming back
-        self._farewell: ConnectionLostError | None = None  # why the broker is about to end the connection
-        self._frame_bytes_max = 1 << 20
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> "Client":
-        if self._started and self._closed is None:
-            return self  # connected, or on the way back
-        self._started, self._closed, self._refused = True, None, None
-        self._loop = asyncio.get_running_loop()
-        try:
-            await self._connect(self._options.connect_seconds)
-        except BaseException:
-            self._started = False
-            self._ready.set()  # who waits for it hears that
-            raise
+        await self._line.open()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -120,7 +90,12 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
 
     @property
     def connected(self) -> bool:
-        return self._link is not None
+        return self._line.link is not None
+
+    @property
+    def generation(self) -> int:
+        """Counts connections."""
+        return self._line.generation
 
     async def close(self) -> None:
         """Send what is gathered, say good-bye, and close. Unconfirmed publications are waited for, briefly."""
@@ -128,25 +103,18 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
 
     async def _leave(self, *, finished: bool) -> None:
         """`finished`: with the message in hand, if it need not be acknowledged; an exception says that it is not."""
-        if self._closed is not None:
+        if self._line.closed is not None:
             return
-        self.check_loop()
+        self._line.check_loop()
         try:
             await self._conclude(finished=finished)
         finally:  # even if that is cancelled: who leaves has left
-            if self._reconnecting is not None:
-                self._reconnecting.cancel()
-                await asyncio.wait([self._reconnecting])  # it may have a connection to close
-            self._give_up(ConnectionLostError("E_CLOSED", "the client is closed"))
-            link, self._link = self._link, None
-            if link is not None:
-                link.write(control(FrameType.CLOSE, {}))
-                await link.close()
+            await self._line.close()
 
     async def _conclude(self, *, finished: bool) -> None:
         for subscription in self._subscriptions.values():
             subscription.leave(finished=finished)
-        waiting = self._unconfirmed.futures()
+        waiting = self._outbox.unconfirmed()
         if waiting and self.connected:
             await asyncio.wait(waiting, timeout=5)
         if self.connected:
@@ -155,45 +123,13 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
                 subscription.give_back()
                 self._dismissing.dismiss(subscription.number)
 
-    async def _connect(self, seconds: float) -> None:
-        options = self._options
-        link = await Link.open(options.host, options.port, options.tls, seconds)
-        hello: dict[str, Value] = {
-            "version": VERSION,
-            "user": options.user,
-            "password": options.password,
-            "client": options.client_id,
-            "heartbeat_ms": options.heartbeat_ms,
-            "time_ms": now_ms(),
-        }
-        try:
-            frame = await link.greet(control(FrameType.HELLO, hello), seconds)
-            fields = decode_fields(frame.payload)
-            if frame.type != FrameType.WELCOME:
-                raise error_of(fields)
-            publisher, broker = unsigned(fields, "publisher"), unsigned(fields, "broker")
-            self._ids = MessageIdSource(publisher, broker, field(fields, "delta_ms", int))
-            self._frame_bytes_max = unsigned(fields, "frame_max") or 1 << 20
-            self._welcome(link, unsigned(fields, "heartbeat_ms"))
-        except BaseException:
-            await link.close()
-            raise
+    def forked(self) -> None:
+        """In a child process: the connection is the parent's."""
+        self._line.forked()
 
-    def _welcome(self, link: Link, heartbeat_ms: int) -> None:
-        # The limit is for what is published. What comes may be longer: a dead letter says where it has been, and what
-        # fitted into another protocol's frame need not fit into one of ours.
-        link.payload_bytes_max = 2 * self._frame_bytes_max + RECEIVED_BYTES_MORE
-        self.generation += 1
-        self._link = link
-        link.start(self._received, partial(self._lost, link), heartbeat_ms)
-        for subscription in list(self._subscriptions.values()):
-            if subscription.active:  # the others are among the requests below
-                self._resubscribing.repeat(subscription)
-        for frame in (*self.advertised_again(), *self.types_advertised_again()):
-            link.write(frame)
-        for frame in (*self._requests.repeat(), *self._unconfirmed.frames()):
-            link.write(frame)
-        self._ready.set()
+    async def ready(self) -> None:
+        """Return when there is a connection."""
+        await self._line.ready()
 
     # --- publishing -----------------------------------------------------------------------------------------------
 
@@ -218,7 +154,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         non-persistent message is not confirmed unless `wait=True`. `expires_in` is in seconds.
         """
         whole("session", session, 16)
-        ids = await self._ready_ids()
+        ids = await self._line.ready()
         message_id = await next_id(ids)
         message = compose(
             message_id,
@@ -233,51 +169,10 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             type=type,
         )
         confirm = persistent if wait is None else wait or persistent
-        receipt = await self._send_message(encode_message(message), message_id, session, confirm)
+        receipt = await self._outbox.send(encode_message(message), message_id, session, confirm=confirm)
         if confirm and wait is not False:
             await receipt.confirmed()
         return receipt
-
-    async def _send_message(self, message: bytes, message_id: MessageId, session: int, confirm: bool) -> Receipt:
-        if len(message) + 4 > self._frame_bytes_max:
-            limit = self._frame_bytes_max
-            raise LimitError("E_MESSAGE_SIZE", f"a message of {len(message)} bytes: the broker takes at most {limit}")
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        number = 0
-        while confirm and self._unconfirmed.full:
-            await self._unconfirmed.room()
-            self._check_open()
-        if session and session in self._transactions:
-            self._transactions[session].check()
-        if confirm:
-            number = self._requests.next_receipt()
-            self._unconfirmed.add(number, message, session, future)
-        else:
-            future.set_result(None)
-        if self._link is not None:
-            self._link.write(encode_publish(number, message, session, 0))
-            await self._link.drained()
-        return Receipt(message_id, future)
-
-    def check_loop(self) -> None:
-        if self._closed is None and self._loop not in (None, asyncio.get_running_loop()):
-            raise UsageError("E_EVENT_LOOP", "the client was connected on another event loop, and belongs to that")
-
-    async def _ready_ids(self) -> MessageIdSource:
-        self.check_loop()
-        while self._link is None:
-            self._check_open()
-            if not self._started:
-                raise UsageError("E_NOT_CONNECTED", "connect first: `async with client:`, or `await client`")
-            self._ready.clear()
-            await self._ready.wait()
-        self._check_open()
-        assert self._ids is not None
-        return self._ids
-
-    async def ready(self) -> None:
-        """Return when there is a connection."""
-        await self._ready_ids()
 
     # --- subscribing ----------------------------------------------------------------------------------------------
 
@@ -315,9 +210,11 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             no_local=no_local,
         )
         whole("window", window)
-        await self._ready_ids()
+        await self._line.ready()
         number = next(self.numbers)
-        subscription = Subscription(self, number, fields, window=window, transaction=transaction)
+        subscription = Subscription(
+            self._line, number, fields, self._unsubscribe, window=window, transaction=transaction
+        )
         asked = self.ask(subscription.request, repeatable=transaction is None)
         self._subscriptions[number] = subscription
         try:
@@ -336,7 +233,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         self._subscriptions.pop(subscription.number, None)
         subscription.end(error)
 
-    async def unsubscribe(self, number: int) -> None:
+    async def _unsubscribe(self, number: int) -> None:
         if self._subscriptions.pop(number, None) is not None and self.connected:
             with suppress(ConnectionLostError):  # with which it ended
                 await self._dismissing.dismiss(number)
@@ -357,23 +254,14 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
 
     def transaction(self) -> Transaction:
         """A transacted session; see `tidings.client.transaction`."""
-        return Transaction(self)
+        return Transaction(self, self._line)
 
     # --- frames ---------------------------------------------------------------------------------------------------
-
-    async def send(self, frame: bytes) -> None:
-        if self._link is not None:
-            self._link.write(frame)
-            await self._link.drained()
-
-    def write(self, frame: bytes) -> None:
-        if self._link is not None:
-            self._link.write(frame)
 
     async def request(
         self, make: Callable[[int], bytes], *, repeatable: bool = True, done_code: str = ""
     ) -> dict[str, Value]:
-        await self._ready_ids()
+        await self._line.ready()
         return await self.ask(make, repeatable=repeatable, done_code=done_code)
 
     def ask(
@@ -381,8 +269,8 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
     ) -> "asyncio.Future[dict[str, Value]]":
         """Without waiting for the answer, but on a connection."""
         frame, future = self._requests.add(make, repeatable=repeatable, done_code=done_code)
-        assert self._link is not None
-        self._link.write(frame)
+        assert self._line.link is not None
+        self._line.link.write(frame)
         return future
 
     def _received(self, frame: RawFrame) -> None:
@@ -398,9 +286,9 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
                 self._retained_came(frame.payload)
             case FrameType.RECEIPTS:
                 for receipt in decode_receipts(frame.payload):
-                    self._unconfirmed.confirm(receipt, None)
+                    self._outbox.confirm(receipt, None)
             case FrameType.PING:
-                self.write(encode_frame(FrameType.PONG, b""))
+                self._line.write(encode_frame(FrameType.PONG, b""))
             case FrameType.PONG:
                 pass
             case _:
@@ -412,89 +300,46 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             case FrameType.OK:
                 self._requests.answered(receipt, fields)
             case FrameType.REFUSED:
-                self._unconfirmed.confirm(receipt, error_of(fields))
+                self._outbox.confirm(receipt, error_of(fields))
             case FrameType.ERROR:
                 error = error_of(fields)
                 if self._requests.failed(receipt, error):
                     pass
                 elif error.fatal:
-                    self._refused = error
+                    self._line.refused(error)
                 else:
-                    self._note(error)
+                    self._unheard.note(error)
             case FrameType.CLOCK:
-                if self._ids is not None:
-                    self._ids.adjust(field(fields, "delta_ms", int))
-                    self.write(control(FrameType.CLOCK, {"number": field(fields, "number", int)}))
+                if self._line.ids is not None:
+                    self._line.ids.adjust(field(fields, "delta_ms", int))
+                    self._line.write(control(FrameType.CLOCK, {"number": field(fields, "number", int)}))
             case FrameType.CLOSE:
-                said = error_of(fields)
-                self._farewell = ConnectionLostError(said.code, said.reason)
-                self._note(self._farewell)
+                self._line.farewell(error_of(fields))
             case _:
                 pass
 
-    def _note(self, error: TidingsError) -> None:
-        self.errors.append(error)
-        if self._options.on_error is not None:
-            try:
-                self._options.on_error(error)
-            except Exception:  # it is called while a frame is read, whose other half must not be lost
-                log.exception("on_error failed")
-
     # --- loss and return ------------------------------------------------------------------------------------------
 
-    def _lost(self, link: Link, cause: Exception | None) -> None:
-        if self._link is not link:  # it was left before
-            return
-        self._link = None
-        if isinstance(cause, TidingsError) and not isinstance(cause, ConnectionLostError):
-            self._note(cause.alone())  # what came was no frame, or none we could take
-        lost = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
-        error: TidingsError = self._refused or self._farewell or lost
-        self._farewell = None
+    def _made(self, link: Link) -> None:
+        """What a new connection must know."""
+        for subscription in list(self._subscriptions.values()):
+            if subscription.active:  # the others are among the requests below
+                self._resubscribing.repeat(subscription)
+        for frame in (*self.advertised_again(), *self.types_advertised_again()):
+            link.write(frame)
+        for frame in (*self._requests.repeat(), *self._outbox.frames()):
+            link.write(frame)
+
+    def _lost(self, error: TidingsError) -> None:
         for subscription in self._subscriptions.values():
             subscription.disconnected()
         self._dismissing.lost()
-        self._unconfirmed.lost(error)
+        self._outbox.lost(error)
         self._requests.lost(error)
-        if self._options.reconnect and self._closed is None and self._refused is None:
-            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect(error))
-        else:
-            self._give_up(error)
 
-    async def _reconnect(self, error: TidingsError) -> None:
-        deadline = time.monotonic() + self._options.give_up_seconds
-        pause = 0.05
-        while self._closed is None:
-            left = deadline - time.monotonic()
-            await asyncio.sleep(min(pause * (0.5 + random.random()), max(left, 0)))
-            left = deadline - time.monotonic()
-            try:
-                await self._connect(min(self._options.connect_seconds, max(left, LAST_TRY_SECONDS)))
-                return
-            except (OSError, TidingsError) as failure:
-                if isinstance(failure, SecurityError) and failure.code not in LATER_CODES:
-                    self._give_up(failure)
-                elif time.monotonic() > deadline:
-                    self._give_up(ConnectionLostError(error.code, f"{error.reason}; and then: {failure}"))
-            except Exception as failure:  # to try again would be no use, and to end silently none to those who wait
-                log.exception("cannot connect again")
-                self._give_up(ConnectionLostError("E_RECONNECT", f"{error.reason}; and then: {failure!r}"))
-            pause = min(pause * 2, 2.0)
-
-    def _give_up(self, error: TidingsError) -> None:
-        self._closed = error
+    def _over(self, error: TidingsError) -> None:
         for subscription in list(self._subscriptions.values()):
             subscription.end(None if error.code == "E_CLOSED" else error)
         self._requests.give_up(error)
-        self._unconfirmed.give_up(error)
+        self._outbox.give_up(error)
         self._subscriptions.clear()
-        self._ready.set()
-
-    def forked(self) -> None:
-        """In a child process: the connection is the parent's, and nothing may be said on it."""
-        self._link = None
-        self._give_up(ConnectionLostError("E_FORKED", "the client belongs to the process that was forked"))
-
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise again(self._closed)

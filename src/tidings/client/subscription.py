@@ -11,11 +11,13 @@ been sent; what was seen and not acknowledged goes back too, and counts as tried
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tidings.client.answers import again
 from tidings.client.checking import seconds
 from tidings.client.delivery import Delivery
+from tidings.client.line import Line
 from tidings.errors import TidingsError
 from tidings.model.message import Message
 from tidings.model.values import Value
@@ -31,23 +33,24 @@ from tidings.protocols.frames import (
 )
 
 if TYPE_CHECKING:
-    from tidings.client.client import Client
     from tidings.client.transaction import Transaction
 
 
 class Subscription:
     def __init__(
         self,
-        client: "Client",
+        line: Line,
         number: int,
         fields: dict[str, Value],
+        unsubscribe: Callable[[int], Awaitable[None]],
         *,
         window: int,
         transaction: "Transaction | None" = None,
     ) -> None:
         self.number = number
         self.window = window
-        self._client = client
+        self._line = line
+        self._unsubscribe = unsubscribe
         self._transaction = transaction
         self._fields = fields
         self._auto = fields["ack"] != "client"
@@ -88,7 +91,7 @@ class Subscription:
 
     async def receive(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None when the subscription is closed, or when `timeout` seconds have passed."""
-        self._client.check_loop()
+        self._line.check_loop()
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + seconds("timeout", timeout)
         self._finish_current()
@@ -113,30 +116,30 @@ class Subscription:
 
     async def settle(self, delivery: Delivery, flags: int) -> None:
         """What the user says of a delivery goes to the broker; of an earlier connection's it no longer matters."""
-        self._client.check_loop()
+        self._line.check_loop()
         tag = delivery.need_tag()
         transacted = None if flags & (ACK_RETRY | ACK_DEAD) else self._transaction  # those act at once
         if transacted is not None:
             transacted.check()
-        if delivery.generation != self._client.generation or not self._client.connected:
+        if delivery.generation != self._line.generation or not self._line.connected:
             return
         if transacted is not None:
             transacted.use()
         self._current = [one for one in self._current if one.tag != tag]
         for known in [one for one in self._seen if one <= tag] if flags & ACK_CUMULATIVE else (tag,):
             self._seen.pop(known, None)
-        await self._client.send(encode_ack(self.number, (tag,), flags, session=self._session))
+        await self._line.send(encode_ack(self.number, (tag,), flags, session=self._session))
 
     async def close(self) -> None:
         """End the subscription. A durable one goes on collecting at the broker."""
         if not self._closed:
-            self._client.check_loop()
+            self._line.check_loop()
             self.leave(finished=True)
             self.give_back()
             self.end()
             if self._transaction is not None:
                 self._transaction.left(self)
-            await self._client.unsubscribe(self.number)
+            await self._unsubscribe(self.number)
 
     # --- for the client -------------------------------------------------------------------------------------------
 
@@ -148,7 +151,7 @@ class Subscription:
         return control(FrameType.SUBSCRIBE, {**fields, "paused": self.window > 0 and not room})
 
     def deliver(self, message: Message, attempt: int, tag: int) -> None:
-        self._waiting.append(Delivery(self, message, attempt, tag, self._client.generation))
+        self._waiting.append(Delivery(self, message, attempt, tag, self._line.generation))
         self._arrived.set()
 
     def disconnected(self) -> None:
@@ -160,7 +163,7 @@ class Subscription:
 
     def put_back(self, delivery: Delivery) -> None:
         """Who asked for it was interrupted and never got it: it is the next one again."""
-        if self._closed or (delivery.tag and delivery.generation != self._client.generation):
+        if self._closed or (delivery.tag and delivery.generation != self._line.generation):
             return  # it has gone back, or comes again by itself
         self._current = [one for one in self._current if one.tag != delivery.tag]
         self._seen.pop(delivery.tag, None)
@@ -222,7 +225,7 @@ class Subscription:
         if not self._current:
             return
         current, self._current = self._current, []
-        self._done += [one.tag for one in current if one.generation == self._client.generation]
+        self._done += [one.tag for one in current if one.generation == self._line.generation]
         if self._done and self._flushing is None and not self._lazy:
             self._flushing = asyncio.get_running_loop().call_soon(self._flush_done)
 
@@ -232,8 +235,8 @@ class Subscription:
         return tags
 
     def _retry(self, tags: list[int], flags: int) -> None:
-        if tags and self._client.connected:
-            self._client.write(encode_ack(self.number, tags, flags))
+        if tags and self._line.connected:
+            self._line.write(encode_ack(self.number, tags, flags))
 
     def _forget_waiting(self) -> None:
         self._waiting = deque(one for one in self._waiting if not one.tag)
@@ -241,15 +244,15 @@ class Subscription:
     def _flush(self) -> None:
         """Send gathered acknowledgements and new credit."""
         self._flush_done()
-        if self._taken > 0 and self._client.connected:
-            self._client.write(encode_credit(self.number, self._taken))
+        if self._taken > 0 and self._line.connected:
+            self._line.write(encode_credit(self.number, self._taken))
             self._taken = 0
 
     def _flush_done(self) -> None:
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
-        if not self._done or not self._client.connected or (self._transaction is not None and self._transaction.lost):
+        if not self._done or not self._line.connected or (self._transaction is not None and self._transaction.lost):
             return
-        self._client.write(encode_ack(self.number, self._done, session=self._session))
+        self._line.write(encode_ack(self.number, self._done, session=self._session))
         self._done = []

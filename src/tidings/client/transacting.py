@@ -61,6 +61,11 @@ class Transacting(ABC):
                 return number
         raise LimitError("E_TRANSACTIONS", f"a client has at most {SESSION_MAX} transactions at a time")
 
+    def check_session(self, number: int) -> None:
+        """Raises if the transaction with this number was lost."""
+        if number in self._transactions:
+            self._transactions[number].check()
+
     def leave_session(self, number: int) -> None:
         self._transactions.pop(number, None)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.client.answers import Receipt, again, retrieved
 from tidings.client.checking import text, whole
+from tidings.client.line import Line
 from tidings.client.subscription import Subscription
 from tidings.errors import ConnectionLostError, RemoteError, TidingsError, UsageError
 from tidings.model.destination import Destination, DestinationPattern
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 class Transaction:
     """A transacted session: after `commit` the next thing that is part of it begins the next transaction."""
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: "Client", line: Line) -> None:
         self.open = False
         self._client = client
+        self._line = line
         self._session = 0  # its number on the wire, from when it is needed until the transaction's end
         self._generation = 0  # of the connection it was begun on
         self._begun: asyncio.Future[dict[str, Value]] | None = None
@@ -48,7 +50,7 @@ class Transaction:
     @property
     def lost(self) -> bool:
         """It was begun on a connection that is gone."""
-        return self.open and not (self._client.connected and self._client.generation == self._generation)
+        return self.open and not (self._line.connected and self._line.generation == self._generation)
 
     async def begin(self) -> None:
         await self._client.ready()
@@ -160,7 +162,7 @@ class Transaction:
         """Without waiting for the answer: what follows on the connection follows it at the broker."""
         begun = self._client.ask_session(FrameType.BEGIN, self.session)
         begun.add_done_callback(retrieved)
-        self.open, self._generation, self._begun = True, self._client.generation, begun
+        self.open, self._generation, self._begun = True, self._line.generation, begun
         return begun
 
     def _received(self) -> None:

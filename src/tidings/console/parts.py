@@ -1,7 +1,7 @@
 """Pieces that several panes are made of. All text goes to the browser as text: nothing of a message is ever HTML."""
 
 import codecs
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -179,6 +179,23 @@ def reason_of(error: Exception) -> str:
 def tell(error: Exception) -> None:
     """Something asked for could not be done."""
     ui.notify(reason_of(error), type="negative", position="top", close_button="OK", timeout=8000)
+
+
+class Toggle:
+    """A button that begins something, and ends it while that goes on. The second of two quick clicks may come here when
+    the first is done with and must not be taken for its opposite: a click tells what the button said."""
+
+    def __init__(self, name: str, icon: str, act: Callable[[bool], Awaitable[None]]) -> None:
+        self._begin = name, icon
+        self._page = ui.context.client
+        self._button = ui.button(name, icon=icon).props("no-caps")
+        self._button.on("click", lambda said: act(name in said.args), js_handler="e => emit(e.currentTarget.innerText)")
+
+    def set(self, going: bool) -> None:
+        if not self._page.is_deleted:
+            name, icon = ("Stop", "stop") if going else self._begin
+            self._button.set_text(name)
+            self._button.props(f"icon={icon}")
 
 
 class Question:

@@ -20,14 +20,14 @@ from tidings.node.tracking import Tracking
 
 class Alone:
     def __init__(self, journal: Journal, office: PostOffice, plane: Plane, tracking: Tracking) -> None:
-        self._journal, self._office = journal, office
+        self._journal, self._office, self._mailboxes = journal, office, office.mailboxes
         self._plane, self._tracking = plane, tracking
         self._begun: tuple[Stored, list[Mailbox], int] | None = None
 
     def begin(self, message: bytes, sinks: Sequence[int], expires_ms: int) -> list[Record] | None:
         """What is to be written; None: the message must go the usual way, as it may in any case."""
-        changes, by_sink = self._journal.changes_alone(), self._office.by_sink
-        if changes is None or not message[1] & PERSISTENT or self._office.retained:
+        changes, by_sink = self._journal.changes_alone(), self._mailboxes.by_sink
+        if changes is None or not message[1] & PERSISTENT or self._mailboxes.retained:
             return None
         if self._office.repeats.perhaps(message[ID], said=False):
             return None

@@ -13,6 +13,7 @@ from tidings.model.destination import Destination
 from tidings.model.message import PROPERTIES_MAX, Message
 from tidings.model.values import Value
 from tidings.node.effects import Log
+from tidings.node.mailboxes import Mailboxes
 from tidings.node.outbox import Outbox
 
 EXPIRED, REJECTED, TOO_OFTEN = "expired", "rejected by its consumer", "delivered too often"
@@ -24,10 +25,8 @@ class Office(Protocol):
 
     depot: Depot
 
-    def queue(self, destination: Destination) -> Mailbox: ...
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
     def finished_if_written(self, mailbox: Mailbox, seqs: list[int]) -> None: ...
-    def is_open(self, mailbox: Mailbox) -> bool: ...
     def returned(self, mailbox: Mailbox, dead: list[Place]) -> None: ...
     def accept(
         self,
@@ -41,11 +40,12 @@ class Office(Protocol):
 
 
 class DeadLetters:
-    def __init__(self, office: Office, grave: Destination, outbox: Outbox) -> None:
+    def __init__(self, office: Office, mailboxes: Mailboxes, grave: Destination, outbox: Outbox) -> None:
         self.buried = 0
         self.failed = 0  # could not be buried, and wait where they were
         self.unread: dict[int, list[tuple[Mailbox, Place, str]]] = {}  # their bytes are being fetched
         self._office = office
+        self._mailboxes = mailboxes
         self._grave = grave
         self._outbox = outbox
 
@@ -74,7 +74,7 @@ class DeadLetters:
         """A message that has left the backlog goes to the end of another queue; False: it cannot, and is back."""
 
         def back(_: TidingsError) -> None:
-            if self._office.is_open(mailbox):
+            if self._mailboxes.is_open(mailbox):
                 mailbox.put_back(place)
             else:
                 mailbox.finish(place.seq)
@@ -110,7 +110,7 @@ class DeadLetters:
         mailbox.finish(place.seq)
 
     def _keep(self, mailbox: Mailbox, place: Place, cause: str) -> None:
-        if not self._office.is_open(mailbox):
+        if not self._mailboxes.is_open(mailbox):
             mailbox.finish(place.seq)
         elif cause == REJECTED:  # of the others this delivery is counted already, or there was none
             mailbox.put_back_tried(place)
@@ -128,7 +128,7 @@ class DeadLetters:
     ) -> bool:
         try:
             moved = encode_message(altered(message, destination=target))
-            queue = self._office.queue(target)
+            queue = self._mailboxes.queue(target)
         except TidingsError as error:  # no more mailboxes, or more than a message can hold
             failed(error)
             return False

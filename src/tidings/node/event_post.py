@@ -39,7 +39,7 @@ class EventPost:
     def accept(self, message: bytes) -> None:
         """Take responsibility, once the batch that is being gathered is on disk."""
         if not self._box:
-            self._box = self._office.take_mailbox()
+            self._box = self._office.mailboxes.take_number()
             self._journal.change(MailboxAdded(self._box, KIND, KIND))
         seq = self._office.take_seq()
         self._journal.message(Stored(seq, message, (self._box,)), len(message))

@@ -1,32 +1,32 @@
 """A broker as a machine without sockets, clock or disk.
 
-Three doors in: `request` (what a client asks for), `message` and `transacted` (what the forwarding plane could not
-finish by itself), and the completions of earlier effects (`persisted`, `loaded`). One door out: the effects a driver
-must carry out. The path of plain messages never comes here; the node only installs sinks for it in the plane.
+Three doors in: `request` (what a client asks for), `publishing` and `transacted` (messages that the forwarding plane
+could not finish by itself), and the completions of earlier effects (`persisted`, `loaded`). One door out: the effects a
+driver must carry out. The path of plain messages never comes here; the node only installs sinks for it in the plane.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
 
-from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.delivery.store import Recovered
-from tidings.errors import LimitError, TidingsError
-from tidings.kernel.forwarder import EventTuple, Kind
+from tidings.errors import TidingsError
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import is_event
 from tidings.node.advertising import Advertising
 from tidings.node.alone import Alone
-from tidings.node.brakes import CROWD, LINKS, Brakes
+from tidings.node.brakes import Brakes
 from tidings.node.desk import Desk
-from tidings.node.effects import Close, Effect, Load, Log
-from tidings.node.encoded import ID, PERSISTENT, QUEUE, expires_ms_of
+from tidings.node.effects import Effect
 from tidings.node.event_post import EventPost
+from tidings.node.giving_out import GivingOut
 from tidings.node.journal import Journal
+from tidings.node.loading import Loading
 from tidings.node.network import Network
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PostOffice
+from tidings.node.publishing import Publishing
 from tidings.node.requests import (
     Ack,
     AddType,
@@ -58,8 +58,6 @@ from tidings.tracking.record import Answer
 from tidings.tracking.record import Settings as TrackingSettings
 from tidings.tracking.strategies import NoStrategy
 
-PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
-
 
 class Node:
     def __init__(
@@ -72,50 +70,47 @@ class Node:
         incarnation: int = 1,
         rng: Random | None = None,
     ) -> None:
-        self.settings = settings
         self.connections: dict[int, Connection] = {}
-        self._plane = plane
         self._watched = watched = WatchedPlane(plane)
-        self._journal = Journal()
-        self._outbox = Outbox()
-        self._brakes = Brakes(plane)
-        self.post_office = PostOffice(watched, self._journal, self._brakes, settings, self._outbox)
-        self._desk = Desk(watched, self.post_office, self._journal, self._outbox, settings, self._abroad)
-        self.acknowledged = self._desk.acknowledged  # the usual `Ack`, without the form
-        self.retaining = Retaining(self.post_office, self._journal, self._outbox, settings)
-        self._loading: set[int] = set()
-        self._for_readers: set[int] = set()  # of these, what no mailbox waits for
-        self._absent: set[int] = set()  # the store could not bring them: to be asked again at the next tick
+        self._journal = journal = Journal()
+        self._outbox = outbox = Outbox()
+        self.brakes = Brakes(plane)
+        self.post_office = office = PostOffice(watched, journal, self.brakes, settings, outbox)
+        self.retaining = Retaining(office, journal, outbox, settings)
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
             transit = Transit(
                 plane,
-                self._journal,
-                self.post_office,
+                journal,
+                office,
                 network.router,
                 hops_max=network.hops_max,
                 window_bytes=network.window_bytes,
             )
-            post = EventPost(self._journal, self.post_office)
-            self.network = Network(plane, network, transit, post, incarnation, rng)
-        self._own_types = OwnTypes(self._journal)
-        self._types = TypeDesk(self._type_book(), self._outbox, self._brakes)
-        self._advertising = Advertising(self._outbox, self._advertise)
+            self.network = Network(plane, network, transit, EventPost(journal, office), incarnation, rng)
+        self.publishing = Publishing(plane, office, journal, outbox, self.brakes, settings, self.network)
+        self._desk = Desk(watched, office, journal, outbox, settings, self.publishing)
+        self.acknowledged = self._desk.consuming.acknowledged  # the usual `Ack`, without the form
+        self._own_types = OwnTypes(journal)
+        self._types = TypeDesk(self._type_book(), outbox, self.brakes)
+        self._advertising = Advertising(outbox, self._advertise)
         self.tracking = Tracking(
             plane,
             tracking or TrackingSettings(NoStrategy()),
-            self._outbox,
+            outbox,
             self.network,
             broker=settings.broker_id,
             incarnation=incarnation,
         )
-        self.alone = Alone(self._journal, self.post_office, plane, self.tracking)
+        self.alone = Alone(journal, office, plane, self.tracking)
+        self._giving_out = GivingOut(plane, office, self._desk.consuming, self.tracking)
+        self._loading = Loading(office, self._desk.queues, self.retaining, self.network, outbox)
 
     def _type_book(self) -> TypeBook:
         if self.network is None:
             return self._own_types
-        if self.network.events is None:
+        if self.network.carriage.events is None:
             return NoTypes(self.network.settings.scheme)
         return NetworkTypes(self.network, self._journal)
 
@@ -124,7 +119,7 @@ class Node:
         self._own_types.recover(recovered)
         self.post_office.recover(recovered)
         self.retaining.recover(recovered)
-        self._desk.once.recover(recovered.notes)
+        self._desk.transactions.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
             self._journal.change(self.network.incarnation_note())
@@ -159,7 +154,7 @@ class Node:
         gone = self.connections.pop(connection, None)
         if gone is not None:
             self._outbox.connected.discard(connection)
-            self._brakes.forget(connection)
+            self.brakes.forget(connection)
             gone.gone = True
             self._desk.lost(gone)
             self._types.lost(gone)
@@ -194,104 +189,7 @@ class Node:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error.alone()))
 
     def _advertise(self, made: bool, predicate: Predicate) -> bool:
-        return self.network is not None and self.network.advertise(made, predicate)
-
-    def message(
-        self,
-        connection: int,
-        receipt: int,
-        message: bytes,
-        sinks: Iterable[int],
-        *,
-        expires_ms: int = 0,
-        perhaps_sent: bool = False,
-    ) -> None:
-        """A message that mailboxes wait for. Call `turn` after the last one of a batch."""
-        self._post(
-            connection,
-            message,
-            sinks,
-            expires_ms,
-            perhaps_sent,
-            lambda: self._outbox.accepted(connection, receipt),
-            lambda error: self._outbox.refused(connection, receipt, error),
-        )
-
-    def refuse(self, connection: int, receipt: int, error: TidingsError) -> None:
-        """A message could not be written (`alone`). Call `turn` then."""
-        self._outbox.refused(connection, receipt, error)
-
-    def _post(
-        self,
-        connection: int,
-        message: bytes,
-        sinks: Iterable[int],
-        expires_ms: int,
-        perhaps_sent: bool,
-        done: Callable[[], None] | None,
-        failed: Callable[[TidingsError], None],
-    ) -> None:
-        try:
-            self.post_office.accept(
-                message,
-                self.post_office.mailboxes_for(message, sinks),
-                expires_ms=expires_ms,
-                publisher=connection,
-                perhaps_sent=perhaps_sent,
-                done=done,
-                failed=failed,
-            )
-        except TidingsError as error:
-            failed(error.alone())
-        if self._crowded(1.0):
-            self._brakes.hold(connection, CROWD)
-
-    def from_network(self, now_ms: int, event: EventTuple) -> None:
-        """An event of the plane that only a network causes. Call `turn` after the last one of a batch."""
-        assert self.network is not None
-        match event:
-            case (Kind.ARRIVED, _, expires_ms, message, sinks):
-                mailboxes = self.post_office.mailboxes_for(message, sinks)
-                self.post_office.accept(message, mailboxes, expires_ms=expires_ms)
-            case (Kind.RELAY, link, hops, tag, routers, expires_ms, message):
-                self.network.relayed(now_ms, link, hops, tag, routers, expires_ms, message)
-            case (Kind.ENTRY, connection, flags, receipt, expires_ms, message, sinks, routers):
-                if routers:
-                    self.network.transit.accept(message, routers, expires_ms)
-                else:
-                    self._enter(self.network, now_ms, message, connection)
-                errors: list[TidingsError] = []
-                perhaps_sent = bool(flags & PERHAPS_SENT)
-                self._post(connection, message, sinks, expires_ms, perhaps_sent, None, errors.append)
-                self._journal.then(  # the receipt is for both: what is kept here, and what others are to get
-                    lambda: self._answered(connection, receipt, errors),
-                    lambda error: self._outbox.refused(connection, receipt, error),
-                )
-
-    def _answered(self, connection: int, receipt: int, errors: list[TidingsError]) -> None:
-        if errors:
-            self._outbox.refused(connection, receipt, errors[0])
-        else:
-            self._outbox.accepted(connection, receipt)
-
-    def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
-        network.enter(now_ms, message, connection)
-        if network.congested(1.0) and connection in self.connections:
-            self._brakes.hold(connection, LINKS)
-
-    def _abroad(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None] | None:
-        """A message of a transaction, for other brokers: what is persistent is stored in the same batch."""
-        if self.network is None or message[1] & QUEUE:
-            return None
-        if self.network.events is not None and message[1] & PERSISTENT and is_event(message):
-            self.network.event_post.accept(message)
-            return None
-        if not message[1] & PERSISTENT:
-            network = self.network
-            return lambda: self._enter(network, now_ms, message, connection)
-        if routers := self._plane.destinations(message):
-            self.network.transit.accept(message, routers, expires_ms_of(message))
-        return None
+        return self.network is not None and self.network.carriage.advertise(made, predicate)
 
     def transacted(self, now_ms: int, connection: int, session: int, receipt: int, message: bytes) -> None:
         """A message of a session in a transaction, which waits for the commit; or an event of a type."""
@@ -300,49 +198,12 @@ class Node:
             if is_event(message):
                 self._types.check(client, message)
                 if session == 0 and session not in client.transactions:
-                    self._publish_event(now_ms, client, receipt, message)
+                    self.publishing.event(now_ms, connection, receipt, message)
                     return
-            transaction = client.transaction(session)
+            self._desk.transactions.add(client, session, receipt, message)
         except TidingsError as error:
             client.spoil(session, error)
             self._outbox.refused(connection, receipt, error)
-            return
-        all_bytes, own_bytes = self._desk.transacted_bytes + len(message), transaction.bytes + len(message)
-        if transaction.failure is None and (
-            own_bytes > self.settings.transaction_bytes_max or all_bytes > self.settings.transactions_bytes_max
-        ):
-            self._desk.transacted_bytes -= transaction.bytes
-            transaction.messages.clear()
-            transaction.bytes = 0
-            transaction.failure = LimitError("E_TRANSACTION_SIZE", "more bytes than open transactions may hold")
-        if transaction.failure is not None:
-            self._outbox.refused(connection, receipt, transaction.failure)
-        else:
-            self._desk.transacted_bytes, transaction.bytes = all_bytes, own_bytes
-            transaction.messages.append(message)
-            self._outbox.accepted(connection, receipt)
-
-    def _publish_event(self, now_ms: int, client: Connection, receipt: int, message: bytes) -> None:
-        """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
-        again."""
-        persistent = bool(message[1] & PERSISTENT)
-        known = self.post_office.known(message[ID])
-        if self.network is not None and persistent and not known:
-            known = not self.network.transit.saw(message[ID])
-        expires_ms = expires_ms_of(message)
-        if known or 0 < expires_ms <= now_ms:
-            self._journal.then(lambda: self._outbox.accepted(client.number, receipt))
-            return
-        mailboxes = self.post_office.mailboxes_for(message, self._plane.match(message))
-        publish = self._desk.prepare(now_ms, client.number, message, mailboxes)
-
-        def published() -> None:
-            publish()
-            self._outbox.accepted(client.number, receipt)
-
-        self._journal.then(published, lambda error: self._outbox.refused(client.number, receipt, error))
-        if self._crowded(1.0):
-            self._brakes.hold(client.number, CROWD)
 
     def room(self, now_ms: int, connection: int) -> list[Effect]:
         """The connection can take more again."""
@@ -360,24 +221,8 @@ class Node:
     def loaded(
         self, now_ms: int, asked: Collection[int], messages: dict[int, bytes], damaged: Iterable[int] = ()
     ) -> list[Effect]:
-        """What was asked for and what was found; the rest is asked for again later, but for what is damaged."""
-        lost = tuple(damaged)
-        self._loading.difference_update(asked)
-        self._absent.update(seq for seq in asked if seq not in messages and seq not in lost)
-        if lost:
-            self._outbox.add(Log("ERROR", "messages in the store are damaged and were given up", {"seqs": lost}))
-            self.post_office.lost(lost)
-            self.retaining.gave_up(lost)
-            self._desk.queues.lost(lost)
-        self.retaining.loaded(asked, messages)
-        given = {seq: message for seq, message in messages.items() if seq not in self._for_readers}
-        self._for_readers.difference_update(asked)
-        if messages:
-            if self.network is not None:
-                self.network.transit.loaded(given)
-                self.network.event_post.loaded(given)
-            self.post_office.loaded(now_ms, given)
-            self._desk.queues.loaded(now_ms, messages)
+        """What the store was asked for, what it found, and what it can never bring."""
+        self._loading.loaded(now_ms, asked, messages, damaged)
         return self.turn(now_ms)
 
     @property
@@ -387,7 +232,7 @@ class Node:
 
     def tick(self, now_ms: int) -> list[Effect]:
         """About once a second: look for what has expired, and try again what could not be written."""
-        self._absent.clear()
+        self._loading.tick()
         self.post_office.tick(now_ms)
         self._desk.queues.settle(now_ms)
         self.retaining.tick(now_ms)
@@ -400,11 +245,16 @@ class Node:
         writes = self._journal.flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
-        if self.network is not None or self._watched.changes or self.post_office.changes:
+        if self.network is not None or self._watched.changes or self.post_office.mailboxes.changes:
             self._note_changes(now_ms)
-        self._dispatch(now_ms)
+        wanted = self._loading.wanted()
+        wanted += self._giving_out.round(now_ms)
+        if wanted or self.retaining.reads:
+            self._loading.ask(wanted)
         writes += self._journal.flush()
-        self._relieve(now_ms)
+        if self.brakes.held or self.post_office.overflow.slow:
+            self.publishing.relieve(now_ms)
+            self.post_office.overflow.relieve(now_ms)
         self.post_office.depot.shrink()
         return [*writes, *self._outbox.take()]
 
@@ -413,7 +263,7 @@ class Node:
         return (
             self.network is None
             and self.post_office.at_rest
-            and not (self._brakes.held or self._watched.changes or self._desk.queues.jobs or self.retaining.reads)
+            and not (self.brakes.held or self._watched.changes or self._desk.queues.jobs or self.retaining.reads)
         )
 
     def _note_changes(self, now_ms: int) -> None:
@@ -422,79 +272,6 @@ class Node:
         self._own_types.changed(changes)
         if self.network is not None:
             self.network.settle(now_ms, changes)
-        self.tracking.settle(now_ms, self.connections, self._watched.take_direct(), self.post_office.take_changes())
-
-    def _dispatch(self, now_ms: int) -> None:
-        wanted = [*self.post_office.unread(), *self._desk.queues.wanted()]
-        if self.network is not None:
-            wanted += self.network.transit.take_wanted()
-            wanted += self.network.event_post.wanted()
-        for mailbox in self.post_office.take_touched():
-            self._dispatch_mailbox(now_ms, mailbox)
-            wanted += mailbox.wanted
-        read = [seq for seq in self.retaining.wanted() if seq not in self._loading]
-        if read:
-            self._for_readers.update(set(read).difference(wanted))
-            wanted += read
-        if not wanted:
-            return
-        missing = tuple(seq for seq in dict.fromkeys(wanted) if seq not in self._loading and seq not in self._absent)
-        if missing:
-            self._loading.update(missing)
-            self._outbox.add(Load(missing))
-
-    def _dispatch_mailbox(self, now_ms: int, mailbox: Mailbox) -> None:
-        while self._give_out(now_ms, mailbox):
-            pass
-
-    def _give_out(self, now_ms: int, mailbox: Mailbox) -> bool:
-        """One round; True if there may be more to give. Room is asked for even if it seems used up: only who has asked
-        in vain is told when there is some again."""
-        if mailbox.backlog:
-            for consumer in mailbox.consumers:
-                consumer.room_bytes = self._plane.room(consumer.connection)
-        runs: dict[Consumer, tuple[list[int], list[int], list[bytes]]] = {}
-        for consumer, tag, attempt, message in mailbox.dispatch(now_ms):
-            run = runs.get(consumer)
-            if run is None:
-                run = runs[consumer] = ([], [], [])
-            run[0].append(attempt)
-            run[1].append(tag)
-            run[2].append(message)
-        for consumer, (attempts, tags, messages) in runs.items():
-            if consumer.settles:
-                mailbox.taken_ms = now_ms
-                self.post_office.finished(mailbox, mailbox.acknowledge(consumer, tags))
-                consumer.credit += len(tags)
-                tags = [0] * len(tags)
-            self._plane.deliver(consumer.connection, consumer.subscription, attempts, tags, messages)
-            self.tracking.delivered(now_ms, mailbox, messages)
-        if mailbox.expired:
-            self.post_office.late(mailbox, mailbox.expired)
-        self._desk.drained(mailbox)
-        return bool(runs and mailbox.backlog) and not mailbox.wanted
-
-    def _relieve(self, now_ms: int) -> None:
-        if not self._brakes.held and not self.post_office.slow:
-            return
-        if self._brakes.holding(CROWD):
-            if self._crowded(0.75):
-                excess = self.post_office.depot.pinned_bytes - self.settings.messages_bytes_max * 3 // 4
-                self.post_office.clear_stalled(now_ms, excess)
-            else:
-                self._brakes.release(CROWD)
-        if self._brakes.holding(LINKS) and not (self.network and self.network.congested(0.5)):
-            self._brakes.release(LINKS)
-        self.post_office.relieve(now_ms)
-        if self.post_office.slow:
-            for connection in self.post_office.slow & self.connections.keys():
-                self._outbox.add(Close(connection, "E_SLOW_CONSUMER", "a subscription did not keep up"))
-            self.post_office.slow.clear()
-
-    def _crowded(self, share: float) -> bool:
-        """Whether publishers must wait: too much on its way to disk, or too much that only memory has."""
-        settings = self.settings
-        return (
-            self._journal.pending_bytes > settings.journal_bytes_max * share
-            or self.post_office.depot.pinned_bytes > settings.messages_bytes_max * share
+        self.tracking.settle(
+            now_ms, self.connections, self._watched.take_direct(), self.post_office.mailboxes.take_changes()
         )

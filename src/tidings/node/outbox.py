@@ -1,12 +1,15 @@
 """Answers to clients, gathered during one turn of the node. Receipts of publications leave together."""
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from tidings.errors import TidingsError
 from tidings.node.effects import Effect, Log, Reply
-from tidings.node.requests import Accepted, Answer, Failed, Refused
+from tidings.node.requests import Accepted, Answer, Done, Failed, Refused
+
+Then: TypeAlias = Callable[[Callable[[], None], Callable[[TidingsError], None]], None]
 
 
 class Outbox:
@@ -19,6 +22,13 @@ class Outbox:
     def answer(self, connection: int, answer: Answer) -> None:
         if connection in self.connected:
             self._effects.append(Reply(connection, answer))
+
+    def answer_after(self, then: Then, connection: int, done: Done) -> None:
+        """Answer so when that is written (`Journal.then`, `Journal.then_changed`), or say why it could not be."""
+        then(
+            lambda: self.answer(connection, done),
+            lambda error: self.answer(connection, Failed(done.receipt, error)),
+        )
 
     def accepted(self, connection: int, receipt: int) -> None:
         if receipt:

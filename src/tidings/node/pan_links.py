@@ -39,7 +39,7 @@ from tidings.overlay.pan.messages import (
 from tidings.routing.control import SchemeMessage
 from tidings.routing.pan_codec import SCHEME, decode, encode
 
-Say = Callable[[Router, SchemeMessage], None]
+Say = Callable[[Router, SchemeMessage], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice
-from tidings.node.requests import Browse, Done, Failed, Move, Purge
+from tidings.node.requests import Browse, Done, Move, Purge
 from tidings.node.session import Connection
 from tidings.node.subscribing import accepts, restricted
 
@@ -97,7 +97,8 @@ class Queues:
         else:
             seqs = mailbox.purge()
         self._office.finished(mailbox, seqs)
-        self._answer_when_written(client, request.receipt, len(seqs), more=False, then=self._journal.then_changed)
+        done = Done(request.receipt, {"count": len(seqs), "more": False})
+        self._outbox.answer_after(self._journal.then_changed, client.number, done)
 
     def move(self, now_ms: int, client: Connection, request: Move) -> None:
         """To the end of another queue, in one batch with their end here."""
@@ -120,7 +121,8 @@ class Queues:
                 if message is not None and mailbox.backlog.holds(place):
                     mailbox.backlog.remove(place)
                     moved += self._office.dead_letters.move(mailbox, place, message, target)
-            self._answer_when_written(client, request.receipt, moved, more=more and moved > 0, then=self._journal.then)
+            done = Done(request.receipt, {"count": moved, "more": more and moved > 0})
+            self._outbox.answer_after(self._journal.then, client.number, done)
 
         self._start(now_ms, _Job(mailbox, places[:PAGE_MESSAGES_MAX], shift))
 
@@ -173,7 +175,7 @@ class Queues:
             raise UsageError("E_QUEUE_NAME", f"{name!r} is not a queue: write queue:{queue.name}")
         if not client.principal.may(operation, str(queue)):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not {operation} {queue}")
-        mailbox = self._office.by_name.get(str(queue))
+        mailbox = self._office.mailboxes.by_name.get(str(queue))
         if mailbox is None or mailbox.kind is not MailboxKind.QUEUE:
             raise UsageError("E_QUEUE_UNKNOWN", f"there is no {queue}")
         return mailbox
@@ -182,14 +184,6 @@ class Queues:
     def _places(mailbox: Mailbox, tags: Iterable[int]) -> list[Place]:
         wanted = set(tags)
         return [place for place in mailbox.backlog.scan() if place.seq in wanted]
-
-    def _answer_when_written(
-        self, client: Connection, receipt: int, count: int, *, more: bool, then: Callable[..., None]
-    ) -> None:
-        then(
-            lambda: self._outbox.answer(client.number, Done(receipt, {"count": count, "more": more})),
-            lambda error: self._outbox.answer(client.number, Failed(receipt, error)),
-        )
 
 
 def _late(message: bytes, now_ms: int) -> bool:

@@ -11,22 +11,22 @@ what their rule admits, as from a queue.
 """
 
 from tidings.delivery.mailbox import Mailbox, MailboxKind
-from tidings.node.post_office import PostOffice
+from tidings.node.mailboxes import Mailboxes
 from tidings.node.session import Principal
 from tidings.node.subscribing import Plan
 
 
-def fits(office: PostOffice, mailbox: Mailbox, wanted: Plan, principal: Principal) -> bool:
+def fits(mailboxes: Mailboxes, mailbox: Mailbox, wanted: Plan, principal: Principal) -> bool:
     """Whether the mailbox is the one that is wanted, and if need be is made so; False: it is another subscription."""
-    predicate, alone = office.predicate(mailbox), mailbox.kind is MailboxKind.DURABLE
+    predicate, alone = mailboxes.predicate(mailbox), mailbox.kind is MailboxKind.DURABLE
     if not wanted.asked:
         return predicate == wanted.predicate
     if predicate == wanted.predicate:
         if not mailbox.asked or alone:  # empty: of a store that did not keep it
-            office.refit(mailbox, predicate, wanted.asked)
+            mailboxes.refit(mailbox, predicate, wanted.asked)
         return True
     if (mailbox.asked or predicate) != wanted.asked:
         return False
     narrowed = alone or (not mailbox.consumers and principal.may("manage", wanted.destination))
-    office.refit(mailbox, wanted.predicate if narrowed else wanted.asked, wanted.asked)
+    mailboxes.refit(mailbox, wanted.predicate if narrowed else wanted.asked, wanted.asked)
     return True

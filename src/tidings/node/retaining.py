@@ -53,20 +53,21 @@ class _Read:
 
 class Retaining:
     def __init__(self, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings) -> None:
-        self._office, self._journal, self._outbox, self._settings = office, journal, outbox, settings
+        self._office, self._mailboxes, self._journal = office, office.mailboxes, journal
+        self._outbox, self._settings = outbox, settings
         self.reads: list[_Read] = []  # under way
         self.retrieved = 0  # messages sent to readers
         self._former: dict[str, int] = {}  # the last offsets of those that were forgotten, by name
 
     def recover(self, recovered: Recovered) -> None:
         damaged = bool(recovered.damaged)
-        for mailbox in self._mailboxes():
+        for mailbox in self._all():
             mailbox.restore(recovered.notes.get(NOTE + mailbox.name, b""), recovered.last_seq, damaged=damaged)
             if damaged:  # the store says so for as long as it has the damaged place, and no longer
                 self._journal.later(_note(mailbox))
         for key, marks in recovered.notes.items():
             name = key.removeprefix(NOTE)
-            if name != key and marks and name not in self._office.by_name:
+            if name != key and marks and name not in self._mailboxes.by_name:
                 self._former[name] = min(json.loads(marks)[1], recovered.last_seq)
 
     def carry_out(self, client: Connection, request: Kept) -> None:
@@ -100,7 +101,7 @@ class Retaining:
 
     def gave_up(self, seqs: Collection[int]) -> None:
         """The store has lost these for good."""
-        for mailbox in self._mailboxes():
+        for mailbox in self._all():
             lost = [seq for seq in seqs if mailbox.holds(seq)]
             for seq in lost:
                 mailbox.forget(seq)
@@ -112,7 +113,7 @@ class Retaining:
 
     def tick(self, now_ms: int) -> None:
         """About once a second: what is too old or too much goes."""
-        for mailbox in self._mailboxes():
+        for mailbox in self._all():
             grown = mailbox.look(now_ms)
             limit = mailbox.over(now_ms)
             if limit:
@@ -135,15 +136,15 @@ class Retaining:
         selector = restricted(Selector(request.selector), client.principal.restriction(str(pattern)))
         predicate = encode_predicate(predicate_of(pattern, selector))
         retention = Retention(request.age_ms, request.bytes_max or limit, str(pattern))
-        mailbox = self._office.by_name.get(name)
+        mailbox = self._mailboxes.by_name.get(name)
         if isinstance(mailbox, Retained):
-            if self._office.predicate(mailbox) != predicate:
+            if self._mailboxes.predicate(mailbox) != predicate:
                 raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains another topic or selector")
             if mailbox.retention != retention and not request.keep_limits:
                 mailbox.retention = retention
                 self._journal.change(_added(mailbox, predicate))
         else:
-            mailbox = self._office.make_retained(name, predicate, retention)
+            mailbox = self._mailboxes.make_retained(name, predicate, retention)
             if name in self._former:
                 mailbox.begin(self._former.pop(name))
         self._done(client, request.receipt, mailbox)
@@ -223,11 +224,11 @@ class Retaining:
         if gone := mailbox.release(offset):
             self._journal.later(Acked(mailbox.number, tuple(gone)))
 
-    def _mailboxes(self) -> list[Retained]:
-        return list(self._office.retained.values())
+    def _all(self) -> list[Retained]:
+        return list(self._mailboxes.retained.values())
 
     def _find(self, name: str) -> Retained:
-        mailbox = self._office.by_name.get(self._name(name))
+        mailbox = self._mailboxes.by_name.get(self._name(name))
         if not isinstance(mailbox, Retained):
             raise UsageError("E_RETAINED_UNKNOWN", f"there is no retained subscription {name!r}")
         return mailbox

@@ -16,6 +16,7 @@ from tidings.node.outbox import Outbox
 from tidings.node.plane import TrackingPlane
 from tidings.node.session import Connection
 from tidings.node.tracing import Tracing
+from tidings.overlay.effects import Router
 from tidings.tracking.attachments import Attachment, AttachmentKind
 from tidings.tracking.history import Kind
 from tidings.tracking.record import Answer, Effect, Recorder, Settings, Store, StoreAttachment
@@ -40,7 +41,7 @@ class Tracking:
         if self._books is not None:
             plane.use_tracker(self._books.tracker)
         self.recorder = Recorder(broker, settings, incarnation, self._books)
-        self.tracing = Tracing(broker, network, self._inquire, outbox.answer)
+        self.tracing = Tracing(broker, None if network is None else network.letters, self._inquire, outbox.answer)
         self._names: dict[int, str] = {}  # of connections with subscriptions
         self._sinks: Counter[int] = Counter()  # how many each of them has
         self._attached: Counter[str] = Counter()  # subscribers, and through how many connections
@@ -62,9 +63,9 @@ class Tracking:
             for came, router in neighbours:
                 change = self.recorder.attach if came else self.recorder.detach
                 effects += change(AttachmentKind.NEIGHBOUR, str(router), now_ms)
-            self._record(now_ms, self._network)
-            letters, self._network.letters = self._network.letters, []
-            for source, payload in letters:
+            if self._network.carriage.passed:
+                self._record(now_ms, self._network.carriage.take_passed())
+            for source, payload in self._network.letters.take():
                 self.tracing.letter(now_ms, source, payload)
         if self._books is not None:
             for added, connection in direct:
@@ -77,11 +78,11 @@ class Tracking:
                     effects += self._change(now_ms, mailbox.name, added)
         self._emit(effects)
 
-    def _record(self, now_ms: int, network: Network) -> None:
+    def _record(self, now_ms: int, passed: list[tuple[bytes, Router | None]]) -> None:
         """What a scheme has carried, which the plane knows nothing of."""
-        passed, network.passed = network.passed, []
-        for id, to in passed if self._books is not None else ():
-            assert self._books is not None
+        if self._books is None:
+            return
+        for id, to in passed:
             kind, peer = (Kind.ROUTE, "") if to is None else (Kind.FORWARD, str(to))
             self._books.add(kind, peer, id, now_ms)
 

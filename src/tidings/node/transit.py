@@ -154,7 +154,7 @@ class Transit:
             return
         self._seen.add(message_id)
         self._journal.message(self._seen.notes, 0)
-        mailboxes = self._office.mailboxes_for(message, self._plane.match(message))
+        mailboxes = self._office.mailboxes.for_message(message, self._plane.match(message))
         _, offer = self._office.prepare(message, mailboxes, expires_ms)
 
         def deliver() -> None:
@@ -170,7 +170,7 @@ class Transit:
             self.expired += 1
             return
         self._plane.publish(message, now_ms, None)
-        if mailboxes := self._office.mailboxes_for(message, self._plane.match(message)):
+        if mailboxes := self._office.mailboxes.for_message(message, self._plane.match(message)):
             self._office.accept(message, mailboxes, expires_ms=expires_ms)
 
     def saw(self, message_id: bytes) -> bool:
@@ -338,7 +338,7 @@ class Transit:
 
     def _mailbox(self) -> int:
         if not self._box:
-            self._box = self._office.take_mailbox()
+            self._box = self._office.mailboxes.take_number()
             self._journal.change(MailboxAdded(self._box, KIND, KIND))
         return self._box
 

@@ -10,7 +10,8 @@ from tidings.model.codec import decode_predicate
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.type_topics import typed_interest
 from tidings.node.journal import Journal
-from tidings.node.network import TYPE_NOTE, Network
+from tidings.node.network import Network
+from tidings.node.network_notes import TYPE_NOTE
 from tidings.routing.hermes.codec import decode_types, encode_types
 from tidings.routing.scheme import Then
 
@@ -108,27 +109,27 @@ class NetworkTypes:
         self._network, self._journal = network, journal
 
     def types(self) -> list[EventType]:
-        assert self._network.events is not None
-        return self._network.events.types()
+        assert self._network.carriage.events is not None
+        return self._network.carriage.events.types()
 
     def chain(self, name: str) -> tuple[EventType, ...]:
-        assert self._network.events is not None
-        return self._network.events.chain(name)
+        assert self._network.carriage.events is not None
+        return self._network.carriage.events.chain(name)
 
     def get(self, name: str, then: Then) -> None:
-        self._network.typed(lambda events, now: events.get_type(now, name, then))
+        self._network.carriage.typed(lambda events, now: events.get_type(now, name, then))
 
     def add(self, event_type: EventType, then: Then) -> None:
-        self._network.typed(lambda events, now: events.add_type(now, event_type, self._noted(then)))
+        self._network.carriage.typed(lambda events, now: events.add_type(now, event_type, self._noted(then)))
 
     def remove(self, name: str, then: Then) -> None:
-        self._network.typed(lambda events, now: events.remove_type(now, name, self._noted(then)))
+        self._network.carriage.typed(lambda events, now: events.remove_type(now, name, self._noted(then)))
 
     def advertise(self, name: str, then: Then) -> None:
-        self._network.typed(lambda events, now: events.advertise_type(now, name, then))
+        self._network.carriage.typed(lambda events, now: events.advertise_type(now, name, then))
 
     def unadvertise(self, name: str) -> None:
-        self._network.typed(lambda events, now: events.unadvertise_type(now, name))
+        self._network.carriage.typed(lambda events, now: events.unadvertise_type(now, name))
 
     def _noted(self, then: Then) -> Then:
         def done(error: TidingsError | None) -> None:

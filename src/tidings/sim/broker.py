@@ -15,7 +15,8 @@ from tidings.kernel.forwarder import FRAME_HEADER_BYTES, EventTuple, Forwarder, 
 from tidings.model.codec import encode_frame
 from tidings.node import effects as nfx
 from tidings.node.network_settings import NetworkSettings
-from tidings.node.node import PERHAPS_SENT, Node
+from tidings.node.node import Node
+from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Accepted, Done, Failed, Request
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
@@ -164,7 +165,7 @@ class SimBroker:
 
     def _finish(self, now: float, effects: list[nfx.Effect] | None = None) -> list[Any]:
         """Handle what came of it until nothing more does; then output, and what the links ask for."""
-        self.network.at(now)
+        self.network.clock.at(now)
         out = self._carry_out(now, effects or [])
         while True:
             while events := self.forwarder.events():
@@ -194,11 +195,11 @@ class SimBroker:
             case Kind.MESSAGE:
                 _, _, flags, receipt, expires_ms, message, sinks = event
                 again = bool(flags & PERHAPS_SENT)
-                self.node.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
+                self.node.publishing.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
             case Kind.TRANSACTED:
                 self.node.transacted(self._wall(now), number, *event[2:])
             case Kind.ARRIVED | Kind.RELAY | Kind.ENTRY:
-                self.node.from_network(self._wall(now), event)
+                self.node.publishing.from_network(self._wall(now), event)
             case Kind.ERROR:
                 _, _, code, reason, position, _ = event
                 self.network.broken(now, number, RemoteProtocolError(code, reason, position=position))

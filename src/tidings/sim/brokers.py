@@ -21,7 +21,7 @@ from tidings.model.message_id import COUNTER_MAX, MessageId
 from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.network_settings import NetworkSettings
-from tidings.node.node import PERHAPS_SENT
+from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Subscribe
 from tidings.node.requests import Trace as TraceRequest
 from tidings.overlay.graph import Graph, distances

@@ -130,7 +130,9 @@ class BrokerThread:
         """Milliseconds and bytes that a retained subscription may keep."""
         assert self._broker is not None
         retention = next(
-            one.retention for one in self._broker.node.post_office.retained.values() if one.name == f"retained:{name}"
+            one.retention
+            for one in self._broker.node.post_office.mailboxes.retained.values()
+            if one.name == f"retained:{name}"
         )
         return retention.age_ms, retention.bytes_max
 

@@ -15,6 +15,7 @@ from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
 from tidings.node.node import Node
+from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Accepted, Ack, Answer, Begin, Commit, Refused, Request, Rollback, Subscribe, Verdict
 from tidings.node.session import Principal
 from tidings.node.settings import Settings
@@ -133,8 +134,10 @@ class NodeDriver:
                 match event[0]:
                     case Kind.MESSAGE:
                         _, number, flags, receipt, expires_ms, message, sinks = event
-                        again = bool(flags & 1)
-                        self.node.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
+                        again = bool(flags & PERHAPS_SENT)
+                        self.node.publishing.message(
+                            number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again
+                        )
                     case Kind.TRANSACTED:
                         self.node.transacted(self.now_ms, *event[1:])
                     case Kind.ROOM:

@@ -8,7 +8,7 @@ from nicegui import ui
 
 from tidings.console.frame import Pane
 from tidings.console.network_map import NetworkMap
-from tidings.console.parts import card, empty, tell
+from tidings.console.parts import Toggle, card, empty, tell
 from tidings.console.playback import Film
 from tidings.console.sessions import Session
 from tidings.errors import TidingsError, UsageError
@@ -67,7 +67,7 @@ class PlaybackPane:
                 self._text.props("rows=18")
                 with ui.element("div").classes("t-row"):
                     self._seed = ui.number("Seed", value=1, min=0, step=1, format="%d").props("outlined dense")
-                    self._run = ui.button("Run", icon="movie", on_click=self._make).props("no-caps")
+                    self._run = Toggle("Run", "movie", self._clicked)
         self._timer = ui.timer(0.5, self._forward, active=False)
         self._page = ui.context.client
         self._page.on_delete(self._end_run)
@@ -84,12 +84,15 @@ class PlaybackPane:
             self._slider.props('aria-label="Step"').style("flex: 1 1 160px")
             self._where = ui.label().classes("t-faint").props("role=status")
 
-    async def _make(self) -> None:
-        if self._stop is not None:
+    async def _clicked(self, begin: bool) -> None:
+        if not begin:
             self._end_run()
-            return
+        elif self._stop is None:  # it was not clicked twice
+            await self._make()
+
+    async def _make(self) -> None:
         self._stop = stop = threading.Event()
-        self._name_button("Stop", "stop")
+        self._run.set(True)
         try:
             text, seed = self._text.value, int(self._seed.value or 0)
             self._film = await asyncio.to_thread(film_of, text, seed, stop.is_set)
@@ -100,7 +103,7 @@ class PlaybackPane:
         finally:
             stop.set()  # this is cancelled when the console ends; the thread is not, and would be waited for
             self._stop = None
-            self._name_button("Run", "movie")
+            self._run.set(False)
         self._at = 0
         self._slider._props["max"] = len(self._film.steps) - 1
         self._slider.value = 0
@@ -110,11 +113,6 @@ class PlaybackPane:
     def _end_run(self) -> None:
         if self._stop is not None:
             self._stop.set()
-
-    def _name_button(self, name: str, icon: str) -> None:
-        if not self._page.is_deleted:
-            self._run.set_text(name)
-            self._run.props(f"icon={icon}")
 
     def _toggle(self) -> None:
         if self._film is not None and self._at == len(self._film.steps) - 1:

@@ -6,21 +6,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from nicegui import background_tasks, ui
-from nicegui.events import GenericEventArguments
 
 from tidings.client import Client
 from tidings.client.delivery import Delivery
 from tidings.console.choice import Choice
 from tidings.console.frame import Pane
 from tidings.console.panes.queues import message_facts
-from tidings.console.parts import body_text, card, empty, facts, tell
+from tidings.console.parts import Toggle, body_text, card, empty, facts, tell
 from tidings.console.selector_help import SelectorInput
 from tidings.console.sessions import Session
 from tidings.errors import TidingsError, UsageError
 
 KEPT = 50  # of the messages that came
-# The second of two quick clicks may come here when the first is done with: it must not be taken for its opposite.
-_TELL_WHAT_IT_SAID = "event => emit(event.currentTarget.innerText)"
 
 
 class TryoutPane:
@@ -38,8 +35,7 @@ class TryoutPane:
                 self._pattern = ui.input("Destination", value="ticks.>").props("outlined dense")
                 self._selector = SelectorInput()
                 with ui.element("div").classes("t-row"):
-                    self._button = ui.button("Subscribe", icon="play_arrow").props("no-caps")
-                    self._button.on("click", self._clicked, js_handler=_TELL_WHAT_IT_SAID)
+                    self._button = Toggle("Subscribe", "play_arrow", self._clicked)
                     self._status = ui.label().classes("t-faint").props("role=status")
             with card("Publish"):
                 self._publish_form()
@@ -81,8 +77,7 @@ class TryoutPane:
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
-    async def _clicked(self, said: GenericEventArguments) -> None:
-        begin = "Subscribe" in said.args
+    async def _clicked(self, begin: bool) -> None:
         if self._busy or begin == (self._client is not None):  # it was clicked twice
             return
         self._busy = True
@@ -113,8 +108,7 @@ class TryoutPane:
         self._client = client
         self._came.clear()
         self._count, self._shown = 0, -1
-        self._button.set_text("Stop")
-        self._button.props("icon=stop")
+        self._button.set(True)
 
         async def take() -> None:
             try:
@@ -131,8 +125,7 @@ class TryoutPane:
     async def _stop(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            self._button.set_text("Subscribe")
-            self._button.props("icon=play_arrow")
+            self._button.set(False)
             await client.close()
 
     def _show(self) -> None:

@@ -10,7 +10,7 @@ from tidings.model.event_type import AttributeType, EventType
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import topic_of
-from tidings.node.network import CONTROL_FRAME
+from tidings.node.wires import CONTROL_FRAME
 from tidings.overlay import effects as fx
 from tidings.routing.codec import decode
 from tidings.routing.control import FloodItem, Letter, SchemeMessage, Topic

@@ -1,0 +1,166 @@
+"""What the forwarding plane leaves to Python: requests, messages for mailboxes, and what it cannot judge itself."""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidings.broker.connection import ClientConnection
+from tidings.broker.inspection import inspect
+from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping
+from tidings.broker.writer import Lone
+from tidings.errors import RemoteProtocolError, SecurityError, TidingsError
+from tidings.kernel.clock import now_ms
+from tidings.kernel.forwarder import EventTuple, Flag, Kind
+from tidings.node.publishing import PERHAPS_SENT
+from tidings.node.requests import Ack, Credit, Failed, Refused
+
+if TYPE_CHECKING:
+    from tidings.broker.server import Broker
+
+log = logging.getLogger("tidings.broker")
+
+BLOCKED, CONTROL, MESSAGE = int(Flag.BLOCKED), int(Kind.CONTROL), int(Kind.MESSAGE)
+ACK_CUMULATIVE = 1  # flag of an ACK frame: and all before
+TURN_SECONDS_MAX = 2e-3  # for the requests of one client, before others are read
+
+
+class Events:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._forwarder = broker.forwarder
+        self._node = broker.node
+        self._clients = broker.clients
+        self._lone = Lone()
+
+    def handle(self) -> None:
+        """What the kernel has left to Python; if that is much, after a while others come first."""
+        broker, node, connections = self._broker, self._node, self._clients.connections
+        began = 0.0
+        while events := self._forwarder.events():
+            for event in events:
+                kind, number = event[0], event[1]
+                connection = connections.get(number)
+                if connection is None:
+                    broker.links.event(event)
+                    continue
+                if kind == MESSAGE:
+                    _, _, flags, receipt, expires_ms, message, sinks = event
+                    lone = self._lone.published(number, broker.naps.pace.reads) and len(events) == 1
+                    if lone and not flags and self._write_alone(number, receipt, message, sinks, expires_ms):
+                        continue
+                    node.publishing.message(
+                        number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=bool(flags & PERHAPS_SENT)
+                    )
+                elif number in node.connections or not connection.closing:  # otherwise it has left
+                    try:
+                        self._handle_event(kind, connection, event)
+                    except Exception:  # a fault of ours must cost one connection, not all of them
+                        log.exception("internal error while serving %s", connection.address)
+                        self._clients.fail(connection, RemoteProtocolError("E_INTERNAL", "an error inside the broker"))
+            if len(events) > 1 or events[0][0] != CONTROL:  # a request has had its turn
+                broker.carry_out(node.turn(now_ms()))
+            elif time.perf_counter() - (began := began or time.perf_counter()) > TURN_SECONDS_MAX:
+                broker.loop.call_soon(broker.handle_events_later)
+                return
+
+    def _write_alone(self, number: int, receipt: int, message: bytes, sinks: Sequence[int], expires_ms: int) -> bool:
+        """A publisher waits for this message and hardly anybody for anything else: to disk with it, and the receipt."""
+        assert self._broker.writer is not None
+        records = self._node.alone.begin(message, sinks, expires_ms)
+        try:
+            if records is None or not self._broker.writer.write_here(records):
+                return False
+        except TidingsError as error:
+            self._node.publishing.refuse(number, receipt, error)
+            return True
+        if receipt:
+            self._forwarder.confirm(number, (receipt,))
+            self._broker.flush()  # the publisher may go on while we see to the deliveries
+        self._node.alone.end(now_ms())
+        return True
+
+    def _handle_event(self, kind: int, connection: ClientConnection, event: EventTuple) -> None:
+        number = connection.number
+        match kind:
+            case Kind.ACK:
+                _, _, session, subscription, flags, tags = event
+                if session or flags > ACK_CUMULATIVE:
+                    self._node.asked(now_ms(), number, Ack.of(subscription, flags, tags, session))
+                else:
+                    client = self._node.connections[number]
+                    self._node.acknowledged(now_ms(), client, subscription, tags, cumulative=flags > 0)
+            case Kind.CREDIT:
+                self._node.asked(now_ms(), number, Credit(*event[2:]))
+            case Kind.CONTROL:
+                self._control(connection, *event[2:])
+            case Kind.TRANSACTED:
+                self._node.transacted(now_ms(), number, *event[2:])
+            case Kind.ASK:
+                self._ask(connection, *event[2:])
+            case Kind.ERROR:
+                _, _, code, reason, position, receipt = event
+                self._clients.fail(connection, RemoteProtocolError(code, reason, position=position), receipt)
+            case Kind.SLOW:
+                what = f"subscription {event[2]}" if event[2] else "memory is short, and this connection"
+                self._clients.end(connection, "E_SLOW_CONSUMER", f"{what} did not keep up")
+            case Kind.ENTRY:
+                self._node.publishing.from_network(now_ms(), event)
+            case Kind.CLOCK:
+                self._broker.reception.correct(connection, event[2])
+            case Kind.ROOM:
+                self._broker.carry_out(self._node.room(now_ms(), number))
+
+    def _control(self, connection: ClientConnection, type: int, flags: int, session: int, payload: bytes) -> None:
+        try:
+            received = connection.session.receive(type, flags, session, payload)
+        except TidingsError as error:
+            self._clients.fail(connection, error)
+            return
+        match received:
+            case Hello():
+                self._broker.tasks.spawn(self._broker.reception.log_in(connection, received))
+                return  # parsing goes on after the log-in
+            case Ping():
+                self._forwarder.send(connection.number, connection.session.pong())
+            case Inspect():
+                self._clients.answer(connection, inspect(self._broker, connection.number, received))
+            case Clock(number):
+                self._broker.reception.confirmed(connection, number)
+            case Bye():
+                self._clients.close(connection)
+                return
+            case Invalid(receipt, wrong):
+                self._clients.answer(connection, Failed(receipt, wrong))
+            case None:
+                pass
+            case tuple():
+                for request in received:
+                    self._broker.carry_out(self._node.request(now_ms(), connection.number, request))
+            case request:
+                self._broker.carry_out(self._node.request(now_ms(), connection.number, request))
+        self._go_on(connection)
+
+    def _go_on(self, connection: ClientConnection) -> None:
+        """What parsing stopped at is dealt with."""
+        if connection.closing:
+            return
+        if not self._forwarder.handled(connection.number, now_ms()) & BLOCKED:
+            connection.resume_reading()
+
+    def _ask(self, connection: ClientConnection, session: int, receipt: int, queue: bool, name: str) -> None:
+        """May this client publish there? Asked once for each destination."""
+        number, client = connection.number, self._node.connections[connection.number]
+        principal = client.principal
+        destination = f"{'queue' if queue else 'topic'}:{name}"
+        error: TidingsError | None = SecurityError("E_FORBIDDEN", f"{principal.name} may not publish to {destination}")
+        if principal.may("publish", destination):
+            error = self._broker.admission.newcomer() if self._broker.admission else None
+        if error is None:
+            self._forwarder.allow(number, destination)
+        else:
+            client.spoil(session, error)
+            self._clients.answer(connection, Refused(receipt, error) if receipt else Failed(0, error))
+            if not connection.closing:  # STOMP's answer is the last thing said
+                self._forwarder.skip(number)
+        self._go_on(connection)

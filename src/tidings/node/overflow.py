@@ -1,0 +1,78 @@
+"""Mailboxes in memory alone whose consumers do not keep up.
+
+One that is full acts by its policy: its publishers wait, or it loses messages, or its consumers' connections end. No
+publisher waits for somebody who takes nothing at all: such a mailbox *stalls*, and loses what comes until it is half
+empty. When memory as a whole is short, the connections of those end who hold much of it and take nothing.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from tidings.delivery.mailbox import Mailbox, SlowPolicy
+from tidings.node.brakes import Brakes
+from tidings.node.effects import Close
+from tidings.node.mailboxes import Mailboxes
+from tidings.node.outbox import Outbox
+from tidings.node.settings import Settings
+
+DROPS = ("oldest", "newest", "stalled")
+
+
+class Overflow:
+    def __init__(self, mailboxes: Mailboxes, brakes: Brakes, settings: Settings, outbox: Outbox) -> None:
+        self.dropped = dict.fromkeys(DROPS, 0)  # of all mailboxes, those that are gone too
+        self.slow: set[int] = set()  # connections to be closed because they did not keep up
+        self._mailboxes, self._brakes, self._settings, self._outbox = mailboxes, brakes, settings, outbox
+        self._full_since_ms: dict[Mailbox, int] = {}  # those that publishers wait for
+
+    def admits(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
+        """Whether the mailbox takes one more message; if it is full, its policy acts."""
+        limit = self._settings.sink_bytes_max
+        if mailbox.bytes + size <= limit:
+            if mailbox.bytes <= limit // 2:
+                mailbox.stalled = False
+            return True
+        reason = "newest"
+        match mailbox.policy:
+            case SlowPolicy.PUSH_BACK:
+                if not mailbox.stalled and publisher is not None:
+                    self._brakes.hold(publisher, mailbox)
+                    return True
+                reason = "stalled"
+            case SlowPolicy.DROP_OLDEST:
+                while mailbox.drop_oldest():
+                    self.dropped["oldest"] += 1
+                    if mailbox.bytes + size <= limit:
+                        return True
+            case SlowPolicy.DISCONNECT:
+                self.slow.update(consumer.connection for consumer in mailbox.consumers)
+            case SlowPolicy.DROP_NEWEST:
+                pass
+            case _:
+                assert_never(mailbox.policy)
+        mailbox.dropped += 1
+        self.dropped[reason] += 1
+        return False
+
+    def relieve(self, now_ms: int) -> None:
+        """Let publishers go whose mailbox has room again, or whose consumers take nothing at all; end connections that
+        did not keep up."""
+        for mailbox in self._brakes.mailboxes():
+            since_ms = max(mailbox.taken_ms, self._full_since_ms.setdefault(mailbox, now_ms))
+            roomy = mailbox.bytes <= self._settings.sink_bytes_max // 2
+            if roomy or now_ms - since_ms >= self._settings.stall_ms or not self._mailboxes.is_open(mailbox):
+                mailbox.stalled = not roomy
+                del self._full_since_ms[mailbox]
+                self._brakes.release(mailbox)
+        for connection in self.slow & self._outbox.connected:
+            self._outbox.add(Close(connection, "E_SLOW_CONSUMER", "a subscription did not keep up"))
+        self.slow.clear()
+
+    def clear_stalled(self, now_ms: int, attended: Iterable[Mailbox], excess_bytes: int) -> None:
+        """Memory is short, and those hold much of it who take nothing: their connections end, the greatest first."""
+        idle = [m for m in attended if not m.durable and now_ms - m.taken_ms >= self._settings.stall_ms]
+        for mailbox in sorted(idle, key=lambda one: one.bytes, reverse=True):
+            if excess_bytes <= 0 or not mailbox.bytes:
+                break
+            excess_bytes -= mailbox.bytes
+            self.slow.update(consumer.connection for consumer in mailbox.consumers)

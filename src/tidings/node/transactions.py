@@ -1,0 +1,134 @@
+"""Transactions: messages and acknowledgements are gathered until the commit, which does all of it or nothing."""
+
+from tidings.errors import LimitError, TidingsError, UsageError
+from tidings.node.consuming import give_back
+from tidings.node.journal import Journal
+from tidings.node.once import Once
+from tidings.node.outbox import Outbox
+from tidings.node.plane import Plane
+from tidings.node.post_office import PostOffice
+from tidings.node.publishing import Publishing
+from tidings.node.requests import Begin, Commit, Done, Failed, Rollback
+from tidings.node.session import Connection, Transaction
+from tidings.node.settings import Settings
+from tidings.node.subscriptions import Subscriptions
+
+
+class Transactions:
+    def __init__(
+        self,
+        plane: Plane,
+        office: PostOffice,
+        journal: Journal,
+        outbox: Outbox,
+        settings: Settings,
+        subscriptions: Subscriptions,
+        publishing: Publishing,
+    ) -> None:
+        self.once = Once()
+        self._plane, self._office, self._journal = plane, office, journal
+        self._outbox, self._settings = outbox, settings
+        self._subscriptions, self._publishing = subscriptions, publishing
+        self._bytes = 0  # of messages in all that are open
+
+    def begin(self, client: Connection, request: Begin) -> None:
+        if request.session in client.transactions:
+            raise UsageError("E_TRANSACTION_OPEN", f"session {request.session} is in a transaction already")
+        if len(client.transactions) >= self._settings.transactions_max:
+            limit = self._settings.transactions_max
+            raise LimitError("E_TRANSACTIONS", f"a connection has at most {limit} open transactions")
+        client.transactions[request.session] = Transaction()
+        self._plane.transacted(client.number, request.session, True)
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def add(self, client: Connection, session: int, receipt: int, message: bytes) -> None:
+        """A message that waits for the commit."""
+        transaction = client.transactions.get(session) or client.transaction(session)  # which says that there is none
+        all_bytes, own_bytes = self._bytes + len(message), transaction.bytes + len(message)
+        if transaction.failure is None and (
+            own_bytes > self._settings.transaction_bytes_max or all_bytes > self._settings.transactions_bytes_max
+        ):
+            self._bytes -= transaction.bytes
+            transaction.messages.clear()
+            transaction.bytes = 0
+            transaction.failure = LimitError("E_TRANSACTION_SIZE", "more bytes than open transactions may hold")
+        if transaction.failure is not None:
+            self._outbox.refused(client.number, receipt, transaction.failure)
+        else:
+            self._bytes, transaction.bytes = all_bytes, own_bytes
+            transaction.messages.append(message)
+            self._outbox.accepted(client.number, receipt)
+
+    def commit(self, now_ms: int, client: Connection, request: Commit) -> None:
+        transaction = self._end(client, request.session)
+        key = request.key and f"{client.principal.name}/{request.key}"  # everybody has keys of their own
+        before = self.once.number(key)
+        try:
+            if transaction.failure is not None:
+                raise transaction.failure
+            if key and self.once.done(key, request.number):
+                self._roll_back(transaction)
+                self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
+                return
+            # All that can go wrong comes first: what is in the journal can no longer be taken back.
+            place, late = self._office.mailboxes.for_message, request.drops_late
+            targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
+        except TidingsError:
+            self._failed(client, request, transaction)
+            raise
+        offers = [
+            self._publishing.prepare(now_ms, client.number, message, mailboxes)
+            for message, mailboxes in zip(transaction.messages, targets, strict=True)
+        ]
+        for mailbox, places in transaction.acks:
+            self._office.finished_if_written(mailbox, [place.seq for place in places])
+        if key:
+            self._journal.message(self.once.begin(key, request.number, self._office.take_seq()), 0)
+
+        def apply() -> None:
+            self.once.finished(key)
+            for mailbox, places in transaction.acks:
+                for place in places:
+                    mailbox.finish(place.seq)
+            for returned in transaction.returned:
+                give_back(self._office, returned)
+            for offer in offers:
+                offer()
+            self._outbox.answer(client.number, Done(request.receipt))
+
+        def undo(error: TidingsError) -> None:
+            if key:
+                self.once.failed(key, before)
+            self._failed(client, request, transaction)
+            self._outbox.answer(client.number, Failed(request.receipt, error))
+
+        self._journal.then(apply, undo)
+
+    def roll_back(self, client: Connection, request: Rollback) -> None:
+        self._roll_back(self._end(client, request.session))
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def lost(self, client: Connection) -> None:
+        """The connection is gone, and with it what was not committed."""
+        for transaction in client.transactions.values():
+            self._bytes -= transaction.bytes
+            with self._outbox.told("a transaction could not be rolled back"):
+                self._roll_back(transaction)
+
+    def _failed(self, client: Connection, request: Commit, transaction: Transaction) -> None:
+        if request.or_leaves:  # or it would be given again what it had, and that would count as one more try
+            self._subscriptions.end_all(client)
+        self._roll_back(transaction)
+
+    def _roll_back(self, transaction: Transaction) -> None:
+        for mailbox, places in transaction.acks:
+            self._office.retry(mailbox, places)
+        for returned in transaction.returned:
+            self._office.retry(returned.mailbox, returned.places)
+
+    def _end(self, client: Connection, session: int) -> Transaction:
+        transaction = client.transaction(session)
+        del client.transactions[session]
+        self._bytes -= transaction.bytes
+        self._plane.transacted(client.number, session, False)
+        return transaction
