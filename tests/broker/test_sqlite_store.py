@@ -157,14 +157,18 @@ def test_what_makes_room_is_written_on_a_full_disk_and_messages_wait_for_the_res
     with pytest.raises(StoreError, match="E_STORE_FULL"):
         store.append([Stored(3, b"third", (1,))])
     assert reserve.exists(), "it is not for messages"
+    assert not store.has_room()
     store.append([Acked(1, (1,))])
     assert not reserve.exists()
+    assert not store.has_room()
     with pytest.raises(StoreError, match="E_STORE_FULL"):
         store.append([Stored(3, b"third", (1,))])
     disk.full = False
     monkeypatch.setattr(store._file._room, "due", lambda: True)
+    assert store.has_room()
     store.append([Stored(3, b"third", (1,))])
     assert reserve.exists()
+    assert not list(tmp_path.glob("*.probe"))
     store.close()
     store = SqliteStore(tmp_path / "store.db")
     assert list(store.recover().waiting[1].seqs) == [2, 3]
