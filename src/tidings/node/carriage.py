@@ -41,6 +41,7 @@ class Carriage:
         self.passed: list[tuple[bytes, Router | None]] = []  # ids of messages: came, or went to a neighbour
         self._settings, self._clock, self._plane, self._wires = settings, clock, plane, wires
         self._transit, self._event_post, self._carry_out = transit, event_post, carry_out
+        self._refused = "", b""  # with which code events are refused by the store, and the tag of the last one
 
     def enter(self, now_ms: int, message: bytes, connection: int) -> None:
         """A message enters here that is not persistent."""
@@ -85,11 +86,16 @@ class Carriage:
 
         def done() -> None:
             self.typed(lambda events, now: events.handed(now, one.type, one.tag))
+            if self._refused[0] and self._refused[1] == one.tag:
+                self._refused = "", b""
+                self._carry_out([Report("STORED", "events are stored again")])
 
         def failed(error: TidingsError) -> None:
             self.typed(lambda events, now: events.refused(now, one.type, one.tag))
-            told = f"an event of type {one.type!r} could not be stored: {error.reason}"
-            self._carry_out([Report(error.code, told)])
+            if error.code != self._refused[0]:  # once, however many they are and however often they are tried
+                told = f"an event of type {one.type!r} could not be stored, others may follow: {error.reason}"
+                self._carry_out([Report(error.code, told)])
+            self._refused = error.code, one.tag
 
         if one.tag:
             here, until_ms = [self._settings.router], expires_ms_of(one.message)
