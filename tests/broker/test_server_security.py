@@ -261,6 +261,27 @@ def test_durable_subscriptions_belong_to_their_user() -> None:
     run(check())
 
 
+def test_durable_subscriptions_of_others_are_ended_by_who_may_manage_everything() -> None:
+    async def check() -> None:
+        rules = Rules((rule("other", "subscribe manage", "news.>"), rule("writer", "manage", ">")))
+        async with local_broker(guard=guard(rules=rules)) as here:
+            async with client(here, "other", client_id="desk") as other:
+                await other.subscribe("news.>", durable="mine")
+                async with client(here, "writer") as boss:
+                    with pytest.raises(RemoteError, match="E_DURABLE_BUSY"):
+                        await boss.forget("mine", owner="other/desk")
+            async with client(here, "reader") as reader:
+                with pytest.raises(SecurityError, match="E_FORBIDDEN"):
+                    await reader.forget("mine", owner="other/desk")
+            async with client(here, "writer") as boss:
+                with pytest.raises(RemoteError, match="E_DURABLE_UNKNOWN"):
+                    await boss.forget("mine", owner="reader/desk")
+                await boss.forget("mine", owner="other/desk")
+                assert (await boss.inspect("mailboxes"))["total"] == 0
+
+    run(check())
+
+
 def test_a_shared_subscription_is_replaced_only_by_who_may_manage_it() -> None:
     async def check() -> None:
         async with local_broker(guard=guard()) as here:

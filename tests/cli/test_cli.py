@@ -125,7 +125,8 @@ def test_editing_users(tmp_path: Path, tidings: Command) -> None:
     assert tidings("user", "passwd", "al", *file, stdin="two\n")[0] == 0
     assert verify("two", users.load(tmp_path / "users.toml").by_name["al"].password)
     assert tidings("user", "list", *file)[1] == "al\nbob (certificate only) x y\n"
-    assert tidings("user", "remove", "bob", *file)[0] == 0
+    status, _, told = tidings("user", "remove", "bob", *file)
+    assert (status, told.endswith("goes on collecting: tidings durable list --of bob\n")) == (0, True)
     for arguments, stdin, problem in (
         (("add", "al"), "x\n", "E_USER_EXISTS"),
         (("add", "a b"), "x\n", "E_USER_NAME"),

@@ -20,12 +20,12 @@ from tidings.errors import SecurityError, UsageError
 from tidings.node.overflow import DROPS
 from tidings.node.requests import Done, Failed
 from tidings.node.session import Connection, DirectSubscription, MailboxSubscription
+from tidings.node.subscriptions import EVERYTHING
 
 if TYPE_CHECKING:
     from tidings.broker.server import Broker
 
 VERSION = 1
-EVERYTHING = ">"  # who may manage all topics may see the broker
 PAGE, PAGE_MAX = 100, 200
 TEXT_MAX = 250  # characters of a selector or a client id; names of queues and destinations are whole, to be used
 _SINKS_MAX = 100  # of one connection that are looked at for what waits in them

@@ -20,6 +20,7 @@ COMMANDS = (
     "broker",
     "console",
     "demo",
+    "durable",
     "lab",
     "net",
     "pipeline",

@@ -1,12 +1,12 @@
 """`tidings type`: event types, which say what attributes an event has, and whose subtypes it is one of."""
 
-import json as json_format
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
 
 from tidings.cli import connecting
+from tidings.cli.json_text import found_json
 from tidings.client import Client
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, TypeTree
@@ -73,7 +73,7 @@ def list_types(
     client = access.client(reconnect=False)
     types = _ask(client, client.types)
     if json:
-        typer.echo(json_format.dumps([type_to_object(one) for one in types]))
+        typer.echo(found_json([type_to_object(one) for one in types]))
         return
     for one in types:
         typer.echo(_line(one))
@@ -97,7 +97,7 @@ def show(
     ancestors = [one.name for one in chain[:-1]]
     if json:
         kinds = {attribute: kind.value for attribute, kind in attributes.items()}
-        typer.echo(json_format.dumps({"name": name, "ancestors": ancestors, "attributes": kinds}))
+        typer.echo(found_json({"name": name, "ancestors": ancestors, "attributes": kinds}))
         return
     typer.echo(" > ".join([*ancestors, name]))
     for attribute, kind in attributes.items():

@@ -65,7 +65,7 @@ def passwd(name: Name, file: File = None, config: Config = None) -> None:
 
 @group.command()
 def remove(name: Name, file: File = None, config: Config = None) -> None:
-    """Remove a user.
+    """Remove a user. Durable subscriptions stay: see `tidings durable`.
 
     Example: tidings user remove alice
     """
@@ -74,6 +74,7 @@ def remove(name: Name, file: File = None, config: Config = None) -> None:
     users.known(known, name)
     users.save(path, known.without(name))
     typer.echo(f"removed {name} from {path}")
+    typer.echo(f"what {name} subscribed to durably goes on collecting: tidings durable list --of {name}", err=True)
 
 
 @group.command("list")

@@ -22,7 +22,7 @@ from typing import Any
 
 from tidings.client.advertising import Advertising
 from tidings.client.answers import Receipt, error_of
-from tidings.client.checking import a_name, flag, whole
+from tidings.client.checking import a_name, flag, text, whole
 from tidings.client.composing import compose, next_id
 from tidings.client.dismissing import Dismissing
 from tidings.client.event_types import EventTypes
@@ -238,9 +238,12 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             with suppress(ConnectionLostError):  # with which it ended
                 await self._dismissing.dismiss(number)
 
-    async def forget(self, durable: str, *, shared: bool = False) -> None:
-        """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it."""
+    async def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
+        """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it. Who may
+        manage everything may delete another's: `owner` is its client id, with its user's name before it: alice/id."""
         fields: dict[str, Value] = {"durable": a_name("durable", durable)}
+        if owner is not None:
+            fields["owner"] = text("owner", owner)
         if flag("shared", shared):
             fields["shared"] = durable
         await self.request(

@@ -297,9 +297,10 @@ class Client:
         """The latest errors that no call could raise; `on_error` is called with them on the clients' own thread."""
         return list(self._client.errors)
 
-    def forget(self, durable: str, *, shared: bool = False) -> None:
-        """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it."""
-        _wait(self._client.forget(durable, shared=shared))
+    def forget(self, durable: str, *, shared: bool = False, owner: str | None = None) -> None:
+        """Delete a durable subscription of this client id (or one that is everybody's), and what waits for it. Who may
+        manage everything may delete another's: `owner` is its client id, with its user's name before it: alice/id."""
+        _wait(self._client.forget(durable, shared=shared, owner=owner))
 
     def queue(self, name: str | Destination) -> Queue:
         return Queue(self._client.queue(name))

@@ -55,6 +55,7 @@ class Forget:
     durable: str
     shared: bool = False  # it is one that several share
     look: bool = False  # only say whether there is one
+    owner: str | None = None  # whose it is, if not of who asks: a client's id, with its user's name
 
 
 @dataclass(frozen=True, slots=True)

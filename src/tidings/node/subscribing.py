@@ -93,6 +93,16 @@ def durable_name(client_id: str, name: str) -> str:
     return f"durable:{owner}:{name}"
 
 
+def durable_parts(mailbox: str) -> tuple[str, str]:
+    """The client's id and the name that it gave.
+
+    >>> durable_parts(durable_name("alice/100%:a", "audit:1"))
+    ('alice/100%:a', 'audit:1')
+    """
+    _, owner, name = mailbox.split(":", 2)
+    return owner.replace("%3A", ":").replace("%25", "%"), name
+
+
 def shared_durable_name(name: str) -> str:
     return f"shared-durable:{name}"
 

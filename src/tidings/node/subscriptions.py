@@ -12,6 +12,8 @@ from tidings.node.session import Connection, DirectSubscription, MailboxSubscrip
 from tidings.node.settings import Settings
 from tidings.node.subscribing import Plan, destination_of, durable_name, plan, shared_durable_name
 
+EVERYTHING = ">"  # who may manage all topics may see the broker, and tidy it up
+
 
 class Subscriptions:
     def __init__(self, plane: Plane, office: PostOffice, journal: Journal, outbox: Outbox, settings: Settings) -> None:
@@ -132,7 +134,8 @@ class Subscriptions:
                 self._office.detach(mailbox, consumer)
 
     def forget(self, client: Connection, request: Forget) -> None:
-        own = durable_name(client.client_id, request.durable)
+        self._check_owner(client, request)
+        own = durable_name(client.client_id if request.owner is None else request.owner, request.durable)
         mailbox = self._mailboxes.by_name.get(shared_durable_name(request.durable) if request.shared else own)
         if mailbox is None:
             raise UsageError("E_DURABLE_UNKNOWN", f"there is no durable subscription {request.durable!r}")
@@ -144,6 +147,11 @@ class Subscriptions:
         self._check_own(client, mailbox)
         self._office.remove(mailbox)
         self._outbox.answer_after(self._journal.then_changed, client.number, Done(request.receipt))
+
+    def _check_owner(self, client: Connection, request: Forget) -> None:
+        if request.owner is not None and not client.principal.may("manage", EVERYTHING):
+            reason = f"{client.principal.name} may not manage {EVERYTHING}, which it takes to delete what is of others"
+            raise SecurityError("E_FORBIDDEN", reason)
 
     def _check_own(self, client: Connection, mailbox: Mailbox) -> None:
         """What several share ends by a hand that may manage its topic, whatever else that hand may."""

@@ -204,7 +204,8 @@ def _request(frame: FrameType, fields: dict[str, Value], session: int) -> Hello 
             return _subscribe(fields, receipt, session)
         case FrameType.UNSUBSCRIBE:
             if durable := field(fields, "durable", str):
-                return Forget(receipt, durable, bool(field(fields, "shared", str)), field(fields, "look", bool))
+                owner = field(fields, "owner", str) if "owner" in fields else None
+                return Forget(receipt, durable, bool(field(fields, "shared", str)), field(fields, "look", bool), owner)
             return Unsubscribe(receipt, unsigned(fields, "subscription"), field(fields, "release", bool))
         case FrameType.TRACE:
             return Trace(receipt, MessageId.parse(field(fields, "message", str)), field(fields, "everywhere", bool))
