@@ -267,10 +267,14 @@ class Engine:
                 continue
             try:
                 handler(self, event)
-            except CodecError as error:
-                raise RemoteProtocolError(error.code, error.reason) from None
-            except UnicodeDecodeError:
-                raise RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8") from None
+            except Exception as error:
+                self._closed = True  # the event is still there, and would fail again
+                match error:
+                    case CodecError():
+                        raise RemoteProtocolError(error.code, error.reason) from None
+                    case UnicodeDecodeError():
+                        raise RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8") from None
+                raise
 
     def _events(self) -> Iterator[Any]:
         while (event := self._collector.peek()) is not None:
@@ -304,8 +308,11 @@ class Engine:
     def _transport_failed(self, event: Event) -> None:
         condition: Condition | None = self._transport.condition
         reason = "the connection cannot go on" if condition is None else f"{condition.name}: {condition.description}"
-        self._closed = True
         raise RemoteProtocolError("E_AMQP_FRAME", reason)
+
+    def _input_ended(self, _: Event) -> None:
+        """Before the client has closed: Proton stops reading, without a word, at what is none of AMQP's frames."""
+        raise RemoteProtocolError("E_AMQP_DECODE", "a frame that holds none of AMQP's performatives")
 
     def _session_opened(self, event: Any) -> None:
         session: Session = event.session
@@ -402,4 +409,5 @@ _HANDLERS: dict[Any, Callable[[Engine, Any], None]] = {
     Event.LINK_FLOW: Engine._link_flow,
     Event.DELIVERY: Engine._delivery,
     Event.TRANSPORT_ERROR: Engine._transport_failed,
+    Event.TRANSPORT_TAIL_CLOSED: Engine._input_ended,
 }
