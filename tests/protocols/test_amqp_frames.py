@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from proton import Array, Data, Described, symbol, uint, ulong
 
-from tidings.protocols.amqp_sasl import SASL_HEADER, amqp_frame
+from tidings.protocols.amqp_sasl import AMQP_HEADER, SASL_HEADER, amqp_frame
 from tidings.protocols.amqp_sections import Section, encode
 from tidings.testing.amqp_client import (
     DEAD_LETTERS,
@@ -199,10 +199,12 @@ def test_a_message_of_the_size_that_is_advertised_is_taken(client: Open) -> None
 
 # --- what is none of AMQP's -------------------------------------------------------------------------------------------
 
+GARBAGE = b"\x00\x00\x00\x0c\x02\x00\x00\x00" + b"\xff" * 4
 NOT_A_LIST = b"\x00\x00\x00\x0e\x02\x00\x00\x00\x00\x53\x11\xc1\x01\x00"  # a begin that is a map
+NOT_UTF8 = b"\x00\x00\x00\x11\x02\x00\x00\x00\x00\x53\x10\xc0\x04\x01\xa1\x01\xff"  # an open, its container
 
 
-@pytest.mark.parametrize("frame", [amqp_frame(0x19, []), b"\x00\x00\x00\x0c\x02\x00\x00\x00" + b"\xff" * 4, NOT_A_LIST])
+@pytest.mark.parametrize("frame", [amqp_frame(0x19, []), GARBAGE, NOT_A_LIST])
 def test_a_frame_without_a_performative_ends_the_connection(client: Open, frame: bytes) -> None:
     """Proton would read no more, say nothing, and keep the connection. What came before counts."""
     queue = f"queue://q.{uuid4().hex}"
@@ -215,12 +217,24 @@ def test_a_frame_without_a_performative_ends_the_connection(client: Open, frame:
     assert reader.take()[1] == "before"
 
 
+@pytest.mark.parametrize("first", [GARBAGE, NOT_UTF8])
+def test_who_opens_with_garbage_is_told_why_the_connection_ends(broker: BrokerThread, first: bytes) -> None:
+    heard = _all_heard(broker, AMQP_HEADER + first)
+    assert heard.startswith(AMQP_HEADER)
+    assert b"E_AMQP_DECODE: " in heard
+
+
 @pytest.mark.parametrize("header", [b"AMQP\x00\x00\x09\x01", b"AMQP\x02\x01\x00\x00", b"GET / HT"])
 def test_who_speaks_something_else_hears_what_is_spoken_here_and_no_more(broker: BrokerThread, header: bytes) -> None:
     """Part 2.2: a header of a protocol that is understood, and then the end of the connection."""
+    assert _all_heard(broker, header) == SASL_HEADER
+
+
+def _all_heard(broker: BrokerThread, said: bytes) -> bytes:
+    """All that the broker answers until it closes the connection."""
+    heard = b""
     with socket.create_connection(("127.0.0.1", broker.amqp_port), timeout=SECONDS) as stream:
-        stream.sendall(header)
-        heard = b""
+        stream.sendall(said)
         while part := stream.recv(4096):
             heard += part
-    assert heard == SASL_HEADER
+    return heard

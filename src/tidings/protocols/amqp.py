@@ -160,9 +160,26 @@ class AmqpSession:
 
 
 def _refusal(error: TidingsError) -> bytes:
-    """To one who came without SASL and may not: opened and closed in one breath, which Proton's engine does not do."""
-    why = Described(ulong(0x1D), [symbol(condition_name(error.code)), error.reason])
-    return AMQP_HEADER + amqp_frame(0x10, ["tidings"]) + amqp_frame(0x18, [why])
+    """To one who came without SASL and may not."""
+    return AMQP_HEADER + _farewell(error)
+
+
+def _farewell(error: TidingsError) -> bytes:
+    """Opened and closed in one breath, which Proton's engine does not do."""
+    why = Described(ulong(0x1D), [symbol(condition_name(error.code)), f"{error.code}: {error.reason}"])
+    return amqp_frame(0x10, ["tidings"]) + amqp_frame(0x18, [why])
+
+
+def _fault(error: Exception) -> TidingsError | None:
+    """What to tell a client that has caused this error; None: it is ours."""
+    match error:
+        case CodecError():
+            return RemoteProtocolError(error.code, error.reason)
+        case UnicodeDecodeError():
+            return RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8")
+        case TidingsError():
+            return error
+    return None
 
 
 class Engine:
@@ -188,6 +205,7 @@ class Engine:
         self._sessions: dict[Session, None] = {}
         self._ending: list[ConsumerLink | ForgetLink] = []  # detached, and waiting for the broker's word
         self._header = bytearray()
+        self._last = b""
         self._closed = False
 
     # --- bytes ----------------------------------------------------------------------------------------------------
@@ -223,7 +241,8 @@ class Engine:
         for consumer in self._consumers.values():
             if consumer.starved:
                 consumer.flow()
-        return b"".join(parts)
+        last, self._last = self._last, b""
+        return b"".join(parts) + last
 
     def tick(self, now_ms: int) -> None:
         self.context.now_ms = now_ms
@@ -240,6 +259,9 @@ class Engine:
     def fail(self, error: TidingsError) -> None:
         """Say why, and say good-bye."""
         self._closed = True
+        if self._connection.state & Endpoint.REMOTE_UNINIT and self._transport.condition is None:
+            self._last = _farewell(error)  # Proton closes nothing that the client has not opened
+            return
         if self._connection.state & Endpoint.LOCAL_UNINIT:
             self._connection.open()
         if self._connection.state & Endpoint.LOCAL_ACTIVE:
@@ -269,12 +291,11 @@ class Engine:
                 handler(self, event)
             except Exception as error:
                 self._closed = True  # the event is still there, and would fail again
-                match error:
-                    case CodecError():
-                        raise RemoteProtocolError(error.code, error.reason) from None
-                    case UnicodeDecodeError():
-                        raise RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8") from None
-                raise
+                fault = _fault(error)
+                if fault is None:
+                    raise
+                self.fail(fault)
+                raise fault from None
 
     def _events(self) -> Iterator[Any]:
         while (event := self._collector.peek()) is not None:
