@@ -5,9 +5,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from proton import Array, Data, Described, symbol, uint, ulong
+from proton import Array, Data, Described, symbol, ubyte, uint, ulong
 
-from tidings.protocols.amqp_sasl import AMQP_HEADER, SASL_HEADER, amqp_frame
+from tidings.protocols.amqp_sasl import AMQP_HEADER, INIT, OUTCOME, SASL_HEADER, amqp_frame, sasl_frame
 from tidings.protocols.amqp_sections import Section, encode
 from tidings.testing.amqp_client import (
     DEAD_LETTERS,
@@ -221,7 +221,16 @@ def test_a_frame_without_a_performative_ends_the_connection(client: Open, frame:
 def test_who_opens_with_garbage_is_told_why_the_connection_ends(broker: BrokerThread, first: bytes) -> None:
     heard = _all_heard(broker, AMQP_HEADER + first)
     assert heard.startswith(AMQP_HEADER)
-    assert b"E_AMQP_DECODE: " in heard
+    assert heard.count(b"E_AMQP_DECODE: ") == 1
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_who_speaks_something_else_after_the_log_in_is_told_so(broker: BrokerThread, *, waits: bool) -> None:
+    said = SASL_HEADER + sasl_frame(INIT, [symbol("ANONYMOUS")]), b"AMQP\x00\x00\x09\x01"
+    heard = _all_heard(broker, *said) if waits else _all_heard(broker, b"".join(said))
+    assert heard.startswith(SASL_HEADER)
+    assert heard.index(AMQP_HEADER) < heard.index(b"E_AMQP_HEADER: ")
+    assert heard.count(b"E_AMQP_HEADER: ") == 1
 
 
 @pytest.mark.parametrize("header", [b"AMQP\x00\x00\x09\x01", b"AMQP\x02\x01\x00\x00", b"GET / HT"])
@@ -230,11 +239,14 @@ def test_who_speaks_something_else_hears_what_is_spoken_here_and_no_more(broker:
     assert _all_heard(broker, header) == SASL_HEADER
 
 
-def _all_heard(broker: BrokerThread, said: bytes) -> bytes:
-    """All that the broker answers until it closes the connection."""
+def _all_heard(broker: BrokerThread, first: bytes, then: bytes = b"") -> bytes:
+    """All that the broker answers until it closes the connection; `then` is said when the log-in has succeeded."""
     heard = b""
     with socket.create_connection(("127.0.0.1", broker.amqp_port), timeout=SECONDS) as stream:
-        stream.sendall(said)
+        stream.sendall(first)
+        while then and not heard.endswith(sasl_frame(OUTCOME, [ubyte(0)])):
+            heard += stream.recv(4096)
+        stream.sendall(then)
         while part := stream.recv(4096):
             heard += part
     return heard

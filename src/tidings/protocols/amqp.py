@@ -14,7 +14,7 @@ only: those let go of deliveries and link, in this order, when they end, while t
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from proton import (
     Collector,
@@ -206,7 +206,7 @@ class Engine:
         self._ending: list[ConsumerLink | ForgetLink] = []  # detached, and waiting for the broker's word
         self._header = bytearray()
         self._last = b""
-        self._closed = False
+        self._closed = self._failed = False
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class Engine:
             missing = len(AMQP_HEADER) - len(self._header)
             self._header += data[:missing]
             if not AMQP_HEADER.startswith(bytes(self._header)):
-                raise RemoteProtocolError("E_AMQP_HEADER", "not AMQP 1.0", position=0)
+                self._give_up(RemoteProtocolError("E_AMQP_HEADER", "not AMQP 1.0", position=0))
         position = 0
         while position < len(data) and not self._closed:
             capacity = self._transport.capacity()
@@ -226,7 +226,7 @@ class Engine:
             try:
                 self._transport.push(part)
             except (ProtonException, OverflowError) as error:
-                raise RemoteProtocolError("E_AMQP_DECODE", str(error)) from None
+                self._give_up(RemoteProtocolError("E_AMQP_DECODE", str(error)))
             position += len(part)
             self.settle()
 
@@ -257,16 +257,25 @@ class Engine:
         return sum(session.outgoing_bytes for session in self._sessions)
 
     def fail(self, error: TidingsError) -> None:
-        """Say why, and say good-bye."""
+        """Say why, and say good-bye; once."""
         self._closed = True
+        if self._failed:
+            return
+        self._failed = True
         if self._connection.state & Endpoint.REMOTE_UNINIT and self._transport.condition is None:
-            self._last = _farewell(error)  # Proton closes nothing that the client has not opened
+            # Proton closes nothing that the client has not opened, and waits for its header before it sends ours.
+            self._last = (b"" if self._header == AMQP_HEADER else AMQP_HEADER) + _farewell(error)
             return
         if self._connection.state & Endpoint.LOCAL_UNINIT:
             self._connection.open()
         if self._connection.state & Endpoint.LOCAL_ACTIVE:
             self._connection.condition = condition_of(error)
             self._connection.close()
+
+    def _give_up(self, error: TidingsError) -> NoReturn:
+        """The client is told here: who hears of the error may be unable to, in the middle of a log-in."""
+        self.fail(error)
+        raise error from None
 
     def let_go(self) -> None:
         """Of all links, then of the sessions."""
@@ -294,8 +303,7 @@ class Engine:
                 fault = _fault(error)
                 if fault is None:
                     raise
-                self.fail(fault)
-                raise fault from None
+                self._give_up(fault)
 
     def _events(self) -> Iterator[Any]:
         while (event := self._collector.peek()) is not None:
