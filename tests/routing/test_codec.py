@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidings.errors import CodecError, UsageError
 from tidings.overlay.greeting import Credit, Goodbye, Greeting, Ping, Pong, Refuse, Welcome
-from tidings.routing.codec import CONTROL_BYTES_MAX, LAYOUTS, decode, encode
+from tidings.routing.codec import LAYOUTS, decode, encode
 from tidings.routing.control import (
     Control,
     FloodAck,
@@ -108,9 +108,15 @@ def test_each_refusal_has_code_and_position(data: bytes, code: str, position: in
     assert (caught.value.code, caught.value.position) == (code, position)
 
 
-def test_sizes_and_ranges() -> None:
+def test_as_long_as_the_longest_message_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = SchemeMessage(2, bytes(17 << 20))
+    assert decode(encode(longest)) == longest
+    monkeypatch.setattr("tidings.routing.codec.CONTROL_BYTES_MAX", 100)
     with pytest.raises(CodecError, match="E_CONTROL_SIZE"):
-        decode(bytes(CONTROL_BYTES_MAX + 1))
+        decode(bytes(101))
+
+
+def test_ranges() -> None:
     with pytest.raises(UsageError, match="E_CONTROL_RANGE"):
         encode(Ping(2**64))
     with pytest.raises(UsageError, match="E_CONTROL_RANGE"):

@@ -34,7 +34,7 @@ from tidings.routing.control import (
     Version,
 )
 
-CONTROL_BYTES_MAX = 16 << 20
+CONTROL_BYTES_MAX = 2 << 30  # as a link carries: of schemes that carry messages, one with the longest message
 TEXT_BYTES_MAX = 1024
 
 
