@@ -134,3 +134,21 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"E_SCENARIO: .*s\.toml is not text"):
         CliRunner().invoke(app, ["sim", "run", str(path)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pruning", "--scale", "0"],
+        ["pruning", "--scale", "nan"],
+        ["pruning", "--scale", "inf"],
+        ["pruning", "--jobs", "0"],
+        ["pruning", "--sweep", "mobile", "--hours", "0"],
+        ["large-network", "--seconds", "inf"],
+        ["large-network", "--rate", "inf"],
+    ],
+)
+def test_an_experiment_of_a_size_that_makes_no_sense_is_refused(arguments: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["sim", "experiment", *arguments, "--output", str(tmp_path)])
+    assert result.exit_code == 2, result.output
+    assert f"Invalid value for '{arguments[-2]}'" in result.output
