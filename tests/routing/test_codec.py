@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidings.errors import CodecError, UsageError
 from tidings.overlay.greeting import Credit, Goodbye, Greeting, Ping, Pong, Refuse, Welcome
-from tidings.routing.codec import LAYOUTS, decode, encode
+from tidings.routing.codec import CONTROL_BYTES_MAX, LAYOUTS, decode, encode
 from tidings.routing.control import (
     Control,
     FloodAck,
@@ -109,11 +109,12 @@ def test_each_refusal_has_code_and_position(data: bytes, code: str, position: in
 
 
 def test_as_long_as_the_longest_message_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = SchemeMessage(2, bytes(17 << 20))
+    longest = SchemeMessage(2, bytes(CONTROL_BYTES_MAX + 1))
     assert decode(encode(longest)) == longest
-    monkeypatch.setattr("tidings.routing.codec.CONTROL_BYTES_MAX", 100)
-    with pytest.raises(CodecError, match="E_CONTROL_SIZE"):
-        decode(bytes(101))
+    monkeypatch.setattr("tidings.routing.codec.SCHEME_BYTES_MAX", 100)
+    for wrong in (encode(SchemeMessage(2, bytes(101))), bytes(CONTROL_BYTES_MAX + 1)):
+        with pytest.raises(CodecError, match="E_CONTROL_SIZE"):
+            decode(wrong)
 
 
 def test_ranges() -> None:
