@@ -1,6 +1,7 @@
 """Segments good and bad, and runs that are killed: what the tables are then."""
 
 import random
+import re
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,10 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
+from tidings.cli import make_app
+from tidings.errors import TidingsError
 from tidings.model.tables import HISTORIES, MESSAGES, SAMPLES, Table
 from tidings.pipeline import ingest as taking
 from tidings.pipeline import jobs
@@ -126,6 +130,15 @@ def test_segments_that_go_while_they_are_read_are_left_out_until_the_next_run(
     calm = ingest(spark, source, Place.of(tmp_path / "calm"), "histories")
     assert calm is not None
     assert calm.rows == second.rows
+
+
+def test_what_fails_inside_spark_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    record_messages(tmp_path / "segments", count=4, copies=0)
+    (tmp_path / "file").touch()
+    words = ["pipeline", "ingest", "--input", f"{tmp_path}/segments", "--output", f"{tmp_path}/file/tables"]
+    failed = CliRunner().invoke(make_app(["pipeline"]), words).exception
+    assert isinstance(failed, TidingsError)
+    assert re.fullmatch(r"E_SPARK: .*not a directory: .*/file \(.*\)", str(failed))  # a dot is no line feed
 
 
 def test_names_of_folders_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
