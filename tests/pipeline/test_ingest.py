@@ -90,6 +90,23 @@ def test_a_segment_that_was_mended_is_read(spark: SparkSession, tmp_path: Path) 
     assert ingest(spark, source, output, "messages") is None
 
 
+def test_a_segment_that_could_not_be_read_is_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_messages(tmp_path / "segments", count=40, copies=10)
+    source, output = Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables")
+    first, second = sorted(path.name for path in (tmp_path / "segments" / "messages").iterdir())
+    monkeypatch.setattr(taking, "check", lambda *_: {first: f"E_STORE_IO: cannot read {first}: Permission denied"})
+    taken = ingest(spark, source, output, "messages")
+    assert taken is not None
+    assert (taken.inputs["segments"], list(taken.skipped)) == ([second], [first])
+    monkeypatch.undo()
+    taken = ingest(spark, source, output, "messages")  # the file is what it was
+    assert taken is not None
+    assert (taken.inputs["segments"], taken.skipped, taken.rows) == ([first, second], {}, 40)
+    assert ingest(spark, source, output, "messages") is None
+
+
 def test_segments_that_go_while_they_are_read_are_left_out_until_the_next_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,8 @@
 
 Workers read each new segment as a whole and check it as a broker would (checksum, table, version); Spark reads the rows
 of those that pass. One that does not is left out and named in the manifest with the reason; as soon as its size or its
-time of change is another one, it is checked again. Days that new rows belong to are computed anew from what they held
-and what came; other days are not touched.
+time of change is another one, it is checked again, and if it could not be read, each time. Days that new rows belong to
+are computed anew from what they held and what came; other days are not touched.
 
 What retention has deleted is in the manifest too: up to when, by writer. What was taken in before it was deleted is not
 missed.
@@ -34,6 +34,7 @@ from tidings.segments.retention import marked_ms, marked_writer
 
 SEGMENTS_PER_TASK = 64
 LOOKS_MAX = 5  # at a folder where segments come and go
+UNREAD = "E_STORE_IO"
 GONE = "it was deleted while it was being read"
 CHECKED = "uri string, error string"
 DAY_MS = 86_400_000
@@ -63,7 +64,12 @@ def clean_table(output: Place, name: str) -> Stored:
 def listing(source: Place, stored: Stored) -> Listing:
     manifest = stored.manifest()
     inputs: Mapping[str, Any] = {} if manifest is None else manifest.inputs
-    known, damaged = inputs.get("segments", []), inputs.get("damaged", {})
+    skipped = {} if manifest is None else manifest.skipped
+    known = inputs.get("segments", [])
+    # What could not be read at all may be right as it is: rights and networks change no file.
+    damaged = {
+        name: at for name, at in inputs.get("damaged", {}).items() if not skipped.get(name, "").startswith(UNREAD)
+    }
     entries = source.under(stored.table.name).list()
     stamps = {
         place: [size, ns]
