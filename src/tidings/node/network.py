@@ -193,12 +193,14 @@ class Network:
         if self.carriage.events is not None:
             self._notes.note_types(journal, self.carriage.events.owned())
 
-    def tick(self, journal: Journal) -> None:
-        """About once a second: note what was learned, try what rested, give up what is for routers long gone."""
+    def tick(self, now_ms: int, journal: Journal) -> None:
+        """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
+        late for anybody."""
         self.note_types(journal)
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
             journal.change(self.incarnation_note())
         self.transit.unpark()
+        self.transit.expire(now_ms)
         self._intake.tick()
         self._notes.note_interests(journal, self.scheme.predicates)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
