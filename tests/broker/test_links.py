@@ -157,6 +157,23 @@ def test_what_waits_for_a_broker_that_is_given_up_is_counted_and_told(
     assert "E_BROKER_GIVEN_UP: broker 2 is given up: 3 persistent messages for it are dropped" in told
 
 
+def test_the_log_says_why_a_link_was_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+    caplog.set_level(logging.INFO, "tidings")
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            await eventually(lambda: network.linked(1, 2))
+            await network.stop(2)
+            one = network.brokers[1]
+            await eventually(lambda: not status(one)["links"])
+
+    asyncio.run(check())
+    assert "LINK_DOWN: router 2: goodbye: shutting down" in [one.getMessage() for one in caplog.records]
+
+
 def test_a_link_that_is_cut_under_load_loses_no_persistent_message(tmp_path: Path) -> None:
     async def load(network: BrokerNetwork, writer: Client) -> None:
         links = network.brokers[1].links

@@ -327,6 +327,7 @@ class Link:
         was_live, stranger = self.state in LIVE, self._stranger
         self._move(trigger)
         silent = trigger is Trigger.TIMEOUT
+        reason = _shown(reason)
         down: list[LinkEffect] = [fx.LinkDown(self.peer.router, reason, silent)] if was_live and self.peer else []
         self._due = {}
         if self.dialled and self.state is State.DOWN:
@@ -336,7 +337,7 @@ class Link:
         self.latency_ms = None
         self.admitted = self._welcomed = False
         if not was_live:
-            down.append(fx.Report(code, f"link {self.name}: {_shown(reason)}", stranger))
+            down.append(fx.Report(code, f"link {self.name}: {reason}", stranger))
         self.peer = None
         return down
 
