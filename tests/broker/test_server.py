@@ -2,11 +2,13 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
 
 import pytest
 
 import tidings
+from tidings.broker.connection import KEEP_ALIVE
 from tidings.broker.server import Limits
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
@@ -347,6 +349,19 @@ def test_silence_is_noticed() -> None:
                 await alive.publish("t", wait=True)
                 assert alive.generation == 1
             raw.writer.close()
+
+    run(scenario())
+
+
+def test_tcp_notices_clients_without_heartbeats_whose_host_is_gone() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url), tidings.connect(url):
+            (connection,) = broker.clients.connections.values()
+            plain = connection._socket
+            assert plain is not None
+            assert plain.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            for name, value in KEEP_ALIVE.items():
+                assert plain.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
 
     run(scenario())
 
