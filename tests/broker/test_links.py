@@ -5,6 +5,7 @@ import logging
 import ssl
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from tidings.routing.codec import encode
 from tidings.routing.flood import FloodOptions
 from tidings.testing import flaps
 from tidings.testing.certificates import Authority
-from tidings.testing.links import SECRET, BrokerNetwork, eventually
+from tidings.testing.links import QUICK, SECRET, BrokerNetwork, eventually
 
 SQUARE = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
 
@@ -107,6 +108,28 @@ def test_a_broker_that_is_away_gets_persistent_messages_when_it_is_back(tmp_path
     asyncio.run(check())
 
 
+def test_a_message_that_takes_longer_than_a_link_may_be_silent_gets_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pings and their answers wait behind it, in one direction or the other."""
+    quicker = replace(QUICK, heartbeat_ms=100, suspect_ms=250, dead_ms=600)
+    monkeypatch.setattr("tidings.testing.links.QUICK", quicker)
+
+    async def check() -> None:
+        async with (
+            BrokerNetwork(tmp_path, [(1, 2)], wired=True) as network,
+            connect(network.url(2), client_id="reader") as reader,
+            connect(network.url(1)) as writer,
+        ):
+            audit = await reader.subscribe("ticks.>", durable="audit")
+            await eventually(network.known)
+            network.wires[1, 2].bytes_s = 1_000_000
+            await writer.publish("ticks.a", {"n": 1}, bytes(2_000_000), persistent=True)
+            assert await drain(audit, 1) == [1]
+
+    asyncio.run(check())
+
+
 def test_what_waits_for_a_broker_that_is_given_up_is_counted_and_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +155,23 @@ def test_what_waits_for_a_broker_that_is_given_up_is_counted_and_told(
     asyncio.run(check())
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert "E_BROKER_GIVEN_UP: broker 2 is given up: 3 persistent messages for it are dropped" in told
+
+
+def test_the_log_says_why_a_link_was_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("tidings"), "propagate", True)
+    caplog.set_level(logging.INFO, "tidings")
+
+    async def check() -> None:
+        async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
+            await eventually(lambda: network.linked(1, 2))
+            await network.stop(2)
+            one = network.brokers[1]
+            await eventually(lambda: not status(one)["links"])
+
+    asyncio.run(check())
+    assert "LINK_DOWN: router 2: goodbye: shutting down" in [one.getMessage() for one in caplog.records]
 
 
 def test_a_link_that_is_cut_under_load_loses_no_persistent_message(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
 
 import pytest
 
 import tidings
+from tidings.broker.connection import KEEP_ALIVE
 from tidings.broker.server import Limits
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
@@ -351,6 +353,37 @@ def test_silence_is_noticed() -> None:
             raw.writer.close()
 
     run(scenario())
+
+
+def test_tcp_notices_clients_without_heartbeats_whose_host_is_gone() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (broker, url), tidings.connect(url):
+            (connection,) = broker.clients.connections.values()
+            plain = connection._socket
+            assert plain is not None
+            assert plain.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            for name, value in KEEP_ALIVE.items():
+                assert plain.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
+
+    run(scenario())
+
+
+def test_who_is_in_the_middle_of_a_long_message_hears_from_the_broker() -> None:
+    """Its pings have to wait behind the message: without a sign of life it would take the broker for dead."""
+
+    async def scenario() -> None:
+        async with local_broker(limits=Limits(heartbeat_ms=300)) as (_, url):
+            raw = await RawConnection.open(url)
+            await raw.greet()
+            await raw.send((1 << 20).to_bytes(4, "little") + bytes((FrameType.PUBLISH, 0, 0, 0)))
+            heard = asyncio.create_task(raw.frame())
+            while not heard.done():
+                await raw.send(b"\0")
+                await asyncio.wait([heard], timeout=0.02)
+            assert heard.result().type == FrameType.PING
+            raw.writer.close()
+
+    run(asyncio.wait_for(scenario(), 60))
 
 
 def test_an_error_of_the_broker_costs_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -378,3 +378,23 @@ def test_a_client_belongs_to_its_event_loop() -> None:
             await client.publish("queue:q", {"n": 1}, persistent=True)
 
     run(scenario())
+
+
+class _Closed(asyncio.Transport):
+    """A transport of uvloop that the peer has reset, before anybody was told."""
+
+    def write(self, data: object) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+
+def test_what_is_written_after_a_reset_is_an_ordinary_loss() -> None:
+    async def scenario() -> None:
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        link = Link()
+        link.connection_made(_Closed())
+        with pytest.raises(tidings.ConnectionLostError, match="closed the connection before it answered"):
+            await link.greet(control(FrameType.HELLO, {}), 60)
+        assert failures == []
+
+    run(scenario())

@@ -283,3 +283,36 @@ def test_what_expired_by_one_link_is_not_looked_for_by_another() -> None:
         bench.transit.link_up(neighbour)
     bench.turn(now_ms=20)
     assert (bench.plane.sent, len(bench.transit), bench.transit.expired) == ([], 0, 1)
+
+
+def test_what_expires_before_it_can_be_sent_takes_no_room() -> None:
+    bench = Bench()
+    bench.transit.routed({2: 2})
+    bench.transit.link_up(2)
+    for counter, (router, expiration_ms) in enumerate([(2, 1000), (3, 1000), (3, 2000), (3, 0), (3, 1000)]):
+        bench.transit.accept(message(counter, expiration_ms=expiration_ms or None), [router], expiration_ms)
+    bench.turn()
+    bench.transit.expire(999)
+    bench.turn()
+    assert (bench.waiting(), bench.transit.expired) == (5, 0)
+    bench.transit.expire(1000)
+    bench.turn()
+    assert (bench.waiting(), len(bench.transit), bench.transit.expired) == (3, 3, 2)  # the one to 2 is under way
+    bench.transit.link_down(2)
+    for now_ms in (1500, 2000):
+        bench.transit.expire(now_ms)
+    bench.turn()
+    assert (bench.waiting(), bench.transit.expired) == (1, 4)
+
+
+def test_of_many_that_wait_some_are_looked_at_in_each_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidings.node.transit.EXPIRE_MAX", 2)
+    bench = Bench()
+    for counter in range(5):
+        bench.transit.accept(message(counter, expiration_ms=1000), [3], 1000)
+    bench.turn()
+    left = []
+    for _ in range(3):
+        bench.transit.expire(1000)
+        left.append(len(bench.transit))
+    assert left == [3, 1, 0]

@@ -119,6 +119,33 @@ def test_silence_makes_suspect_then_dead_and_an_answer_revives() -> None:
     assert fx.Close("to:b#1", "timeout") in late.step(99_999.0, fx.Timer("link to:b"))  # both deadlines missed
 
 
+def tend(link: Link, at: float, until: float, sent_bytes: int, hears: bool) -> float:
+    """Each time its timer rings, say what was carried, until that time or the link's end; when it rings next."""
+    while link.state in LIVE and at < until:
+        link.step(at, fx.Carried(link.connection, sent_bytes, round(at) // 50 if hears else 0))
+        at = timer(link.step(at, fx.Timer("link to:b")))
+    return at
+
+
+def test_while_much_is_on_its_way_an_answer_may_take_long_if_the_peer_is_heard() -> None:
+    link = dialling()
+    at = tend(link, timer(bring_up(link)), until=30_000, sent_bytes=10_000_000, hears=True)
+    assert link.state in LIVE
+    assert hear(link, at, Pong(1_020_000))  # the first ping after what was written then: what a latency
+    heard_at = at
+    at = tend(link, at, until=60_000, sent_bytes=20_000_000, hears=False)
+    assert link.state is State.DOWN
+    assert at <= heard_at + OPTIONS.dead_ms + OPTIONS.heartbeat_ms + OPTIONS.backoff_first_ms
+
+
+def test_what_an_answered_ping_came_after_is_no_excuse() -> None:
+    link = dialling()
+    at = tend(link, timer(bring_up(link)), until=3000, sent_bytes=10_000_000, hears=True)
+    hear(link, at, Pong(round(at * 1000)))
+    assert tend(link, at, until=60_000, sent_bytes=10_000_000, hears=True) < at + OPTIONS.dead_ms + 1000
+    assert link.state is State.DOWN
+
+
 def test_a_handshake_without_progress_ends() -> None:
     link = dialling()
     at = timer(link.start(0.0))

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
@@ -19,6 +20,9 @@ TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 OUTPUT, WRITE = int(Flag.OUTPUT), int(Flag.OUTPUT | Flag.LEFT)
 
 BEAT_EARLY_MS = 500
+# Not every client sends heart-beats. One whose host is gone is noticed by TCP after two minutes: a minute of silence,
+# then four questions without an answer. Linux has these three; elsewhere the system's own times apply.
+KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
 
 
@@ -67,6 +71,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         # Not 0: with TLS, uvloop takes an empty buffer for a full one then, and says "pause" without a "resume".
         self._transport.set_write_buffer_limits(high=1, low=0)
         self._socket = own_socket(transport.get_extra_info("socket"))
+        if self._socket is not None:
+            keep_alive(self._socket)
         self._direct = None if transport.get_extra_info("ssl_object") else self._socket
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
@@ -242,3 +248,11 @@ def own_socket(given: socket.socket | None) -> socket.socket | None:
     if given is None or given.family not in (socket.AF_INET, socket.AF_INET6):
         return None
     return socket.socket(given.family, given.type, given.proto, given.fileno())
+
+
+def keep_alive(plain: socket.socket) -> None:
+    with suppress(OSError):  # some systems do not take it if the client has hung up already
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEP_ALIVE.items():
+            if (option := getattr(socket, name, None)) is not None:
+                plain.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -309,6 +309,8 @@ class BrokerLinks:
             self._set_timer(name, at)
             return
         self._timers.pop(name, None)
+        for connection in [one for one in self._connections if name == f"link {one.partition('#')[0]}"]:
+            self.network.step(self.now(), fx.Carried(connection, *self.traffic(connection)))
         self._tell(fx.Timer(name))
 
     # --- is the peer who it says? ---------------------------------------------------------------------------------

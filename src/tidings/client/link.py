@@ -135,7 +135,10 @@ class Link(asyncio.Protocol):
             data = b"".join(self._gathered)
             self._gathered.clear()
             self._gathered_bytes = 0
-            self._transport.write(data)
+            try:
+                self._transport.write(data)
+            except RuntimeError:  # uvloop has closed it, and says so later, if at all
+                self._loop.call_soon(self.connection_lost, None)
 
     def _beat(self, seconds: float) -> None:
         """A sign of life every half interval; twice the interval without one from the broker is the end."""

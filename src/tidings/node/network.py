@@ -193,12 +193,14 @@ class Network:
         if self.carriage.events is not None:
             self._notes.note_types(journal, self.carriage.events.owned())
 
-    def tick(self, journal: Journal) -> None:
-        """About once a second: note what was learned, try what rested, give up what is for routers long gone."""
+    def tick(self, now_ms: int, journal: Journal) -> None:
+        """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
+        late for anybody."""
         self.note_types(journal)
         if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
             journal.change(self.incarnation_note())
         self.transit.unpark()
+        self.transit.expire(now_ms)
         self._intake.tick()
         self._notes.note_interests(journal, self.scheme.predicates)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
@@ -224,8 +226,9 @@ class Network:
                 case fx.LinkUp(peer=peer, latency_ms=latency_ms):
                     self._link_up(peer)
                     self._cost(peer, latency_ms)
-                case fx.LinkDown(peer=peer, silent=silent):
+                case fx.LinkDown(peer=peer, reason=reason, silent=silent):
                     self._link_down(peer, silent)
+                    self.out.append(fx.Report("LINK_DOWN", f"router {peer}: {reason}"))
                 case fx.NobodyThere(address=address):
                     if self.pan is not None:
                         self._panned(self.pan.nobody_at(self.clock.now, address))
@@ -270,7 +273,6 @@ class Network:
             self._routed(self.carriage.carrier.link_down(self.clock.now, peer))
         if self.pan is not None:
             self._panned(self.pan.link_down(self.clock.now, peer, silent))
-        self.out.append(fx.Report("LINK_DOWN", f"router {peer}"))
 
     def _cost(self, peer: Router, latency_ms: float) -> None:
         cost = self.settings.costs.get(peer) or min(COST_MAX, max(1, round(latency_ms * 10)))

@@ -237,7 +237,7 @@ class Node:
         self._desk.queues.settle(now_ms)
         self.retaining.tick(now_ms)
         if self.network is not None:
-            self.network.tick(self._journal)
+            self.network.tick(now_ms, self._journal)
         return [*self.turn(now_ms), *self._journal.flush(retry=True)]
 
     def turn(self, now_ms: int) -> list[Effect]:

@@ -27,6 +27,7 @@ from tidings.routing.codec import Reader, put_varint
 KIND = "transit"
 HEADER_BYTES = 4  # of a stored item: version, 0, the message's priority (as in a message), 0
 LOAD_MAX = 256
+EXPIRE_MAX = 10_000  # items that are looked at in one tick
 
 
 @dataclass(slots=True, eq=False)
@@ -70,6 +71,7 @@ class Transit:
         self._unread: set[int] = set()  # stored in an earlier life and not loaded yet
         self._todo: dict[Router, dict[int, None]] = {}  # by destination, in order
         self._parked: list[int] = []  # crossed too many links, tried again later
+        self._unchecked: list[int] = []  # may have expired, in this round of looking
         self._links: dict[Router, _Link] = {}
         self._next_hops: Mapping[Router, Router] = {}
         self._next_tag = 1
@@ -239,6 +241,15 @@ class Transit:
             if seq in self._items:
                 self._undone(self._items[seq], self._items[seq].todo)
 
+    def expire(self, now_ms: int) -> None:
+        """About once a second: what waits for who cannot be reached takes no room longer than it is worth having."""
+        self._unchecked = self._unchecked or list(self._items)
+        for seq in self._unchecked[-EXPIRE_MAX:]:
+            item = self._items.get(seq)
+            if item is not None and item.todo and 0 < item.expires_ms <= now_ms:
+                self._expire(item)
+        del self._unchecked[-EXPIRE_MAX:]
+
     def waiting_for(self) -> list[Router]:
         """Routers that something waits for, unsent."""
         return list(self._todo)
@@ -272,9 +283,7 @@ class Transit:
 
     def _send(self, now_ms: int, hop: Router, link: _Link, item: _Item) -> bool:
         if 0 < item.expires_ms <= now_ms:
-            self.expired += 1
-            self._done_with(item, tuple(item.todo))
-            self._maybe_finish(item)
+            self._expire(item)
             return True
         if item.hops == 0:
             self._park(item)
@@ -294,6 +303,11 @@ class Transit:
             self._memory_bytes -= item.size
             item.message = None
         return True
+
+    def _expire(self, item: _Item) -> None:
+        self.expired += 1
+        self._done_with(item, tuple(item.todo))
+        self._maybe_finish(item)
 
     def _park(self, item: _Item) -> None:
         """It went in circles while routes changed: let them settle."""

@@ -72,11 +72,20 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """Bytes that the connection has carried so far, those of messages too; if known, told before the link's timer."""
+
+    connection: str
+    sent_bytes: int
+    received_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timer:
     name: str
 
 
-Input: TypeAlias = Accepted | Connected | Lost | Received | Authenticated | Denied | Timer
+Input: TypeAlias = Accepted | Connected | Lost | Received | Authenticated | Denied | Carried | Timer
 
 # Effects: from a machine to its driver.
 

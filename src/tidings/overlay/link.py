@@ -8,10 +8,13 @@ A link that dials (it has an address) tries again after it went down, waiting tw
 maximum, and each time a random part less, so that brokers that lost a common peer do not return in step. A link
 that was accepted ends when it goes down.
 
-The peer is alive as long as it answers pings: that proves both directions, where merely hearing it would not.
+The peer is alive as long as it answers pings: that proves both directions, where merely hearing it would not. But a
+long message, or many on a slow link, go before a ping or its answer. While so much is on its way (`BULK_BYTES`) that
+this may be why there is none, hearing the peer is enough: if it does not hear us, it is the peer that hangs up.
 Latency is half the smoothed round trip (Jacobson 1988: an eighth of each new sample).
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -41,6 +44,7 @@ MISFITS = frozenset(
     }
 )
 SHOWN_MAX = 200  # characters of what a peer says, in a report
+BULK_BYTES = 4096  # both ways, since the last ping that was answered; heartbeats alone are far less
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,10 @@ class Link:
         self._armed: float | None = None
         self._asked_at = self._answered_at = 0.0
         self._proved_at = -inf  # when that ping went out which was answered last
+        self._up_at = self._heard_at = 0.0
+        self._carried = fx.Carried("", 0, 0)
+        self._proved_bytes = 0  # were carried when that ping went out
+        self._pings: deque[tuple[float, int]] = deque()  # not answered: when they went out, and bytes carried by then
         self._latency_told_ms = 0.0
 
     @property
@@ -155,7 +163,7 @@ class Link:
 
     def ping(self, now: float) -> list[LinkEffect]:
         """Ask now whether the peer is there, if the link is live."""
-        return [fx.Transmit(self.connection, Ping(round(now * 1000)))] if self.state in LIVE else []
+        return [self._ping(now)] if self.state in LIVE else []
 
     def asked_and_answered(self, since: float) -> bool:
         """Whether the peer has answered what it was asked at this time or later."""
@@ -193,6 +201,8 @@ class Link:
                 there = [fx.NobodyThere(self.address)] if refused and self.address else []
                 shown = code if code in MISFITS else "LINK_DOWN"
                 return self._done([*self._fall(now, Trigger.LOST, reason, shown), *there])
+            case fx.Carried():
+                return self._carries(now, told)
             case fx.Received(message=message):
                 return self._hear(now, message)
 
@@ -249,11 +259,13 @@ class Link:
 
     def _answered(self, now: float, pong: Pong) -> list[LinkEffect]:
         round_trip_ms = now - pong.sent_us / 1000
-        if not -0.001 <= round_trip_ms <= self.options.dead_ms:
+        if not -0.001 <= round_trip_ms <= max(self.options.dead_ms, now - self._up_at):
             return []  # not one of our pings: it proves nothing
         assert self.peer is not None
         self._move(Trigger.ANSWERED)
         self._answered_at, self._proved_at = now, max(self._proved_at, pong.sent_us / 1000)
+        while self._pings and self._pings[0][0] <= self._proved_at + 0.001:  # pings tell whole microseconds
+            _, self._proved_bytes = self._pings.popleft()
         self._sample(max(0.0, round_trip_ms))
         self._watch()
         latency = self.latency_ms
@@ -262,6 +274,15 @@ class Link:
             return []
         self._latency_told_ms = latency
         return [fx.LatencyChanged(self.peer.router, latency)]
+
+    def _carries(self, now: float, told: fx.Carried) -> list[LinkEffect]:
+        if told.received_bytes > self._carried.received_bytes:
+            self._heard_at = now
+        self._carried = told
+        unproved_bytes = told.sent_bytes + told.received_bytes - self._proved_bytes
+        if self.state in LIVE and unproved_bytes >= BULK_BYTES:
+            self._due["dead"] = max(self._due["dead"], self._heard_at + self.options.dead_ms)
+        return []
 
     def _credited(self, message: Credit) -> list[LinkEffect]:
         assert self.peer is not None
@@ -292,6 +313,9 @@ class Link:
         self._move(Trigger.AGREED)
         self._failures = 0
         self._answered_at, self._proved_at = now, -inf
+        self._up_at = self._heard_at = now
+        self._carried, self._proved_bytes = fx.Carried(self.connection, 0, 0), 0
+        self._pings.clear()
         self._latency_told_ms = self.latency_ms
         self._due = {"ping": now}
         self._watch()
@@ -303,6 +327,7 @@ class Link:
         was_live, stranger = self.state in LIVE, self._stranger
         self._move(trigger)
         silent = trigger is Trigger.TIMEOUT
+        reason = _shown(reason)
         down: list[LinkEffect] = [fx.LinkDown(self.peer.router, reason, silent)] if was_live and self.peer else []
         self._due = {}
         if self.dialled and self.state is State.DOWN:
@@ -312,7 +337,7 @@ class Link:
         self.latency_ms = None
         self.admitted = self._welcomed = False
         if not was_live:
-            down.append(fx.Report(code, f"link {self.name}: {_shown(reason)}", stranger))
+            down.append(fx.Report(code, f"link {self.name}: {reason}", stranger))
         self.peer = None
         return down
 
@@ -346,7 +371,11 @@ class Link:
                 del self._due["quiet"]
             if "ping" in due:
                 self._due["ping"] = now + self.options.heartbeat_ms
-                yield fx.Transmit(self.connection, Ping(round(now * 1000)))
+                yield self._ping(now)
+
+    def _ping(self, now: float) -> LinkEffect:
+        self._pings.append((now, self._carried.sent_bytes + self._carried.received_bytes))
+        return fx.Transmit(self.connection, Ping(round(now * 1000)))
 
     def _sample(self, round_trip_ms: float) -> None:
         half = round_trip_ms / 2

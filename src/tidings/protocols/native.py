@@ -129,7 +129,9 @@ class NativeSession:
         """The forwarding plane speaks native frames unless told otherwise."""
 
     def heartbeats(self, hello: Hello, longest_ms: int) -> tuple[int, int]:
-        return min(hello.heartbeat_ms or longest_ms, longest_ms), 0
+        # A client whose pings are held up, behind a long message or since we do not read, hears us all the same.
+        silence_ms = min(hello.heartbeat_ms or longest_ms, longest_ms)
+        return silence_ms, silence_ms
 
     def receive(self, type: int, flags: int, session: int, payload: bytes) -> Received:
         """What a control frame asks for; an error that is fatal ends the connection."""

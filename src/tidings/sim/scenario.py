@@ -244,7 +244,8 @@ class Scenario:
                 quiet = what.startswith(("closes", "loses", "dials"))
                 return "" if quiet else what
             case fx.Report(code="LINK_UP" | "LINK_DOWN" as code, reason=reason) if reason.startswith("router "):
-                peer = self._labels[int(reason.removeprefix("router "))]
+                number, _, _ = reason.removeprefix("router ").partition(":")
+                peer = self._labels[int(number)]
                 return f"link to {peer} {'up' if code == 'LINK_UP' else 'down'}"
             case fx.Received():
                 return ""

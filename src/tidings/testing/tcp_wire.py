@@ -12,6 +12,7 @@ class TcpWire:
     def __init__(self, port: int, target: int) -> None:
         self.port, self.target = port, target
         self.up = True
+        self.bytes_s = 0  # what it carries each way; 0: whatever comes
         self._cuts = 0
         self._server: asyncio.Server | None = None
         self._ends: set[asyncio.StreamWriter] = set()
@@ -60,6 +61,8 @@ class TcpWire:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await reader.read(CHUNK_BYTES):
+                if self.bytes_s:
+                    await asyncio.sleep(len(data) / self.bytes_s)
                 writer.write(data)
                 await writer.drain()
         writer.transport.abort()
