@@ -13,6 +13,8 @@ from tidings.broker.config_tables import PROTOCOLS, Configuration, LimitsTable
 from tidings.broker.limits import Limits
 from tidings.cli.broker import SESSIONS
 from tidings.errors import ConfigError
+from tidings.model.constraint import Constraint, Op
+from tidings.model.predicate import Predicate
 from tidings.node.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -212,6 +214,7 @@ def test_a_network_is_configured(tmp_path: Path) -> None:
     path.write_text(
         "[broker]\nid = 9\n[network]\nname = 'n'\nport = 0\nsecret_file = 'secret'\nencoding = 'vectors'\n"
         "encoding_bits = 512\nencoding_key_file = 'key'\nheartbeat_ms = 100\nbroadcast_above = 7\n"
+        "encoding_alternatives_max = 40\n"
         "[[network.peers]]\naddress = '[::1]:7301'\nrouter = 3\ncost = 4\n[[network.peers]]\nrouter = 5\n"
     )
     found = load(path)
@@ -221,6 +224,8 @@ def test_a_network_is_configured(tmp_path: Path) -> None:
     assert (peers.network.link.heartbeat_ms, peers.network.link.dead_ms) == (100, 600)
     assert (peers.network.encoding.encoding.bits, peers.network.encoding.vectors) == (512, True)
     assert peers.network.encoding.encoding.key != 0
+    one_of_40 = Predicate.of(Constraint("a", Op.IN, tuple(range(40))))
+    assert len(peers.network.encoding.encoding.conjunction_elements(one_of_40.conjunctions[0])) == 40
     assert (peers.links.secret, peers.links.port) == (b"0123456789abcdef0123", 0)
     assert peers_of(NetworkTable(), 1) is None
     (tmp_path / "key").write_text("summer2026")

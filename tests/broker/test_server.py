@@ -14,7 +14,7 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.values import Value
 from tidings.node.settings import Settings
-from tidings.protocols.frames import FrameType, control, decode_fields, encode_credit
+from tidings.protocols.frames import FrameType, control, decode_fields, encode_ack, encode_credit
 from tidings.testing.local_broker import RawConnection, local_broker
 from tidings.testing.local_broker import run_plain as run
 
@@ -49,6 +49,7 @@ BAD = {
     "a destination that is not UTF-8": (HELLO + publish(destination="tt").replace(b"tt", b"\xff\xfe"), "E_CODEC_UTF8"),
     "an acknowledgement cut short": (HELLO + encode_frame(FrameType.ACK, b"\1"), "E_CODEC_TRUNCATED"),
     "an acknowledgement that lies": (HELLO + encode_frame(FrameType.ACK, b"\0" * 5 + b"\xff" * 4), "E_FRAME_ACK"),
+    "an acknowledgement with an unknown flag": (HELLO + encode_ack(1, [1], 64), "E_FRAME_ACK"),
     "credit cut short": (HELLO + encode_frame(FrameType.CREDIT, b"\1"), "E_FRAME_CREDIT"),
 }
 
@@ -177,6 +178,7 @@ def test_requests_that_make_no_sense_are_answered_and_the_connection_goes_on() -
                 with pytest.raises(tidings.TidingsError) as caught:
                     await client.subscribe(destination, **options)  # type: ignore[arg-type]
                 assert caught.value.code == code
+                assert code != "E_FRAME_FIELD" or " is one of " in caught.value.reason
             with pytest.raises(tidings.TidingsError):
                 await client.forget("nothing")
             assert client.generation == 1

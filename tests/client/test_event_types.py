@@ -116,6 +116,22 @@ def test_a_type_is_removed_only_when_nobody_needs_it() -> None:
     run(check())
 
 
+def test_a_type_whose_events_would_have_no_topic_is_refused() -> None:
+    async def check() -> None:
+        async with local_broker() as local, connect(local.url) as client:
+            parent = None
+            for letter in "ABCD":
+                await client.add_type(letter * 250, parent=parent)
+                parent = letter * 250
+            with pytest.raises(TidingsError, match=r"E_TYPE_DEPTH: .* its 4 ancestors would have 1028 bytes"):
+                await client.add_type("E" * 12, parent=parent)
+            await client.add_type("E" * 8, parent=parent)
+            await client.advertise_type("E" * 8)
+            await client.publish_event("E" * 8, {}, wait=True)
+
+    run(check())
+
+
 def test_types_and_durable_subscriptions_to_them_survive_a_restart(tmp_path: Path) -> None:
     async def check() -> None:
         async with local_broker(SqliteStore(tmp_path / "store.db")) as local, connect(local.url) as client:

@@ -2,8 +2,10 @@
 
 import struct
 import threading
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,6 +120,14 @@ def test_a_long_frame_is_refused_from_its_length_alone() -> None:
     prefixed = MessageBatch.from_messages(b"\xff\xff\xff\xff", message_bytes_max=100)
     assert prefixed.fatal is not None
     assert prefixed.fatal.code == "E_CODEC_LIMIT"
+
+
+def test_a_message_that_is_here_already_may_be_of_any_length() -> None:
+    long = reference.encode_message(replace(EMPTY, body=bytes(2 << 20)))
+    prefixed = MessageBatch.from_messages(len(long).to_bytes(4, "little") + long)
+    assert prefixed.is_message(0)
+    column = MessageBatch.from_column(long, np.array([len(long)], np.uint64))
+    assert column.is_message(0)
 
 
 def test_only_the_derived_attributes_that_were_asked_for() -> None:

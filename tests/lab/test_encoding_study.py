@@ -78,3 +78,13 @@ def test_files_that_are_something_else(tmp_path: Path, filters: bytes, messages:
     done = CliRunner().invoke(make_app(["plan"]), arguments)
     assert isinstance(done.exception, UsageError)
     assert done.exception.code == "E_PLAN_ENCODING"
+
+
+@pytest.mark.parametrize("wrong", ['{"a": NaN}', '{"a": 99999999999999999999}', '{"JMSType": "x"}', '{"": 1}'])
+def test_a_message_that_is_none_is_told_by_its_line(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "filters").write_text("a = 1")
+    (tmp_path / "messages").write_text('{"a": 1}\n\n' + wrong)
+    arguments = ["plan", "encoding", "--filters", str(tmp_path / "filters"), "--messages", str(tmp_path / "messages")]
+    done = CliRunner().invoke(make_app(["plan"]), arguments)
+    assert isinstance(done.exception, UsageError)
+    assert f"E_PLAN_ENCODING: {tmp_path / 'messages'}:3: E_" in str(done.exception)

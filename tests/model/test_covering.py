@@ -182,3 +182,10 @@ def test_no_message_is_at_a_topic_and_a_queue() -> None:
     assert not intersects(topic, queue)
     assert not satisfiable(Conjunction([topic, queue]))
     assert intersects(topic, c(Op.GT, 1))
+
+
+def test_what_nothing_matches_is_covered_by_everything() -> None:
+    nothing = Predicate.of(Constraint("a", Op.LT, 1), Constraint("a", Op.GT, 1))
+    assert covers(Predicate.never(), nothing)
+    assert covers(Predicate.of(Constraint("b", Op.EQ, 1)), nothing)
+    assert not covers(Predicate.never(), Predicate.of(Constraint("a", Op.LT, 1)))

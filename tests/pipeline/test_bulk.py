@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidings.model.message_id import MessageId
-from tidings.pipeline.bulk import Tracer
+from tidings.pipeline.bulk import NO_RECORDS, Tracer
 from tidings.pipeline.places import Place
 from tidings.pipeline.shelf import Shelf
 from tidings.segments.tracking import entry_row
@@ -50,6 +50,25 @@ def test_bulk_is_one_by_one(tmp_path: Path, strategy: Strategy, forwards: bool) 
         for message, number in zip(asked, numbers.tolist(), strict=True):
             assert replace(paths[number], message=message) == tracer.trace_one(message)
         assert sum(path.confirmed for path in paths) > 20
+
+
+def test_what_is_known_of_a_lost_broker_is_told_by_the_others(tmp_path: Path) -> None:
+    """As by a live trace whose origin does not answer."""
+    settings = Settings(BloomStrategy(BLOOM), persist_ms=200, skew_between_brokers_ms=50)
+    world = World(random.Random(4), settings, BLOOM, brokers=6)
+    world.run(300)
+    world.now_ms += 10_000
+    for broker in world.links:
+        world.restart(broker, killed=False)
+    lost = 2
+    left = {broker: changes for broker, changes in world.changes.items() if broker != lost}
+    tracer = Tracer(shelf(world, tmp_path / "x", 1 << 20), left, settings)
+    asked = [message for message, _ in world.sent if message.broker == lost]
+    numbers, paths = tracer.trace(id_array(*asked))
+    for message, number in zip(asked, numbers.tolist(), strict=True):
+        told = world.trace(message, unreachable=[lost])
+        assert replace(paths[number], message=message) == replace(told, unasked={lost: NO_RECORDS})
+    assert sum(len(path.hops) > 1 for path in paths) > 10
 
 
 def test_nothing_asked_is_nothing_found(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from typer.testing import CliRunner
 
 from tidings.cli import make_app
 from tidings.errors import ConfigError, UsageError
 from tidings.pipeline.config import load
+from tidings.pipeline.failures import plain
 from tidings.pipeline.java import java_home, wrapped
 from tidings.pipeline.session import parse_conf
 from tidings.testing.recorded import record_messages
@@ -58,6 +60,22 @@ def test_explain_starts_nothing(tmp_path: Path) -> None:
     assert told[0]["new segments"] == {"messages": 2}
     assert "2 new segments of messages" in CliRunner().invoke(app, ["pipeline", "ingest", *options]).stdout
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("told", "plainly"),
+    [
+        (
+            "o7.\n: a.B: failed\n\tat x\nCaused by: java.io.IOException: no room\n\t...",
+            "E_SPARK: no room (",
+        ),
+        ("Traceback:\n  File x\ntidings.errors.StoreError: E_STORE_IO: no x\n SQLSTATE: 1", "E_STORE_IO: no x"),
+        ("Traceback:\n  File x\nMemoryError: no room\n SQLSTATE: 1", "E_SPARK: MemoryError: no room"),
+        ("[CONF] The value '-3' is invalid\nmore", "E_SPARK: [CONF] The value '-3' is invalid"),
+    ],
+)
+def test_the_cause_of_causes_is_told(told: str, plainly: str) -> None:
+    assert str(plain(PySparkException(told))).startswith(plainly)
 
 
 def test_the_java_of_a_wheel_is_wrapped(tmp_path: Path) -> None:

@@ -1,18 +1,23 @@
 """Segments good and bad, and runs that are killed: what the tables are then."""
 
 import random
+import re
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
-from tidings.model.tables import HISTORIES, MESSAGES, SAMPLES
+from tidings.cli import make_app
+from tidings.errors import TidingsError
+from tidings.model.tables import HISTORIES, MESSAGES, SAMPLES, Table
+from tidings.pipeline import ingest as taking
 from tidings.pipeline import jobs
 from tidings.pipeline.config import Config, load
-from tidings.pipeline.ingest import clean_table, ingest
+from tidings.pipeline.ingest import GONE, clean_table, ingest
 from tidings.pipeline.places import Place
 from tidings.pipeline.storage import Stored
 from tidings.pipeline.trace import attachments_of, missing_ms
@@ -83,6 +88,67 @@ def test_a_segment_that_was_mended_is_read(spark: SparkSession, tmp_path: Path) 
     assert second is not None
     assert (second.rows, second.skipped) == (40, {})
     assert ingest(spark, source, output, "messages") is None
+
+
+def test_segments_that_go_while_they_are_read_are_left_out_until_the_next_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that runs deletes copies of filters that have grown since, at any moment."""
+    record_world(tmp_path / "segments", messages=60)
+    source, output = Place.of(tmp_path / "segments"), Place.of(tmp_path / "tables")
+    paths = [one.path for one in segments(tmp_path / "segments", HISTORIES)]
+    copies = {path: path.read_bytes() for path in paths}
+    checked, read = taking.check, taking.read
+    looks = 0
+
+    def slow_check(spark: SparkSession, places: list[Place], table: Table) -> dict[str, str]:
+        nonlocal looks
+        looks += 1
+        if looks == 1:  # before it is checked: whatever came in its place is looked at too
+            paths[0].unlink()
+        return checked(spark, places, table)
+
+    def slow_read(spark: SparkSession, places: list[Place], table: Table) -> DataFrame:
+        paths[1].unlink(missing_ok=True)  # before Spark has heard of it
+        rows = read(spark, places, table)
+        paths[2].unlink(missing_ok=True)  # before Spark reads it
+        return rows
+
+    monkeypatch.setattr(taking, "check", slow_check)
+    monkeypatch.setattr(taking, "read", slow_read)
+    first = ingest(spark, source, output, "histories")
+    assert first is not None
+    assert first.skipped == dict.fromkeys((paths[1].name, paths[2].name), GONE)
+    assert first.inputs["segments"] == sorted(path.name for path in paths[3:])
+    assert dict(missing_ms({}, first.skipped)), "a trace must not say no for certain"
+    monkeypatch.undo()
+    for path, data in copies.items():
+        path.write_bytes(data)
+    second = ingest(spark, source, output, "histories")
+    assert second is not None
+    assert (second.skipped, second.inputs["segments"]) == ({}, sorted(path.name for path in paths))
+    calm = ingest(spark, source, Place.of(tmp_path / "calm"), "histories")
+    assert calm is not None
+    assert calm.rows == second.rows
+
+
+def test_what_fails_inside_spark_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    record_messages(tmp_path / "segments", count=4, copies=0)
+    (tmp_path / "file").touch()
+    words = ["pipeline", "ingest", "--input", f"{tmp_path}/segments", "--output", f"{tmp_path}/file/tables"]
+    failed = CliRunner().invoke(make_app(["pipeline"]), words).exception
+    assert isinstance(failed, TidingsError)
+    assert re.fullmatch(r"E_SPARK: .*not a directory: .*/file \(.*\)", str(failed))  # a dot is no line feed
+
+
+def test_names_of_folders_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
+    record_messages(tmp_path / "a [1]{b}*?" / "segments", count=40, copies=10)
+    (tmp_path / "a:b").mkdir()  # which no pattern of Spark's gets past
+    root = Place.of(tmp_path / "a [1]{b}*?")
+    taken = ingest(spark, root.under("segments"), root.under("tables"), "messages")
+    assert taken is not None
+    assert (taken.rows, taken.skipped) == (40, {})
+    assert clean_table(root.under("tables"), "messages").read(spark).count() == 40
 
 
 def test_what_retention_deleted_is_missed_unless_it_was_taken_in_before(spark: SparkSession, tmp_path: Path) -> None:

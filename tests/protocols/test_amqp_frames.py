@@ -1,16 +1,18 @@
 """AMQP frame by frame against a real broker: what no client library would say, or lets one see."""
 
+import socket
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from proton import Array, Data, Described, symbol, uint, ulong
+from proton import Array, Data, Described, symbol, ubyte, uint, ulong
 
-from tidings.protocols.amqp_sasl import amqp_frame
+from tidings.protocols.amqp_sasl import AMQP_HEADER, INIT, OUTCOME, SASL_HEADER, amqp_frame, sasl_frame
 from tidings.protocols.amqp_sections import Section, encode
 from tidings.testing.amqp_client import (
     DEAD_LETTERS,
     MANY,
+    SECONDS,
     Client,
     Open,
     put,
@@ -20,6 +22,7 @@ from tidings.testing.amqp_client import (
 )
 from tidings.testing.amqp_streams import (
     ACCEPT,
+    CLOSE,
     DETACH,
     FLOW,
     NOBODY,
@@ -27,6 +30,7 @@ from tidings.testing.amqp_streams import (
     settled,
     transfer,
 )
+from tidings.testing.local_broker import BrokerThread
 
 # --- receiving --------------------------------------------------------------------------------------------------------
 
@@ -191,3 +195,58 @@ def test_a_message_of_the_size_that_is_advertised_is_taken(client: Open) -> None
         part = content[start : start + 60_000]
         sender.say(transfer([uint(0), uint(number), None, None, None, start + 60_000 < most], part))
     assert sender.outcome().descriptor == ACCEPT.descriptor
+
+
+# --- what is none of AMQP's -------------------------------------------------------------------------------------------
+
+GARBAGE = b"\x00\x00\x00\x0c\x02\x00\x00\x00" + b"\xff" * 4
+NOT_A_LIST = b"\x00\x00\x00\x0e\x02\x00\x00\x00\x00\x53\x11\xc1\x01\x00"  # a begin that is a map
+NOT_UTF8 = b"\x00\x00\x00\x11\x02\x00\x00\x00\x00\x53\x10\xc0\x04\x01\xa1\x01\xff"  # an open, its container
+
+
+@pytest.mark.parametrize("frame", [amqp_frame(0x19, []), GARBAGE, NOT_A_LIST])
+def test_a_frame_without_a_performative_ends_the_connection(client: Open, frame: bytes) -> None:
+    """Proton would read no more, say nothing, and keep the connection. What came before counts."""
+    queue = f"queue://q.{uuid4().hex}"
+    stranger, reader = client(), client()
+    stranger.publish(0, Described(TARGET, [queue]))
+    stranger.say(transfer([uint(0), uint(0), b"1", None, True], text("before")) + frame)
+    why = stranger.hear(CLOSE)[0][0].value
+    assert (why[0], why[2]["code"]) == ("amqp:decode-error", "E_AMQP_DECODE")
+    reader.receive(0, source(queue), credit=1)
+    assert reader.take()[1] == "before"
+
+
+@pytest.mark.parametrize("first", [GARBAGE, NOT_UTF8])
+def test_who_opens_with_garbage_is_told_why_the_connection_ends(broker: BrokerThread, first: bytes) -> None:
+    heard = _all_heard(broker, AMQP_HEADER + first)
+    assert heard.startswith(AMQP_HEADER)
+    assert heard.count(b"E_AMQP_DECODE: ") == 1
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_who_speaks_something_else_after_the_log_in_is_told_so(broker: BrokerThread, *, waits: bool) -> None:
+    said = SASL_HEADER + sasl_frame(INIT, [symbol("ANONYMOUS")]), b"AMQP\x00\x00\x09\x01"
+    heard = _all_heard(broker, *said) if waits else _all_heard(broker, b"".join(said))
+    assert heard.startswith(SASL_HEADER)
+    assert heard.index(AMQP_HEADER) < heard.index(b"E_AMQP_HEADER: ")
+    assert heard.count(b"E_AMQP_HEADER: ") == 1
+
+
+@pytest.mark.parametrize("header", [b"AMQP\x00\x00\x09\x01", b"AMQP\x02\x01\x00\x00", b"GET / HT"])
+def test_who_speaks_something_else_hears_what_is_spoken_here_and_no_more(broker: BrokerThread, header: bytes) -> None:
+    """Part 2.2: a header of a protocol that is understood, and then the end of the connection."""
+    assert _all_heard(broker, header) == SASL_HEADER
+
+
+def _all_heard(broker: BrokerThread, first: bytes, then: bytes = b"") -> bytes:
+    """All that the broker answers until it closes the connection; `then` is said when the log-in has succeeded."""
+    heard = b""
+    with socket.create_connection(("127.0.0.1", broker.amqp_port), timeout=SECONDS) as stream:
+        stream.sendall(first)
+        while then and not heard.endswith(sasl_frame(OUTCOME, [ubyte(0)])):
+            heard += stream.recv(4096)
+        stream.sendall(then)
+        while part := stream.recv(4096):
+            heard += part
+    return heard

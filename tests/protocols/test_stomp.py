@@ -55,6 +55,36 @@ def test_lenient_1_0() -> None:
     with_broker(check)
 
 
+def test_in_1_0_nobody_is_waited_for_who_was_promised_no_heart_beats() -> None:
+    async def check(here: Place) -> None:
+        for version, beats in ((Version.V10, (0, 0)), (Version.V11, (30_000, 5_000))):
+            raw = await here.client(version, heart_beat="1,5000")
+            (connection,) = here.broker.clients.connections.values()
+            assert (connection.heartbeat_ms, connection.beat_ms) == beats
+            await raw.send("DISCONNECT", {})
+            assert await raw.reader.read() == b""
+            while here.broker.clients.connections:
+                await asyncio.sleep(0.01)
+
+    with_broker(check, limits=Limits(heartbeat_ms=30_000))
+
+
+def test_in_1_0_a_destination_ends_a_subscription_with_an_id_too() -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client(Version.V10)
+        await raw.subscribe("/topic/a", id="first")
+        await raw.subscribe("/topic/b", id="other")
+        await raw.subscribe("/topic/a", id="second")
+        await raw.send("UNSUBSCRIBE", {"destination": "/topic/a", "receipt": "gone"})
+        await raw.expect("RECEIPT")
+        for topic in "ab":
+            await raw.send("SEND", {"destination": f"/topic/{topic}"})
+        got = [(await raw.expect("MESSAGE")).headers["subscription"] for _ in range(2)]
+        assert got == ["second", "other"]
+
+    with_broker(check)
+
+
 def test_escapes_and_repeated_headers() -> None:
     async def check(here: Place) -> None:
         raw = await here.client()
@@ -270,6 +300,39 @@ def test_a_rejected_message_becomes_a_dead_letter() -> None:
         await raw.send("NACK", {"id": message.headers["ack"], "requeue": "false"})
         dead = await raw.expect("MESSAGE")
         assert (dead.headers["subscription"], dead.body) == ("2", b"bad")
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ABORT"])
+def test_what_is_given_back_in_a_transaction_comes_again_at_its_end(end: str) -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.subscribe("/queue/a", ack="client-individual")
+        await raw.send("SEND", {"destination": "/queue/a"}, b"again")
+        message = await raw.expect("MESSAGE")
+        await raw.send("BEGIN", {"transaction": "t"})
+        await raw.send("NACK", {"id": message.headers["ack"], "transaction": "t", "receipt": "back"})
+        await raw.expect("RECEIPT")
+        await raw.send(end, {"transaction": "t"})
+        assert (await raw.expect("MESSAGE")).headers["redelivered"] == "true"
+
+    with_broker(check)
+
+
+@pytest.mark.parametrize(("end", "buried"), [("COMMIT", True), ("ABORT", False)])
+def test_a_message_that_is_rejected_in_a_transaction_is_dead_with_its_commit(end: str, *, buried: bool) -> None:
+    async def check(here: Place) -> None:
+        raw = await here.client()
+        await raw.subscribe("/queue/a", ack="client-individual")
+        await raw.subscribe("/queue/dead-letters", id="dead")
+        await raw.send("SEND", {"destination": "/queue/a"}, b"bad")
+        message = await raw.expect("MESSAGE")
+        await raw.send("BEGIN", {"transaction": "t"})
+        await raw.send("NACK", {"id": message.headers["ack"], "transaction": "t", "requeue": "false", "receipt": "no"})
+        await raw.expect("RECEIPT")
+        await raw.send(end, {"transaction": "t"})
+        assert (await raw.expect("MESSAGE")).headers["subscription"] == ("dead" if buried else "1")
 
     with_broker(check)
 

@@ -108,9 +108,16 @@ def test_each_refusal_has_code_and_position(data: bytes, code: str, position: in
     assert (caught.value.code, caught.value.position) == (code, position)
 
 
-def test_sizes_and_ranges() -> None:
-    with pytest.raises(CodecError, match="E_CONTROL_SIZE"):
-        decode(bytes(CONTROL_BYTES_MAX + 1))
+def test_as_long_as_the_longest_message_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = SchemeMessage(2, bytes(CONTROL_BYTES_MAX + 1))
+    assert decode(encode(longest)) == longest
+    monkeypatch.setattr("tidings.routing.codec.SCHEME_BYTES_MAX", 100)
+    for wrong in (encode(SchemeMessage(2, bytes(101))), bytes(CONTROL_BYTES_MAX + 1)):
+        with pytest.raises(CodecError, match="E_CONTROL_SIZE"):
+            decode(wrong)
+
+
+def test_ranges() -> None:
     with pytest.raises(UsageError, match="E_CONTROL_RANGE"):
         encode(Ping(2**64))
     with pytest.raises(UsageError, match="E_CONTROL_RANGE"):

@@ -1,3 +1,6 @@
+from random import Random
+from string import ascii_letters
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +10,7 @@ from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
+from tidings.model.selector import Selector
 from tidings.routing.interests import Change, InterestEncoding, LocalInterests, decode_change, encode_change, key_proof
 
 VECTORS = InterestEncoding()
@@ -52,6 +56,20 @@ def test_counted_and_aggregated(encoding: InterestEncoding, wanted: list[Predica
     left = [one for index, one in enumerate(wanted) if index not in gone]
     every = set().union(*(encoding.rows(one) for one in left))
     assert local.rows() == encoding.minimal(every)
+
+
+def test_what_asks_for_more_than_a_row_holds_is_said_less_precisely() -> None:
+    rng = Random(1)
+    texts = ["".join(rng.choices(ascii_letters, k=10)) for _ in range(800)]
+    long = Selector(" AND ".join(f"text LIKE '%{'%'.join(texts[start : start + 300])}%'" for start in (0, 300, 500)))
+    local = LocalInterests(ELEMENTS)
+    local.add(long.predicate)
+    local.add(Predicate.of(Constraint("a", Op.EQ, 1)))
+    rows = tuple(sorted(local.rows()))
+    assert decode_change(encode_change(Change(rows), 0), 0) == Change(rows)
+    carried = ELEMENTS.encoding.message_elements({"text": "".join(texts)})
+    assert long.matches({"text": "".join(texts)})
+    assert any(ELEMENTS.members(row) <= carried for row in rows)
 
 
 def test_queues_are_nobody_elses_business() -> None:

@@ -60,3 +60,34 @@ def test_filters_of_other_shapes_stay_apart() -> None:
         history.add(id_array(MessageId(7, 1, 1000 + incarnation)), 1000)
         entries += history.close(1000)
     assert [(entry.count, entry.span) for entry in compact(entries, CAPACITY)] == [(1, (1001, 1001)), (2, (1002, 1003))]
+
+
+def filled(key: Key, bits: int, capacity: int, counts: list[int], hashes: int = 8) -> list[Entry]:
+    """Filters of so many ids each, one after the other in time."""
+    settings, made, now = BloomSettings(capacity, bits, hashes, mode=Mode.ROTATE), [], 1000
+    for incarnation, count in enumerate(counts):
+        history = BloomHistory(key, settings, incarnation)
+        ids = id_array(*(MessageId(7, 1, now + i) for i in range(count)))
+        made += [*history.add(ids, now), *history.close(now)]
+        now += 1000
+    return made
+
+
+def test_a_filter_takes_as_many_ids_as_full_ones_of_its_size() -> None:
+    """Those of a busy history are larger, which gives the small ones of a quiet one no more room."""
+    busy, quiet = Key(Kind.PUBLISH, 1), Key(Kind.DELIVER, 1, "quiet")
+    large, small = filled(busy, 10_240, 160, [160, 70, 80]), filled(quiet, 640, 10, [10, 10, 3, 7, 4])
+    merged = compact([*large, *small])
+    assert [entry.count for entry in merged if entry.key == busy] == [160, 150]
+    assert [entry.count for entry in merged if entry.key == quiet] == [10, 10, 10, 4]
+    worst = max(entry.opened().fpp() for entry in (*large, *small))
+    assert max(entry.opened().fpp() for entry in merged) <= worst * 1.001  # m itself matters a little
+
+
+def test_what_a_filter_takes_is_known_for_the_usual_number_of_hashes_only() -> None:
+    """If none is full; of others somebody must say it."""
+    key = Key(Kind.ROUTE, 2)
+    assert [entry.count for entry in compact(filled(key, 6400, 500, [200, 40, 40], hashes=16))] == [240, 40]
+    other = filled(key, 640, 10, [3, 4])
+    assert [entry.count for entry in compact(other)] == [3, 4]
+    assert [entry.count for entry in compact(other, 10)] == [7]

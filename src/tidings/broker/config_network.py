@@ -95,6 +95,12 @@ class NetworkTable:
     encoding_pieces_max: int = setting(
         GradedGrade().pieces_max, "of a range, with graded encodings", minimum=1, maximum=64
     )
+    encoding_alternatives_max: int = setting(
+        _ENCODING.alternatives_max,
+        "rows that one conjunction may become, such as for the values of IN; beyond that it says less",
+        minimum=1,
+        maximum=4096,
+    )
     encoding_key_file: str = setting(
         "",
         f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: who has it not cannot read interests",
@@ -170,7 +176,8 @@ class NetworkTable:
         # A digest, so that the file may hold any bytes; the greeting compares keys without showing them.
         data = _secret("network.encoding_key_file", self.encoding_key_file)
         key = int.from_bytes(hashlib.sha256(data).digest()[:8], "little") if data else 0
-        encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade)
+        alternatives_max = self.encoding_alternatives_max
+        encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade, alternatives_max)
         proof = key_proof(data, self._network_secret())
         return InterestEncoding(encoding, "vectors" in self.encoding, keyless=self.relay_only, key_proof=proof)
 

@@ -22,6 +22,7 @@ log = logging.getLogger("tidings.broker")
 
 BLOCKED, CONTROL, MESSAGE = int(Flag.BLOCKED), int(Kind.CONTROL), int(Kind.MESSAGE)
 ACK_CUMULATIVE = 1  # flag of an ACK frame: and all before
+ACK_FLAGS_MAX = 63  # all that there are
 TURN_SECONDS_MAX = 2e-3  # for the requests of one client, before others are read
 
 
@@ -85,7 +86,10 @@ class Events:
         match kind:
             case Kind.ACK:
                 _, _, session, subscription, flags, tags = event
-                if session or flags > ACK_CUMULATIVE:
+                if flags > ACK_FLAGS_MAX:  # whatever it means, it is not: done with these
+                    unknown = RemoteProtocolError("E_FRAME_ACK", "an acknowledgement with an unknown flag", position=4)
+                    self._clients.fail(connection, unknown)
+                elif session or flags > ACK_CUMULATIVE:
                     self._node.asked(now_ms(), number, Ack.of(subscription, flags, tags, session))
                 else:
                     client = self._node.connections[number]

@@ -58,7 +58,7 @@ class GatewayConnection(ClientConnection):
 
     def write(self, data: bytes) -> None:
         """What the forwarder has for the client; what the gateway answers to that comes in a turn of its own."""
-        self._do(lambda gateway: gateway.frames(data, self.broker.now_ms()))
+        self._do(lambda gateway: gateway.frames(data, self.broker.now_ms()), heard=False)
         self._put_out()
         if not self._pumping:
             self._pumping = True
@@ -78,7 +78,8 @@ class GatewayConnection(ClientConnection):
         if not self._full:
             super().resume_writing()
 
-    def _do(self, work: Callable[[Gateway], None]) -> None:
+    def _do(self, work: Callable[[Gateway], None], *, heard: bool = True) -> None:
+        """`heard`: from the client, whose words before an error count; the forwarder is at work and must not be fed."""
         if self._gateway is None or self.number < 0:
             return
         error: TidingsError | None = None
@@ -90,8 +91,12 @@ class GatewayConnection(ClientConnection):
             log.exception("internal error while serving %s", self.address)
             error = RemoteProtocolError("E_INTERNAL", "an error inside the broker")
         if error is not None and not self.closing:
-            self._put_out()
-            self.broker.clients.fail(self, error)
+            if heard:
+                self._pump()
+            else:
+                self._put_out()
+            if not self.closing:
+                self.broker.clients.fail(self, error)
 
     def _pump(self) -> None:
         """To the client and to the broker what the gateway has for them."""

@@ -18,8 +18,8 @@ from tidings.lab.texts import read_text
 def large_command(
     series: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(SERIES)}; all if left out.")] = None,
     variant: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(VARIANTS)}; graded if left out.")] = None,
-    rate: Annotated[float, typer.Option(min=1.0, help="Messages a second, all clients together.")] = 1000.0,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Of each run, in virtual time.")] = 1.0,
+    rate: Annotated[float, typer.Option(min=1.0, max=1e6, help="Messages a second, all clients together.")] = 1000.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Of each run, in virtual time.")] = 1.0,
     costs: Annotated[Path | None, typer.Option(help="From `tidings net experiment costs`.")] = None,
     seed: Annotated[int, typer.Option()] = 1,
     output: Annotated[Path, typer.Option(help="Where data and picture go.")] = Path("out/large-network"),

@@ -25,6 +25,9 @@ app = typer.Typer(no_args_is_help=True, help="Experiments with real broker proce
 WITHOUT_LINKS = ("graded", "activemq")  # the others are the same where there is one broker
 OUTPUT = Path("out/net-experiments")
 Output = Annotated[Path, typer.Option(help="Where data and pictures go.")]
+SIZES = (1, 2, 4, 8)
+SECONDS_MAX = 86400.0
+RATE_MAX = 1_000_000
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 
 
@@ -33,7 +36,7 @@ def pruning(
     policy: Annotated[list[str] | None, typer.Option(help="May be repeated; active and selective if left out.")] = None,
     covered: Annotated[int, typer.Option(min=1, help="Subscriptions that the roots cover.")] = 10_000,
     roots: Annotated[int, typer.Option(min=1, help="Root subscriptions; all are taken back.")] = 300,
-    before: Annotated[float, typer.Option(help="Seconds of publications before.")] = 30.0,
+    before: Annotated[float, typer.Option(min=0.0, max=3600.0, help="Seconds of publications before.")] = 30.0,
     port: Annotated[int, typer.Option(help="The first of 21.")] = 7500,
     seed: Annotated[int, typer.Option()] = 1,
     output: Output = OUTPUT,
@@ -47,7 +50,8 @@ def pruning(
     options = PruningOptions(covered, roots, before_seconds=before, port=port, seed=seed)
     found = []
     for one in policy or ["active", "selective"]:
-        with console.status(f"{one}: {roots} roots over {covered} others"), tempfile.TemporaryDirectory() as folder:
+        doing = console.status(f"{one}: {roots} roots over {covered} others")
+        with doing, terminated(), tempfile.TemporaryDirectory() as folder:
             found.append(real_pruning.measure(one, options, Path(folder)))
     output.mkdir(parents=True, exist_ok=True)
     data = real_pruning.as_rows(found)
@@ -64,11 +68,15 @@ def scale_out(
     brokers: Annotated[list[int] | None, typer.Option(help="1, 2, 4 or 8; may be repeated; all if left out.")] = None,
     variant: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(VARIANTS)}; all if left out.")] = None,
     peak: Annotated[
-        float, typer.Option(min=1.0, help="Messages a second of each of the 80 clients in the end.")
+        float, typer.Option(min=1.0, max=1e6, help="Messages a second of each of the 80 clients in the end.")
     ] = 100.0,
     seconds: Annotated[
         float,
-        typer.Option(min=2.0, help="How long the rate rises, from 1 a client to the peak; or of each constant rate."),
+        typer.Option(
+            min=2.0,
+            max=SECONDS_MAX,
+            help="How long the rate rises, from 1 a client to the peak; or of each constant rate.",
+        ),
     ] = 60.0,
     constant: Annotated[
         list[float] | None,
@@ -91,12 +99,16 @@ def scale_out(
     for one in variant or VARIANTS:
         if one not in VARIANTS:
             raise UsageError("E_VARIANT", f"{one} is not one of {', '.join(VARIANTS)}")
+    for size in brokers or SIZES:
+        if size not in SIZES:
+            raise UsageError("E_BROKERS", f"{size} is not one of {', '.join(map(str, SIZES))}")
+    _check_rates(constant)
     if constant:
         name, profile = "constant", [Stretch(rate, rate, seconds) for rate in constant]
     else:
         name, profile = "ramp", [Stretch(float(CLIENTS), CLIENTS * peak, seconds)]
     found: list[RealMeasurement] = []
-    for size in brokers or (1, 2, 4, 8):
+    for size in brokers or SIZES:
         for one in [one for one in variant or VARIANTS if size > 1 or one in WITHOUT_LINKS]:
             path = (
                 output / name / f"{size}-{one}-{'-'.join(f'{part.last:g}' for part in profile)}-{seconds:g}-{seed}.json"
@@ -130,7 +142,7 @@ def scale_out(
 @app.command()
 def costs(
     rate: Annotated[list[float] | None, typer.Option(help="Messages a second; may be repeated.")] = None,
-    seconds: Annotated[float, typer.Option(min=2.0, help="Of each run.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=2.0, max=SECONDS_MAX, help="Of each run.")] = 10.0,
     runs: Annotated[
         Path | None, typer.Option(help="Where scale-out kept its runs: take these, measure nothing.")
     ] = None,
@@ -142,12 +154,13 @@ def costs(
     Example: tidings net experiment costs && tidings sim experiment large-network --costs out/net-experiments/costs.json
     """
     console = Console(stderr=as_json)
+    _check_rates(rate)
     work: list[dict[str, float]] = []
     for path in sorted(runs.glob("*/*.json")) if runs else ():
         work += RealMeasurement.load(path).work
     for one in [] if runs else rate or [200.0, 600.0]:
         for variant in ("graded", "flooding"):
-            with console.status(f"four brokers, {variant}, {one:g} messages a second"):
+            with console.status(f"four brokers, {variant}, {one:g} messages a second"), terminated():
                 work += real_network.measure(4, variant, [Stretch(one, one, seconds)]).work
     found = fit(work)
     output.mkdir(parents=True, exist_ok=True)
@@ -156,6 +169,12 @@ def costs(
         console.print(f"{name}: {price:.1f} µs")
     if as_json:
         typer.echo(found_json(asdict(found)))
+
+
+def _check_rates(rates: list[float] | None) -> None:
+    for rate in rates or ():
+        if not 0 < rate <= RATE_MAX:
+            raise UsageError("E_RATE", f"{rate:g} messages a second; more than 0 and at most {RATE_MAX:,} are possible")
 
 
 def _scale_table(found: list[RealMeasurement]) -> Table:

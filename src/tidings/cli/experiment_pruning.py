@@ -26,10 +26,12 @@ T = TypeVar("T", Result, MobileResult)
 
 def pruning_command(
     sweep: Annotated[Sweep, typer.Option(help="What is varied.")] = Sweep.policies,
-    scale: Annotated[float, typer.Option(help="1: full size; less: fewer subscriptions and publications.")] = 1.0,
-    hours: Annotated[float, typer.Option(help="Of the mobile experiment.")] = 6.0,
+    scale: Annotated[
+        float, typer.Option(min=0.01, max=10.0, help="1: full size; less: fewer subscriptions and publications.")
+    ] = 1.0,
+    hours: Annotated[float, typer.Option(min=0.01, max=1000.0, help="Of the mobile experiment.")] = 6.0,
     seed: Annotated[int, typer.Option()] = 1,
-    jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 2,
     again: Annotated[bool, typer.Option("--again", help="Do runs anew that the folder has.")] = False,
     output: Annotated[Path, typer.Option(help="Where data and pictures go.")] = Path("out/pruning"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,

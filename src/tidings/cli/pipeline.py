@@ -39,6 +39,7 @@ def pipeline(
     """
     try:  # only now: Spark is not needed, and may not be there, for anything else
         from tidings.pipeline import jobs
+        from tidings.pipeline.failures import plainly
         from tidings.pipeline.session import parse_conf
     except ModuleNotFoundError as error:
         raise UsageError("E_PIPELINE_INSTALL", f"{error}: pip install 'tidings[pipeline]'") from None
@@ -52,7 +53,7 @@ def pipeline(
     )
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with plainly(), Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(f"pipeline {job.value}", total=None)
         with jobs.opened(chosen, lambda text: progress.update(task, description=text), quick=quick) as run:
             if explain:

@@ -13,6 +13,8 @@ from tidings.errors import TidingsError, UsageError
 from tidings.lab.encoding_study import Outcome, Study, propose, study
 from tidings.lab.paper_workload import PaperWorkload
 from tidings.lab.texts import parse_json, read_text
+from tidings.model.destination import Destination
+from tidings.model.message import Message
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
 from tidings.model.values import Value
@@ -76,6 +78,10 @@ def read_messages(path: Path) -> list[dict[str, Value]]:
         one = parse_json(line, f"{path}:{number}", "E_PLAN_ENCODING")
         if not isinstance(one, dict) or not all(isinstance(value, (bool, int, float, str)) for value in one.values()):
             raise UsageError("E_PLAN_ENCODING", f"{path}:{number}: not an object of numbers, texts and booleans")
+        try:
+            Message(Destination("study"), one)
+        except TidingsError as error:
+            raise UsageError("E_PLAN_ENCODING", f"{path}:{number}: {error}") from None
         found.append(one)
     return found
 

@@ -14,7 +14,6 @@ from tidings.model.tables import HISTORIES
 from tidings.segments.compaction import Compacted, compact_segments
 from tidings.segments.history_store import LOCK
 from tidings.segments.reader import segments
-from tidings.tracking.history import BloomSettings
 
 
 def register(app: typer.Typer) -> None:
@@ -29,9 +28,9 @@ def _group() -> None: ...
 
 def compact(
     folder: Annotated[Path, typer.Argument(help="Where the broker keeps its records: data/tracking.")],
-    capacity: Annotated[int, typer.Option(min=1, help="n, as in [tracking]: ids a filter takes.")] = (
-        BloomSettings().capacity
-    ),
+    capacity: Annotated[
+        int, typer.Option(min=0, help="n, as in [tracking]: ids a filter takes; 0: as many as the full ones have.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Merge partly full filters and small segments; answers stay the same. The broker must not be running.

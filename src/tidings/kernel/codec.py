@@ -31,7 +31,8 @@ from tidings.model.values import Value
 Headers: TypeAlias = tuple[str | None, str | None, str | None, int | None, int | None]
 Parts: TypeAlias = tuple[bool, bool, int, bytes, str, Headers, dict[str, Value], bytes]
 
-PAYLOAD_BYTES_MAX = 1 << 20
+PAYLOAD_BYTES_MAX = 1 << 20  # of a frame, unless told otherwise
+MESSAGE_BYTES_MAX = 2**32 - 1  # that its length can say: messages that are here already take no more memory
 # Attributes made from a message's fixed part, as bits: which of them a batch shall show.
 DERIVED_DESTINATION, DERIVED_PRIORITY, DERIVED_DELIVERY_MODE, DERIVED_TIMESTAMP, DERIVED_MESSAGE_ID = 1, 2, 4, 8, 16
 DERIVED_ALL = 31
@@ -86,7 +87,7 @@ class MessageBatch:
 
     @classmethod
     def from_messages(
-        cls, data: Buffer, message_bytes_max: int = PAYLOAD_BYTES_MAX, derived: int = DERIVED_ALL
+        cls, data: Buffer, message_bytes_max: int = MESSAGE_BYTES_MAX, derived: int = DERIVED_ALL
     ) -> "MessageBatch":
         """Messages, each after its length as u32; the last may be incomplete."""
         return cls(_kernel.MessageBatch.from_messages(data, message_bytes_max, derived))
@@ -96,7 +97,7 @@ class MessageBatch:
         cls,
         data: Buffer,
         ends: NDArray[np.uint64],
-        message_bytes_max: int = PAYLOAD_BYTES_MAX,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
         derived: int = DERIVED_ALL,
     ) -> "MessageBatch":
         """Messages one after the other, the i-th ends at `ends[i]`: a column of a table."""

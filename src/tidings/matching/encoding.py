@@ -33,6 +33,7 @@ from tidings.model.values import Value
 Elements: TypeAlias = frozenset[int]
 
 HASHES_MAX = 64
+SET_ELEMENTS_MAX = 4096  # on the wire; what asks for more asks for so many of them
 COVERING_MAX = 256  # conjunctions that are compared with each other before encoding; beyond, only after it
 _STEP = 0x9E3779B97F4A7C15
 
@@ -66,7 +67,7 @@ class Encoding:
 
     def conjunction_elements(self, constraints: Sequence[Constraint]) -> set[Elements]:
         alternatives = choose(self.grade.asked(constraints), self.alternatives_max)
-        return {frozenset(map(self.element, one)) for one in alternatives}
+        return {frozenset(sorted(set(map(self.element, one)))[:SET_ELEMENTS_MAX]) for one in alternatives}
 
     def predicate_elements(self, predicate: Predicate) -> set[Elements]:
         """Sets of which at least one lies in each matching message's; none contains another."""
@@ -127,12 +128,12 @@ def minimal_sets(sets: set[Elements]) -> set[Elements]:
     >>> minimal_sets({frozenset({1}), frozenset({1, 2}), frozenset({3, 4})}) == {frozenset({1}), frozenset({3, 4})}
     True
     """
-    kept: dict[int, list[Elements]] = {}  # by their smallest element
+    kept: dict[int, list[Elements]] = {}  # by that of their elements under which there were fewest
     minimal: set[Elements] = set()
     if frozenset() in sets:
         return {frozenset()}
     for one in sorted(sets, key=len):
         if not any(small <= one for element in one for small in kept.get(element, ())):
-            kept.setdefault(min(one), []).append(one)
+            kept.setdefault(min(one, key=lambda element: len(kept.get(element, ()))), []).append(one)
             minimal.add(one)
     return minimal

@@ -85,7 +85,7 @@ def conjunction_intersects(f: Conjunction, g: Conjunction) -> bool:
 
 def disjunction_covers(wide: tuple[Conjunction, ...], g: Conjunction) -> bool:
     """Whether one of these conjunctions covers g, or several that stick out in the same single attribute do."""
-    if any(conjunction_covers(one, g) for one in wide):
+    if not g.normal.satisfiable or any(conjunction_covers(one, g) for one in wide):
         return True
     joined: dict[tuple[str, Kind | None], Cuts] = {}
     for one in wide:

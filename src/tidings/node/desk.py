@@ -120,7 +120,7 @@ class Desk:
         queue = Destination.parse(request.queue)
         name = str(queue)
         if not is_temporary(queue):
-            raise UsageError("E_QUEUE_TEMPORARY", f"{name!r} is not the name of a temporary queue")
+            raise UsageError("E_QUEUE_TEMPORARY", f"{name!r} is no temporary queue: those are called queue:tmp.…")
         if not client.principal.may("subscribe", name):
             raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {name}")
         if name in self._office.mailboxes.by_name:

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from tidings.errors import SecurityError, TidingsError, UsageError
 from tidings.kernel.codec import decode_message
+from tidings.model.destination import NAME_BYTES_MAX
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.message import reserved
 from tidings.model.selector import Selector
@@ -102,6 +103,7 @@ class TypeDesk:
     def _add(self, client: Connection, request: AddType) -> None:
         def with_parent(chain: Chain) -> None:
             self._need(client, "define", (*chain, request.event_type))
+            _check_depth((*chain, request.event_type))
             self._book.add(request.event_type, self._answer(client, request.receipt))
 
         if request.event_type.parent is None:
@@ -211,6 +213,14 @@ def _path(chain: Chain) -> tuple[str, ...]:
 
 def _named(chain: Chain) -> str:
     return f"event type {'.'.join(_path(chain))!r}"
+
+
+def _check_depth(chain: Chain) -> None:
+    """Events need a topic that names the type and all its ancestors."""
+    if (size := len(topic_of(_path(chain)).encode())) > NAME_BYTES_MAX:
+        named = f"event type {chain[-1].name!r} and its {len(chain) - 1} ancestors"
+        reason = f"the topic of {named} would have {size} bytes, at most {NAME_BYTES_MAX} are possible"
+        raise EventTypeError("E_TYPE_DEPTH", reason)
 
 
 def _check_selector(chain: Chain, text: str) -> None:

@@ -124,7 +124,7 @@ class Tracer:
 
     def trace_one(self, message: MessageId) -> Path:
         """The plain way, for one id: what `trace` is held to."""
-        search = PathSearch(message)
+        search = self._search(message)
         asked = search.start()
         while asked:
             broker = asked.pop().broker
@@ -132,6 +132,10 @@ class Tracer:
             answer = None if known is None else known[0].answer(message, known[1])
             asked += search.failed(broker, NO_RECORDS) if answer is None else search.answered(answer)
         return search.report()
+
+    def _search(self, message: MessageId) -> PathSearch:
+        """One whose origin has no records asks all brokers that have some, as a live one asks all that are there."""
+        return PathSearch(message, dict.fromkeys(self._recorders, ()))
 
     # --- one origin -----------------------------------------------------------------------------------------------
 
@@ -213,7 +217,7 @@ class Tracer:
 
     def _further(self, message: MessageId, answers: Mapping[int, Answer]) -> "_Question | Path":
         """Search with these answers until one is missing; the report if none is."""
-        search = PathSearch(message)
+        search = self._search(message)
         waiting = search.start()
         while waiting:
             broker = waiting.pop(0).broker

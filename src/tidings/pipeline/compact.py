@@ -23,9 +23,8 @@ def compacted(histories: DataFrame, capacity: int = 0) -> DataFrame:
 def _compact(group: pa.Table, capacity: int) -> pa.Table:
     rows = sorted(group.to_pylist(), key=lambda row: (row["segment"], row["position"]))
     lineage = {(row["incarnation"], row["sequence"]): (row["segment"], row["position"], row[DAY]) for row in rows}
-    full = capacity or max((row["count"] for row in rows if row["full"]), default=0)
     made = []
-    for entry in compact(map(row_entry, rows), full):
+    for entry in compact(map(row_entry, rows), capacity):
         segment, position, day = lineage[entry.incarnation, entry.sequence]
         made.append(entry_row(rows[0]["broker"], entry) | {"segment": segment, "position": position, DAY: day})
     types = arrow_schema(COMPACTED).remove_metadata().append(pa.field(DAY, pa.string(), False))

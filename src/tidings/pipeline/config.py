@@ -25,7 +25,7 @@ JOB_NAMES = ("ingest", "compact", "trace", "generate", "replay", "measure", "fit
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    capacity: int = 0  # ids of a full filter; 0: as many as the fullest of its history has
+    capacity: int = 0  # ids of a full filter; 0: as many as full ones of its day have for their size
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ and what came; other days are not touched.
 
 What retention has deleted is in the manifest too: up to when, by writer. What was taken in before it was deleted is not
 missed.
+
+The folder may be that of a running broker, which deletes copies of filters that have grown since, and what is too old.
+One that goes before it is read is left out until the next run, which finds the later copy or what retention says.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +19,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
@@ -29,6 +33,8 @@ from tidings.segments.reader import open_bytes
 from tidings.segments.retention import marked_ms, marked_writer
 
 SEGMENTS_PER_TASK = 64
+LOOKS_MAX = 5  # at a folder where segments come and go
+GONE = "it was deleted while it was being read"
 CHECKED = "uri string, error string"
 DAY_MS = 86_400_000
 EPOCH = date(1970, 1, 1)
@@ -109,30 +115,58 @@ def ingest(spark: SparkSession, source: Place, output: Place, name: str) -> Mani
     found = listing(source, stored)
     if not found:
         return None
-    bad = check(spark, found.new, table) if found.new else {}
-    if any(place.name in bad and not place.exists() for place in found.new):
-        return ingest(spark, source, output, name)  # deleted meanwhile: look again at what retention says
+    found, bad = _looked_at(spark, source, stored, table, found)
     good = [place for place in found.new if place.name not in bad]
-    names = [place.name for place in good]
-    before = stored.manifest()
-    earlier = before.skipped if before is not None else {}
-    skipped = {name: why for name, why in earlier.items() if name not in names} | bad
-    damaged = before.inputs.get("damaged", {}) if before is not None else {}
-    stamps = {**damaged, **found.stamps}
-    consumed = {
-        "segments": sorted([*found.known, *names]),
-        "damaged": {name: stamps[name] for name in sorted(skipped) if name in stamps},
-        "since": dict(found.since),
-    }
+    consumed = partial(_consumed, source, stored, found, bad)
     if not good:
         nothing = spark.createDataFrame([], spark_schema(stored.table).add(DAY, "string", False))
-        return stored.replace(nothing, consumed, skipped, keep=True)
+        return stored.replace_by(nothing, consumed, keep=True)
     rows = with_day(read(spark, good, table), name)
     touched = [row[DAY] for row in rows.select(DAY).distinct().collect()]
     merged = distinct_rows(rows.unionByName(stored.read(spark, touched)), name)
     # Filters are fetched one by one: small groups.
     options = {"parquet.block.size": str(1 << 20)} if name == "histories" else {}
-    return stored.replace(merged, consumed, skipped, keep=True, options=options)
+    return stored.replace_by(merged, consumed, keep=True, options=options)
+
+
+def _looked_at(
+    spark: SparkSession, source: Place, stored: Stored, table: Table, found: Listing
+) -> tuple[Listing, dict[str, str]]:
+    """What is new, and names of what cannot be believed; if some of it goes meanwhile, what came in its place too."""
+    checked: dict[tuple[str, tuple[int, ...]], str | None] = {}
+    for looks_left in reversed(range(LOOKS_MAX)):
+        keys = {place: (place.name, tuple(found.stamps[place.name])) for place in found.new}
+        unseen = [place for place in found.new if keys[place] not in checked]
+        wrong = check(spark, unseen, table) if unseen else {}
+        checked |= {keys[place]: wrong.get(place.name) for place in unseen}
+        bad = {place.name: why for place, key in keys.items() if (why := checked[key]) is not None}
+        later = listing(source, stored)
+        if not looks_left or set(found.new) <= set(later.new):
+            break
+        found = later
+    there = {place.name for place in later.new}
+    return found, {name: why for name, why in bad.items() if name in there}  # that it is gone is said in the end
+
+
+def _consumed(
+    source: Place, stored: Stored, found: Listing, bad: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """For the manifest, when all is read: inputs, and what was left out and why."""
+    now = listing(source, stored)
+    there = {place.name for place in now.new}
+    names = [place.name for place in found.new if place.name not in bad and place.name in there]
+    gone = dict.fromkeys({place.name for place in found.new} - there, GONE)
+    before = stored.manifest()
+    earlier = before.skipped if before is not None else {}
+    skipped = {name: why for name, why in earlier.items() if name not in names and why != GONE} | dict(bad) | gone
+    damaged = before.inputs.get("damaged", {}) if before is not None else {}
+    stamps = {**damaged, **found.stamps}
+    inputs = {
+        "segments": sorted([*found.known, *names]),
+        "damaged": {name: stamps[name] for name in sorted({*skipped} & {*stamps} - {*gone})},
+        "since": dict(now.since),
+    }
+    return inputs, skipped
 
 
 def check(spark: SparkSession, places: list[Place], table: Table) -> dict[str, str]:
@@ -168,8 +202,17 @@ def problem(uri: str, table: str) -> str | None:
 
 
 def read(spark: SparkSession, places: list[Place], table: Table) -> DataFrame:
-    """Rows of segments, each with where it came from."""
-    rows = spark.read.schema(spark_schema(table)).parquet(*(place.uri for place in places))
+    """Rows of segments, each with where it came from; of those that go meanwhile, perhaps none."""
+    if not places:
+        return spark.createDataFrame([], spark_schema(CLEAN[table.name]))
+    reader = spark.read.schema(spark_schema(table)).option("ignoreMissingFiles", "true")
+    try:
+        rows = reader.parquet(*(place.pattern for place in places))
+    except AnalysisException:
+        left = [place for place in places if place.exists()]
+        if len(left) == len(places):
+            raise
+        return read(spark, left, table)
     origin = (f.col("_metadata.file_name").alias("segment"), f.col("_metadata.row_index").alias("position"))
     return rows.select(*(c.name for c in table.columns), *origin)
 

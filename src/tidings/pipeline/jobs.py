@@ -105,7 +105,7 @@ class Run:
         if not files:
             raise UsageError("E_PIPELINE_INPUT", f"{key}: there is nothing at {place.uri}")
         try:
-            rows = self.spark.read.parquet(place.uri)
+            rows = self.spark.read.parquet(place.pattern)
         except (PySparkException, Py4JJavaError):
             raise UsageError("E_PIPELINE_INPUT", f"{key}: what is at {place.uri} is not Parquet") from None
         found = {one.name: one.dataType for one in rows.schema.fields}

@@ -6,6 +6,7 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,15 @@ class Place:
     @property
     def name(self) -> str:
         return self.uri.rpartition("/")[2]
+
+    @property
+    def pattern(self) -> str:
+        """How Spark names it where it takes patterns: for reading.
+
+        >>> Place.of("/data/[old]*").pattern
+        '/data/\\\\[old\\\\]\\\\*'
+        """
+        return re.sub(r"[\\\[\]{}*?]", r"\\\g<0>", self.uri)
 
     def open(self) -> tuple[fs.FileSystem, str]:
         """The file system it is on, and its path there."""

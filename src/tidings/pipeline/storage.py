@@ -12,7 +12,7 @@ Where a cluster has Delta or Iceberg, another class with these methods takes the
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -85,7 +85,7 @@ class Stored:
         wanted = [known[part].folder for part in sorted(known) if parts is None or part in parts]
         if not wanted:
             return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(*(self.data.under(one).uri for one in wanted))
+        return spark.read.schema(schema).parquet(*(self.data.under(one).pattern for one in wanted))
 
     def folders(self, parts: list[str] | None = None) -> list[Place]:
         """Where its files are, for readers other than Spark."""
@@ -102,6 +102,17 @@ class Stored:
         options: Mapping[str, str] | None = None,
     ) -> Manifest:
         """Make these rows the partitions they belong to; with `keep`, other partitions stay as they are."""
+        return self.replace_by(rows, lambda: (inputs, skipped or {}), keep=keep, options=options)
+
+    def replace_by(
+        self,
+        rows: DataFrame,
+        consumed: Callable[[], tuple[Mapping[str, Any], Mapping[str, str]]],
+        *,
+        keep: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> Manifest:
+        """The same; inputs, and what was left out, are asked for when all rows have been read."""
         before = self.manifest()
         number = 1 if before is None else before.number + 1
         attempt = f"{number}-{uuid4().hex[:8]}"
@@ -116,10 +127,9 @@ class Stored:
             chosen.write.options(**settings).parquet(target.under(f"{PART}={WHOLE}").uri)
         parts = {place.name.partition("=")[2]: _part(place, attempt) for place, _, _ in target.list()}
         kept = dict(before.parts) if keep and before is not None else {}
+        inputs, skipped = consumed()
         software = {"tidings": version("tidings"), "pyspark": version("pyspark")}
-        made = Manifest(
-            number, self.table.name, self.table.version, kept | parts, inputs, dict(skipped or {}), software
-        )
+        made = Manifest(number, self.table.name, self.table.version, kept | parts, inputs, dict(skipped), software)
         self._commit(made, attempt)
         return made
 

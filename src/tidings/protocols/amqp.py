@@ -14,7 +14,7 @@ only: those let go of deliveries and link, in this order, when they end, while t
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from proton import (
     Collector,
@@ -160,9 +160,26 @@ class AmqpSession:
 
 
 def _refusal(error: TidingsError) -> bytes:
-    """To one who came without SASL and may not: opened and closed in one breath, which Proton's engine does not do."""
-    why = Described(ulong(0x1D), [symbol(condition_name(error.code)), error.reason])
-    return AMQP_HEADER + amqp_frame(0x10, ["tidings"]) + amqp_frame(0x18, [why])
+    """To one who came without SASL and may not."""
+    return AMQP_HEADER + _farewell(error)
+
+
+def _farewell(error: TidingsError) -> bytes:
+    """Opened and closed in one breath, which Proton's engine does not do."""
+    why = Described(ulong(0x1D), [symbol(condition_name(error.code)), f"{error.code}: {error.reason}"])
+    return amqp_frame(0x10, ["tidings"]) + amqp_frame(0x18, [why])
+
+
+def _fault(error: Exception) -> TidingsError | None:
+    """What to tell a client that has caused this error; None: it is ours."""
+    match error:
+        case CodecError():
+            return RemoteProtocolError(error.code, error.reason)
+        case UnicodeDecodeError():
+            return RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8")
+        case TidingsError():
+            return error
+    return None
 
 
 class Engine:
@@ -188,7 +205,8 @@ class Engine:
         self._sessions: dict[Session, None] = {}
         self._ending: list[ConsumerLink | ForgetLink] = []  # detached, and waiting for the broker's word
         self._header = bytearray()
-        self._closed = False
+        self._last = b""
+        self._closed = self._failed = False
 
     # --- bytes ----------------------------------------------------------------------------------------------------
 
@@ -198,7 +216,7 @@ class Engine:
             missing = len(AMQP_HEADER) - len(self._header)
             self._header += data[:missing]
             if not AMQP_HEADER.startswith(bytes(self._header)):
-                raise RemoteProtocolError("E_AMQP_HEADER", "not AMQP 1.0", position=0)
+                self._give_up(RemoteProtocolError("E_AMQP_HEADER", "not AMQP 1.0", position=0))
         position = 0
         while position < len(data) and not self._closed:
             capacity = self._transport.capacity()
@@ -208,7 +226,7 @@ class Engine:
             try:
                 self._transport.push(part)
             except (ProtonException, OverflowError) as error:
-                raise RemoteProtocolError("E_AMQP_DECODE", str(error)) from None
+                self._give_up(RemoteProtocolError("E_AMQP_DECODE", str(error)))
             position += len(part)
             self.settle()
 
@@ -223,7 +241,8 @@ class Engine:
         for consumer in self._consumers.values():
             if consumer.starved:
                 consumer.flow()
-        return b"".join(parts)
+        last, self._last = self._last, b""
+        return b"".join(parts) + last
 
     def tick(self, now_ms: int) -> None:
         self.context.now_ms = now_ms
@@ -238,13 +257,25 @@ class Engine:
         return sum(session.outgoing_bytes for session in self._sessions)
 
     def fail(self, error: TidingsError) -> None:
-        """Say why, and say good-bye."""
+        """Say why, and say good-bye; once."""
         self._closed = True
+        if self._failed:
+            return
+        self._failed = True
+        if self._connection.state & Endpoint.REMOTE_UNINIT and self._transport.condition is None:
+            # Proton closes nothing that the client has not opened, and waits for its header before it sends ours.
+            self._last = (b"" if self._header == AMQP_HEADER else AMQP_HEADER) + _farewell(error)
+            return
         if self._connection.state & Endpoint.LOCAL_UNINIT:
             self._connection.open()
         if self._connection.state & Endpoint.LOCAL_ACTIVE:
             self._connection.condition = condition_of(error)
             self._connection.close()
+
+    def _give_up(self, error: TidingsError) -> NoReturn:
+        """The client is told here: who hears of the error may be unable to, in the middle of a log-in."""
+        self.fail(error)
+        raise error from None
 
     def let_go(self) -> None:
         """Of all links, then of the sessions."""
@@ -267,10 +298,12 @@ class Engine:
                 continue
             try:
                 handler(self, event)
-            except CodecError as error:
-                raise RemoteProtocolError(error.code, error.reason) from None
-            except UnicodeDecodeError:
-                raise RemoteProtocolError("E_AMQP_DECODE", "text that is not UTF-8") from None
+            except Exception as error:
+                self._closed = True  # the event is still there, and would fail again
+                fault = _fault(error)
+                if fault is None:
+                    raise
+                self._give_up(fault)
 
     def _events(self) -> Iterator[Any]:
         while (event := self._collector.peek()) is not None:
@@ -304,8 +337,11 @@ class Engine:
     def _transport_failed(self, event: Event) -> None:
         condition: Condition | None = self._transport.condition
         reason = "the connection cannot go on" if condition is None else f"{condition.name}: {condition.description}"
-        self._closed = True
         raise RemoteProtocolError("E_AMQP_FRAME", reason)
+
+    def _input_ended(self, _: Event) -> None:
+        """Before the client has closed: Proton stops reading, without a word, at what is none of AMQP's frames."""
+        raise RemoteProtocolError("E_AMQP_DECODE", "a frame that holds none of AMQP's performatives")
 
     def _session_opened(self, event: Any) -> None:
         session: Session = event.session
@@ -402,4 +438,5 @@ _HANDLERS: dict[Any, Callable[[Engine, Any], None]] = {
     Event.LINK_FLOW: Engine._link_flow,
     Event.DELIVERY: Engine._delivery,
     Event.TRANSPORT_ERROR: Engine._transport_failed,
+    Event.TRANSPORT_TAIL_CLOSED: Engine._input_ended,
 }

@@ -71,7 +71,8 @@ class Sasl:
                 self.state = State.PASSED
                 return Credentials()
             if header != SASL_HEADER:
-                self.output += SASL_HEADER
+                self.output += SASL_HEADER  # what is understood here, and no frames: the client speaks something else
+                self.state = State.REFUSED
                 raise RemoteProtocolError("E_AMQP_HEADER", "neither AMQP 1.0 nor SASL", position=0)
             del self._input[: len(header)]
             self.state = State.INIT

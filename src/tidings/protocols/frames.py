@@ -18,6 +18,7 @@ VERSION = 1
 HEADER_BYTES = 8
 FIELDS_MAX = 64
 ACK_CUMULATIVE, ACK_RETRY, ACK_DEAD, ACK_RELEASE, ACK_ELSEWHERE, ACK_WITH_COMMIT = 1, 2, 4, 8, 16, 32
+ACK_FLAGS_MAX = 63
 _HEADER = struct.Struct("<IBBH")
 _ACK = struct.Struct("<IBI")
 _PAIR = struct.Struct("<II")
@@ -131,6 +132,8 @@ def decode_ack(payload: bytes) -> tuple[int, int, tuple[int, ...]]:
     if len(payload) < _ACK.size:
         raise CodecError("E_CODEC_TRUNCATED", "an acknowledgement is cut short", position=len(payload))
     subscription, flags, count = _ACK.unpack_from(payload)
+    if flags > ACK_FLAGS_MAX:
+        raise CodecError("E_FRAME_ACK", "an acknowledgement with an unknown flag", position=4)
     if len(payload) != _ACK.size + 8 * count:
         raise CodecError("E_FRAME_ACK", "the number of tags and the length disagree", position=5)
     return subscription, flags, struct.unpack_from(f"<{count}Q", payload, _ACK.size)

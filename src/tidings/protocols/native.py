@@ -7,7 +7,7 @@ deliveries do not come through here: the forwarding plane handles their frames b
 """
 
 from enum import Enum
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping, Received
 from tidings.delivery.backlog import PRIORITIES, Place
@@ -69,6 +69,8 @@ from tidings.protocols.frames import (
 from tidings.tracking.skew import Correction
 
 READ_BYTES, READ_BYTES_MAX = 1 << 20, 8 << 20  # of one answer to READ, unless a single message is larger
+
+Choice = TypeVar("Choice", bound=Enum)
 
 
 class State(Enum):
@@ -306,26 +308,29 @@ def _client_id(fields: dict[str, Value]) -> str:
 
 
 def _subscribe(fields: dict[str, Value], receipt: int, session: int) -> Subscribe:
-    try:
-        ack = AckMode(field(fields, "ack", str) or AckMode.AUTO.value)
-        policy = SlowPolicy(field(fields, "policy", str) or SlowPolicy.PUSH_BACK.value)
-    except ValueError as error:
-        raise RemoteProtocolError("E_FRAME_FIELD", str(error), fatal=False) from None
     return Subscribe(
         receipt=receipt,
         subscription=unsigned(fields, "subscription"),
         destination=field(fields, "destination", str),
         selector=field(fields, "selector", str),
-        ack=ack,
+        ack=_choice(fields, "ack", AckMode.AUTO),
         durable=field(fields, "durable", str),
         shared=field(fields, "shared", str),
         credit=unsigned(fields, "credit"),
-        policy=policy,
+        policy=_choice(fields, "policy", SlowPolicy.PUSH_BACK),
         no_local=field(fields, "no_local", bool),
         session=session,
         paused=field(fields, "paused", bool),
         type=field(fields, "type", str),
     )
+
+
+def _choice(fields: dict[str, Value], name: str, default: Choice) -> Choice:
+    text = field(fields, name, str)
+    offered = {one.value: one for one in type(default)}
+    if text and text not in offered:
+        raise RemoteProtocolError("E_FRAME_FIELD", f"{name} is one of {', '.join(offered)}", fatal=False)
+    return offered[text] if text else default
 
 
 def _type_request(fields: dict[str, Value], receipt: int) -> Request:

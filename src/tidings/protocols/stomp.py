@@ -91,7 +91,8 @@ class StompSession:
         if not known:
             raise RemoteProtocolError("E_VERSION", f"this broker speaks STOMP {', '.join(VERSIONS)}")
         self.version = max(known)
-        self._beats = _beats(frame.headers.get("heart-beat", "0,0"))
+        beats = _beats(frame.headers.get("heart-beat", "0,0"))
+        self._beats = (0, 0) if self.version is Version.V10 else beats  # 1.0 has none, and CONNECTED agrees to none
         client = frame.headers.get("client-id", "").strip()
         if len(client) > NAME_MAX or any(character < " " for character in client):
             reason = f"client-id: at most {NAME_MAX} characters and no control characters"
@@ -138,7 +139,8 @@ class StompSession:
         if frame.command == "NACK":
             verdict = Verdict.DEAD if frame.headers.get("requeue") == "false" else Verdict.RETRY
         session = self._session(frame) if "transaction" in frame.headers else 0
-        return Ack(subscribed.number, (int(tag),), subscribed.cumulative, verdict, session, self._receipt(frame))
+        tags, receipt = (int(tag),), self._receipt(frame)
+        return Ack(subscribed.number, tags, subscribed.cumulative, verdict, session, receipt, with_commit=session > 0)
 
     def _check_owner(self, frame: Frame, subscribed: Subscribed) -> None:
         """In 1.1 an acknowledgement names its subscription besides."""

@@ -27,6 +27,7 @@ Key: TypeAlias = tuple[str, str]  # ("id", …) or, without one, ("destination",
 class Subscribed:
     number: int
     id: str | None  # 1.0 may do without
+    destination: str
     mode: str  # auto, client, client-individual
     shared: bool
 
@@ -65,7 +66,7 @@ class Subscriptions:
             raise RemoteProtocolError("E_STOMP_HEADER", "ack is auto, client or client-individual")
         durable, shared = _first(frame, DURABLE), _first(frame, SHARED)
         id = frame.headers.get("id")
-        subscribed = Subscribed(self._next, id, mode, bool(shared))
+        subscribed = Subscribed(self._next, id, destination, mode, bool(shared))
         request = Subscribe(
             receipt=receipt,
             subscription=subscribed.number,
@@ -89,7 +90,7 @@ class Subscriptions:
     ) -> tuple[Subscribed | None, tuple[Unsubscribe | Forget, ...]]:
         """End a subscription; with the name of a durable one, delete that, whether it is in use here or not."""
         durable = _first(frame, DURABLE)
-        key = None if durable and "id" not in frame.headers else _key(frame, version)
+        key = None if durable and "id" not in frame.headers else self._meant(_key(frame, version))
         subscribed = self._known.pop(key, None) if key is not None else None
         if subscribed is None:
             if not durable:
@@ -103,6 +104,13 @@ class Subscriptions:
             shared = subscribed.shared or bool(_first(frame, SHARED))
             return subscribed, (Unsubscribe(0, subscribed.number), Forget(receipt, durable, shared=shared))
         return subscribed, (Unsubscribe(receipt, subscribed.number),)
+
+    def _meant(self, key: Key) -> Key:
+        """In 1.0 a destination ends a subscription that has an id too; of several, the oldest."""
+        kind, text = key
+        if kind == "id" or key in self._known:
+            return key
+        return next((known for known, one in self._known.items() if one.destination == text), key)
 
     def by_number(self, number: str) -> Subscribed | None:
         return self._numbers.get(number)

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from websockets.datastructures import Headers
-from websockets.exceptions import InvalidOrigin
+from websockets.exceptions import InvalidMessage, InvalidOrigin
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
@@ -34,6 +34,7 @@ class _Handshake(ServerProtocol):
     def __init__(self, allowed: tuple[str, ...]) -> None:
         super().__init__(select_subprotocol=lambda _, offered: _best(offered), max_size=LOGIN_BYTES_MAX)
         self._allowed = allowed
+        self._told = False
 
     def process_origin(self, headers: Headers) -> Origin | None:
         origin = super().process_origin(headers)
@@ -56,6 +57,14 @@ class _Handshake(ServerProtocol):
                 response.headers["Upgrade"] = "websocket"
             response.headers["Sec-WebSocket-Version"] = VERSION
         return response
+
+    def send_eof(self) -> None:
+        """What is no request at all has an answer too (RFC 6455, 4.2.1): the library would only end."""
+        if self._told or not isinstance(self.handshake_exc, InvalidMessage):
+            super().send_eof()
+            return
+        self._told = True
+        self.send_response(self.reject(HTTPStatus.BAD_REQUEST, "Not a request that opens a WebSocket connection.\n"))
 
 
 def _is_address(host: str) -> bool:

@@ -2,7 +2,7 @@
 machine hears it."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import TypeVar
 
 from tidings.errors import CodecError
@@ -13,10 +13,27 @@ from tidings.routing.forwarding import ID
 
 T = TypeVar("T")
 
+SHORT_BYTES_MAX = 4096
 
-@lru_cache(maxsize=1024)
+
+def kept_of_short(count: int) -> Callable[[Callable[[bytes], T]], Callable[[bytes], T]]:
+    """Keeps what is read from the last so many messages. Long ones are read again: they would fill the memory."""
+
+    def keeping(read: Callable[[bytes], T]) -> Callable[[bytes], T]:
+        keep = lru_cache(maxsize=count)(read)
+
+        @wraps(read)
+        def reading(message: bytes) -> T:
+            return keep(message) if len(message) <= SHORT_BYTES_MAX else read(message)
+
+        return reading
+
+    return keeping
+
+
+@kept_of_short(1024)
 def batch_of(message: bytes) -> MessageBatch:
-    """An encoded message as the batch of one that matchers take; kept, since it visits many brokers."""
+    """An encoded message as the batch of one that matchers take."""
     batch = MessageBatch.from_messages(len(message).to_bytes(4, "little") + message)
     if len(batch) != 1 or not batch.is_message(0):
         error = (batch.error(0) if len(batch) else None) or batch.fatal

@@ -35,6 +35,7 @@ from tidings.routing.control import (
 )
 
 CONTROL_BYTES_MAX = 16 << 20
+SCHEME_BYTES_MAX = 2 << 30  # of a SchemeMessage, as a link carries: it may hold the longest message of a client
 TEXT_BYTES_MAX = 1024
 
 
@@ -167,7 +168,7 @@ U32 = _number("u32", 0xFFFF_FFFF)
 U64 = _number("u64", 2**64 - 1)
 FLAG = Field("flag", _put_flag, _get_flag)
 TEXT = Field("text", _put_text, _get_text)
-BYTES = Field("bytes", _put_bytes, lambda reader: reader.take(CONTROL_BYTES_MAX))
+BYTES = Field("bytes", _put_bytes, lambda reader: reader.take(SCHEME_BYTES_MAX))
 VERSION = _group("version", Version, (U64, U64))
 PARAMETERS = many("parameters", _group("parameter", lambda name, value: (name, value), (TEXT, TEXT)))
 KNOWN = many("known", _group("known", Known, (BYTE, U32, VERSION)))
@@ -192,6 +193,7 @@ LAYOUTS: dict[type, tuple[int, tuple[Field, ...]]] = {
     Letter: (65, (U32, U32, BYTE, BYTES)),
 }
 _BY_NUMBER = {number: (kind, layout) for kind, (number, layout) in LAYOUTS.items()}
+_SCHEME_MESSAGE = bytes((LAYOUTS[SchemeMessage][0],))
 # Precomputed, because a simulation encodes millions of these.
 _PLANS = {
     kind: (number, tuple((attrgetter(f.name), part.put) for f, part in zip(fields(kind), layout, strict=True)))
@@ -208,8 +210,9 @@ def encode(message: Control) -> bytes:
 
 
 def decode(data: bytes) -> Control:
-    if len(data) > CONTROL_BYTES_MAX:
-        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {CONTROL_BYTES_MAX}", position=0)
+    limit = SCHEME_BYTES_MAX if data[:1] == _SCHEME_MESSAGE else CONTROL_BYTES_MAX
+    if len(data) > limit:
+        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {limit}", position=0)
     reader = Reader(data)
     number = reader.byte()
     if number not in _BY_NUMBER:

@@ -24,14 +24,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tidings.kernel.reference_matrix import minimal_vectors
-from tidings.matching.encoding import Encoding, minimal_sets
+from tidings.matching.encoding import SET_ELEMENTS_MAX, Encoding, minimal_sets
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.overlay.greeting import ANY
+from tidings.routing.antichain import Antichain
 from tidings.routing.codec import Reader, put_varint
 
 ELEMENT_BYTES = 8
-ROW_ELEMENTS_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,13 @@ class InterestEncoding:
             return self.from_vectors(minimal_vectors({int.from_bytes(row, "little") for row in rows}))
         return self.from_sets(minimal_sets({frozenset(elements(row)) for row in rows}))
 
+    def members(self, row: bytes) -> frozenset[int]:
+        """What a row asks for: elements, or the bits of its vector that are set."""
+        if not self.vectors:
+            return frozenset(elements(row))
+        vector = int.from_bytes(row, "little")
+        return frozenset(bit for bit in range(vector.bit_length()) if vector >> bit & 1)
+
     def from_vectors(self, vectors: Iterable[int]) -> set[bytes]:
         return {vector.to_bytes(self.row_bytes, "little") for vector in vectors}
 
@@ -101,20 +108,25 @@ class LocalInterests:
         self.encoding = encoding
         self._counts: Counter[Predicate] = Counter()
         self._rows: dict[Predicate, set[bytes]] = {}
+        self._minimal = Antichain(encoding.members)
 
     def add(self, predicate: Predicate) -> None:
         self._counts[predicate] += 1
         if predicate not in self._rows:
             topics = Predicate([one for one in predicate.conjunctions if not _of_queues(one)], predicate.residual)
             self._rows[predicate] = self.encoding.rows(topics)
+            for row in self._rows[predicate]:
+                self._minimal.add(row)
 
     def remove(self, predicate: Predicate) -> None:
         self._counts[predicate] -= 1
         if self._counts[predicate] <= 0:
+            for row in self._rows[predicate]:
+                self._minimal.remove(row)
             del self._counts[predicate], self._rows[predicate]
 
     def rows(self) -> set[bytes]:
-        return self.encoding.minimal(set().union(*self._rows.values()))
+        return set(self._minimal)
 
 
 def _of_queues(conjunction: Iterable[object]) -> bool:
@@ -152,7 +164,7 @@ def _rows(reader: Reader, row_bytes: int) -> tuple[bytes, ...]:
     rows: list[bytes] = []
     for _ in range(reader.count()):
         at = reader.at
-        size = row_bytes or reader.varint(ROW_ELEMENTS_MAX) * ELEMENT_BYTES
+        size = row_bytes or reader.varint(SET_ELEMENTS_MAX) * ELEMENT_BYTES
         if size > len(reader.data) - reader.at:
             raise reader.fail("SHORT", f"a row of {size} bytes, {len(reader.data) - reader.at} left", at)
         row = reader.data[reader.at : reader.at + size]

@@ -32,8 +32,8 @@ class Compacted:
     bytes_after: int = 0
 
 
-def compact_segments(root: Path, capacity: int, *, run_bytes_max: int = RUN_BYTES_MAX) -> Compacted:
-    """Of all brokers with histories here, none of which may be running. `capacity`: n, the ids a filter takes."""
+def compact_segments(root: Path, capacity: int = 0, *, run_bytes_max: int = RUN_BYTES_MAX) -> Compacted:
+    """Of all brokers with histories here, none of which may be running. `capacity`: n, as for `tracking.compact`."""
     held = lock(root)
     try:
         for left in root.glob(f"{CATALOG}*"):  # it speaks of segments that are about to go

@@ -26,6 +26,7 @@ from tidings.tracking.path_json import from_json
 
 PUBLISH, DELIVER = 0x10, 0x11
 TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
+FRAME_BYTES_MAX = 16 << 20  # as real brokers have it, unless told otherwise
 DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
 ID = slice(4, 20)
 
@@ -140,7 +141,7 @@ class SimBroker:
     def connect(self, client_id: str = "") -> SimClient:
         client = SimClient(self.forwarder.open(), self.life)
         self.clients[client.number] = client
-        self.forwarder.log_in(client.number, 1 << 20, False)
+        self.forwarder.log_in(client.number, FRAME_BYTES_MAX, False)
         self.node.connected(client.number, Everyone(), client_id)
         return client
 

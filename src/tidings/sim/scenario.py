@@ -74,7 +74,10 @@ class Scenario:
     def __init__(self, data: dict[str, Any]) -> None:
         fields = Fields(data, "the scenario", TOP)
         shape = from_dict(Fields(data.get("topology", {}), "topology").data)
-        self.names = {str(node): number for number, node in enumerate(shape, 1)}
+        self.names: dict[str, int] = {}
+        for number, node in enumerate(shape, 1):
+            if self.names.setdefault(str(node), number) != number:
+                raise refuse(f"topology: two brokers are called {node}")
         self._labels = {number: name for name, number in self.names.items()}
         self.graph = Graph()
         for name in self.names:
@@ -83,14 +86,15 @@ class Scenario:
             ends = self.names[str(edge.a)], self.names[str(edge.b)]
             self.graph.add(*ends, edge.latency_ms, edge.bandwidth_bytes_s)
         self.run_ms = fields.number("run_ms", 10_000.0)
-        self._faults = [(one.number("at"), self._fault(one.data)) for one in fields.tables("fault")]
+        self._faults = [(one.number("at"), self._fault(one)) for one in fields.tables("fault")]
         self._random_count = fields.whole("random_faults", 0)
         if self._random_count and not list(self.graph.edges()):
             raise refuse("random_faults need a link that may fail")
-        self._subscribes = [read_subscribe(one) for one in fields.tables("subscribe", SUBSCRIBE)]
-        self._publishes = [read_publish(one) for one in fields.tables("publish", PUBLISH)]
-        for broker in (one.broker for group in (self._subscribes, self._publishes) for one in group):
-            self._router(broker)
+        subscribes, publishes = fields.tables("subscribe", SUBSCRIBE), fields.tables("publish", PUBLISH)
+        self._subscribes = [read_subscribe(one) for one in subscribes]
+        self._publishes = [read_publish(one) for one in publishes]
+        for one in (*subscribes, *publishes):
+            self._router(one, one.data.get("broker"))
         self._settings = self._settings_of(fields)
 
     @classmethod
@@ -164,44 +168,46 @@ class Scenario:
             for router, others in dials.items()
         }
 
-    def _router(self, name: object) -> int:
+    def _router(self, where: Fields, name: object) -> int:
+        if name is None:
+            raise refuse(f"{where.where}: broker is missing")
         if str(name) not in self.names:
-            raise refuse(f"there is no broker {name!r} in the topology")
+            raise refuse(f"{where.where}: there is no broker {name!r} in the topology")
         return self.names[str(name)]
 
-    def _fault(self, one: dict[str, Any]) -> Fault:
-        kinds = [name for name in one if name != "at"]
+    def _fault(self, one: Fields) -> Fault:
+        kinds = [name for name in one.data if name != "at"]
         if len(kinds) != 1:
-            raise refuse(f"a fault does one thing, not {len(kinds)}")
-        kind, value = kinds[0], one[kinds[0]]
+            raise refuse(f"{one.where}: a fault does one thing, not {len(kinds)}")
+        kind, value = kinds[0], one.data[kinds[0]]
         match kind:
             case "crash":
-                return faults.Crash(self._router(value))
+                return faults.Crash(self._router(one, value))
             case "restart":
-                return faults.Restart(self._router(value))
+                return faults.Restart(self._router(one, value))
             case "lose":
-                return faults.LoseHost(self._router(value))
+                return faults.LoseHost(self._router(one, value))
             case "cut":
-                return faults.CutLink(*self._pair(value))
+                return faults.CutLink(*self._pair(one, value))
             case "cut_one_way":
-                return faults.CutOneWay(*self._pair(value))
+                return faults.CutOneWay(*self._pair(one, value))
             case "heal":
-                return faults.HealLink(*self._pair(value))
+                return faults.HealLink(*self._pair(one, value))
             case "partition":
-                return faults.Partition(self._group(value))
+                return faults.Partition(self._group(one, value))
             case "join":
                 return faults.Partition(())
-        raise refuse(f"there is no fault {kind!r}")
+        raise refuse(f"{one.where}: there is no fault {kind!r}")
 
-    def _group(self, names: object) -> tuple[int, ...]:
+    def _group(self, one: Fields, names: object) -> tuple[int, ...]:
         if not isinstance(names, list):
-            raise refuse(f"fault: brokers are a list, not {names!r:.40}")
-        return tuple(self._router(name) for name in names)
+            raise refuse(f"{one.where}: brokers are a list, not {names!r:.40}")
+        return tuple(self._router(one, name) for name in names)
 
-    def _pair(self, names: object) -> tuple[int, int]:
-        group = self._group(names)
+    def _pair(self, one: Fields, names: object) -> tuple[int, int]:
+        group = self._group(one, names)
         if len(group) != 2 or group[1] not in self.graph.neighbours(group[0]):
-            raise refuse(f"fault: there is no link between {' and '.join(map(self._label, group)) or 'nobody'}")
+            raise refuse(f"{one.where}: there is no link between {' and '.join(map(self._label, group)) or 'nobody'}")
         return group[0], group[1]
 
     def _random_faults(self, seed: int) -> list[tuple[float, Fault]]:
@@ -218,12 +224,12 @@ class Scenario:
     # --- what happens ---------------------------------------------------------------------------------------------
 
     def _subscribe(self, brokers: Brokers, one: Subscribe, trace: Callable[[float, str, object], None]) -> None:
-        router, selector = self._router(one.broker), one.selector
+        router, selector = self.names[str(one.broker)], one.selector
         done = brokers.subscribe(router, selector, durable=one.durable)
         trace(brokers.calendar.now, str(router), f"subscribes {selector!r}" if done else "is down: no subscription")
 
     def _publish(self, brokers: Brokers, one: Publish, trace: Callable[[float, str, object], None]) -> None:
-        router, attributes = self._router(one.broker), dict(one.attributes)
+        router, attributes = self.names[str(one.broker)], dict(one.attributes)
         done = brokers.publish(router, attributes, persistent=one.persistent)
         trace(brokers.calendar.now, str(router), f"publishes {attributes}" if done else "is down: nothing published")
 

@@ -16,7 +16,7 @@ from typing import assert_never
 from tidings.errors import CodecError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import Predicate
-from tidings.routing.codec import BYTES, CONTROL_BYTES_MAX, FLAG, U32, U64, Reader, put_varint
+from tidings.routing.codec import BYTES, FLAG, SCHEME_BYTES_MAX, U32, U64, Reader, put_varint
 from tidings.routing.covering.messages import (
     Advertise,
     AdvertisementId,
@@ -43,8 +43,8 @@ def encode(message: CoveringMessage) -> bytes:
 
 
 def decode(data: bytes) -> CoveringMessage:
-    if len(data) > CONTROL_BYTES_MAX:
-        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {CONTROL_BYTES_MAX}", position=0)
+    if len(data) > SCHEME_BYTES_MAX:
+        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {SCHEME_BYTES_MAX}", position=0)
     reader = Reader(data)
     message = _get(reader)
     if reader.at != len(data):

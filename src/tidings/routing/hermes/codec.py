@@ -16,7 +16,7 @@ from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.event_type import AttributeType, EventType
 from tidings.model.predicate import Predicate
-from tidings.routing.codec import BYTES, CONTROL_BYTES_MAX, FLAG, TEXT, U32, U64, Field, Reader, many, put_varint
+from tidings.routing.codec import BYTES, FLAG, SCHEME_BYTES_MAX, TEXT, U32, U64, Field, Reader, many, put_varint
 from tidings.routing.hermes.messages import (
     Echo,
     Estate,
@@ -154,8 +154,8 @@ def _expect(data: bytes, kind: type[T]) -> T:
 
 
 def _decode(data: bytes, layouts: Layouts) -> object:
-    if len(data) > CONTROL_BYTES_MAX:
-        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {CONTROL_BYTES_MAX}", position=0)
+    if len(data) > SCHEME_BYTES_MAX:
+        raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {SCHEME_BYTES_MAX}", position=0)
     reader = Reader(data)
     number = reader.byte()
     found = next(((kind, layout) for kind, (known, layout) in layouts.items() if known == number), None)

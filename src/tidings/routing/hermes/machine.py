@@ -14,7 +14,6 @@ many clients are one entry. Events go to the rendezvous node only while somebody
 
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
 
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
@@ -22,7 +21,7 @@ from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
 from tidings.model.values import Value
 from tidings.overlay.effects import Router, SetTimer
-from tidings.routing.carried import batch_of
+from tidings.routing.carried import batch_of, kept_of_short
 from tidings.routing.hermes.custody import Custodian
 from tidings.routing.hermes.estates import Estates
 from tidings.routing.hermes.flow import ALWAYS, Hop
@@ -55,7 +54,7 @@ from tidings.routing.scheme import TIMER
 Ways = dict[Hop, tuple[bool, bool]]  # to whom an event goes, and for which subscriptions there: by type, by filter
 
 
-@lru_cache(maxsize=4096)
+@kept_of_short(4096)
 def attributes_of(message: bytes) -> dict[str, Value]:
     return dict(batch_of(message).attributes(0))
 
