@@ -35,7 +35,7 @@ def test_publishers_are_told_and_the_rest_goes_on(code: str) -> None:
             queue = await client.subscribe("queue:q")
             ticks = await client.subscribe("t")
             await client.publish("queue:q", {"n": 0}, persistent=True)
-            first = await queue.receive(5)
+            first = await queue.receive(30)
             store.error = StoreError(code, "the disk refused")
             with pytest.raises(tidings.RemoteError) as caught:
                 await client.publish("queue:q", {"n": 1}, persistent=True)
@@ -47,7 +47,7 @@ def test_publishers_are_told_and_the_rest_goes_on(code: str) -> None:
                     await work.publish("queue:q", {"n": 2}, persistent=True)
             await client.publish("t", {"light": True}, wait=True)
             await client.publish("queue:q", {"n": 3}, wait=True)
-            light, third = await ticks.receive(5), await queue.receive(5)
+            light, third = await ticks.receive(30), await queue.receive(30)
             assert first is not None
             assert light is not None
             assert third is not None
@@ -55,7 +55,7 @@ def test_publishers_are_told_and_the_rest_goes_on(code: str) -> None:
             await queue.receive(0.05)  # acknowledges both: the record waits for the disk
             store.error = None
             await client.publish("queue:q", {"n": 4}, persistent=True)
-            fourth = await queue.receive(5)
+            fourth = await queue.receive(30)
             assert fourth is not None
             assert fourth.properties == {"n": 4}
             await queue.receive(0.05)
@@ -88,7 +88,7 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
             store._file._db.execute("PRAGMA max_page_count=1000000")
             await client.publish("queue:q", {"n": kept}, persistent=True)
             queue = await client.subscribe("queue:q")
-            got = [await queue.receive(5) for _ in range(kept + 1)]
+            got = [await queue.receive(30) for _ in range(kept + 1)]
             assert [one.properties["n"] for one in got if one is not None] == list(range(kept + 1))
 
     run(scenario())

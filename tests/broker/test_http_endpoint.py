@@ -20,7 +20,7 @@ async def exchange(port: int, request: bytes, tls: ssl.SSLContext | None = None)
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
     writer.write(request)
     try:
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), 30)
     except ConnectionResetError:
         return b""
     finally:

@@ -70,7 +70,7 @@ def test_bad_input_costs_one_connection(data: bytes, code: str, chunk: int) -> N
             assert error["code"] == code
             assert error["fatal"] is True
             await other.publish("t", {"x": 1}, wait=True)
-            got = await ticks.receive(5)
+            got = await ticks.receive(30)
             assert got is not None
             assert got.properties == {"x": 1}
             await until(lambda: len(broker.clients.connections) == 1)
@@ -100,7 +100,7 @@ def test_random_bytes_from_many_sides() -> None:
             await until(lambda: len(broker.clients.connections) == 1)
             ticks = await other.subscribe("t")
             await other.publish("t", wait=True)
-            assert await ticks.receive(5) is not None
+            assert await ticks.receive(30) is not None
             assert broker.forwarder.held_bytes() == 0
 
     run(scenario())
@@ -224,8 +224,9 @@ def test_answers_nobody_reads_do_not_fill_the_memory() -> None:
             sent = 0
             (connection,) = broker.clients.connections.values()
             while connection.writable:
-                raw.writer.write(wrong)
-                sent += 1000
+                if not raw.writer.transport.get_write_buffer_size():  # or it writes faster than a busy broker reads
+                    raw.writer.write(wrong)
+                    sent += 1000
                 await asyncio.sleep(0)
             sending = asyncio.create_task(raw.send(wrong * 3))
             for _ in range(100):
@@ -306,7 +307,7 @@ def test_what_a_publisher_said_before_it_left_counts() -> None:
             await raw.send(encode_frame(FrameType.PUBLISH, bytes(4) + message) * 100)
             raw.writer.close()
             for _ in range(100):
-                assert await orders.receive(5) is not None
+                assert await orders.receive(30) is not None
 
     run(scenario())
 

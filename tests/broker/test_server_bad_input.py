@@ -137,7 +137,7 @@ def test_a_frame_in_any_pieces_is_the_same_frame() -> None:
                 data = data[size:]
             splitter, types = FrameSplitter(1 << 20), list[int]()
             while len(types) < 4:
-                types += [frame.type for frame in splitter.feed(await asyncio.wait_for(reader.read(65536), 10))]
+                types += [frame.type for frame in splitter.feed(await asyncio.wait_for(reader.read(65536), 30))]
             assert sorted(types) == sorted([FrameType.WELCOME, FrameType.OK, FrameType.DELIVER, FrameType.RECEIPTS])
             writer.close()
 

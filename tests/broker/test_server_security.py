@@ -129,7 +129,7 @@ def test_a_transaction_with_a_forbidden_message_does_not_happen() -> None:
             with pytest.raises(SecurityError, match="E_FORBIDDEN: writer may not publish to topic:secret"):
                 await work.commit()
             await writer.publish("news.a", {"n": 2})
-            got = await news.receive(5)
+            got = await news.receive(30)
             assert got is not None
             assert got.properties == {"n": 2}
 
@@ -207,7 +207,7 @@ def test_a_refused_message_reaches_nobody_by_any_way() -> None:
                 with pytest.raises(SecurityError):
                     await refused
             await writer.publish("news.a", {"n": 3}, wait=True)
-            got = await seen.receive(5)
+            got = await seen.receive(30)
             assert got is not None
             assert got.properties == {"n": 3}
 
@@ -239,7 +239,7 @@ def test_a_rules_selector_is_added_to_every_subscription(options: dict[str, str]
                 properties: dict[str, object] = {"n": number, "region": region} if region else {"n": number}
                 await writer.publish(to, properties, wait=True)  # type: ignore[arg-type]
             got: list[object] = []
-            while len(got) < 2 and (delivery := await seen.receive(5)) is not None:
+            while len(got) < 2 and (delivery := await seen.receive(30)) is not None:
                 got.append(delivery.properties["n"])
             assert seen.receive_nowait() is None
             return got
@@ -297,7 +297,7 @@ def test_a_shared_subscription_is_replaced_only_by_who_may_manage_it() -> None:
                 await writer.publish("news.a", {"n": 1, "region": "US"}, persistent=True, wait=True)
             async with client(here, "other") as other:
                 team = await other.subscribe("news.>", shared="team", durable=True)
-                assert await team.receive(5) is not None
+                assert await team.receive(30) is not None
 
     run(check())
 
@@ -401,7 +401,7 @@ async def gone(here: Local, left: int) -> None:
 
 async def frames_until_end(reader: asyncio.StreamReader) -> list[RawFrame]:
     splitter, frames = FrameSplitter(1 << 20), list[RawFrame]()
-    while data := await asyncio.wait_for(reader.read(65536), 10):
+    while data := await asyncio.wait_for(reader.read(65536), 30):
         frames += splitter.feed(data)
     return frames
 

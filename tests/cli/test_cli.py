@@ -13,7 +13,7 @@ import pytest
 from tidings import __version__
 from tidings.broker import logs, users
 from tidings.broker.passwords import verify
-from tidings.cli import COMMANDS, main
+from tidings.cli import COMMANDS, main, user
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.local_broker import BrokerThread
 
@@ -116,6 +116,24 @@ def test_users_and_rules_by_the_command_line(tmp_path: Path, tidings: Command) -
         status, _, errors = tidings("pub", "a", "--url", broker.url, "--user", "alice", stdin="guess\n")
         assert (status, errors) == (1, "tidings: E_LOGIN: user and password do not fit, or are missing\n")
         assert "wonderland" not in broker.text() + file.read_text()
+
+
+@pytest.mark.parametrize("command", ["add", "passwd"])
+def test_what_others_change_while_a_password_is_asked_for_stays(
+    command: str, tmp_path: Path, tidings: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "users.toml"
+    for name in ("al", "bob"):
+        assert tidings("user", "add", name, "--no-password", "--file", path)[0] == 0
+
+    def asked() -> str:
+        users.edit(path, lambda now: now.without("bob"))
+        return "secret"
+
+    monkeypatch.setattr(user, "_new_password", asked)
+    name = "new" if command == "add" else "al"
+    assert tidings("user", command, name, "--file", path)[0] == 0
+    assert set(users.load(path).by_name) == {"al", name}
 
 
 def test_editing_users(tmp_path: Path, tidings: Command) -> None:

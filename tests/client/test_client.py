@@ -60,7 +60,7 @@ def test_all_fields_of_a_message_arrive() -> None:
             await client.publish(
                 "a.b", {"x": 1.5}, b"body", priority=7, expires_in=60, correlation_id="c", reply_to="queue:r", type="T"
             )
-            got = await everything.receive(5)
+            got = await everything.receive(30)
             assert got is not None
             message = got.message
             assert (message.priority, message.correlation_id, str(message.reply_to)) == (7, "c", "queue:r")
@@ -78,7 +78,7 @@ def test_many_under_way_keep_their_order() -> None:
                 await client.publish("queue:orders", {"n": n}, persistent=True, wait=False) for n in range(3000)
             ]
             await asyncio.gather(*(receipt.confirmed() for receipt in receipts))
-            got = [await orders.receive(5) for _ in range(3000)]
+            got = [await orders.receive(30) for _ in range(3000)]
             assert [one.properties["n"] for one in got if one is not None] == list(range(3000))
 
     run(scenario())
@@ -95,7 +95,7 @@ def test_errors_have_codes() -> None:
             assert (selector.value.code, selector.value.position) == ("E_SELECTOR_SYNTAX", 4)
             direct = await client.subscribe("t")
             await client.publish("t")
-            got = await direct.receive(5)
+            got = await direct.receive(30)
             assert got is not None
             with pytest.raises(tidings.UsageError):
                 await got.ack()
@@ -116,18 +116,18 @@ def test_transactions() -> None:
             await client.publish("queue:in", {"n": 1}, persistent=True)
             async with client.transaction() as work:
                 jobs = await work.subscribe("queue:in", ack="client")
-                job = await jobs.receive(5)
+                job = await jobs.receive(30)
                 assert job is not None
                 await work.publish("queue:out", {"n": 2}, persistent=True)
                 await job.ack()
                 await work.rollback()
                 assert await out.receive(0.05) is None
-                again = await jobs.receive(5)
+                again = await jobs.receive(30)
                 assert again is not None
                 assert again.redelivered
                 await work.publish("queue:out", {"n": 3}, persistent=True)
                 await again.ack()
-            got = await out.receive(5)
+            got = await out.receive(30)
             assert got is not None
             assert got.properties == {"n": 3}
 
@@ -144,12 +144,12 @@ def test_what_was_received_is_done_when_the_client_closes_unless_it_failed(fails
                         await client.publish("queue:q", {"n": number}, persistent=True)
                     jobs = await client.subscribe("queue:q")
                     for _ in range(2):
-                        assert await jobs.receive(5) is not None
+                        assert await jobs.receive(30) is not None
                     if fails:
                         raise ZeroDivisionError
             async with tidings.connect(url) as client:
                 jobs = await client.subscribe("queue:q")
-                left = [await jobs.receive(5) for _ in range(3 if fails else 2)]
+                left = [await jobs.receive(30) for _ in range(3 if fails else 2)]
                 assert [one.properties["n"] for one in left if one] == ([1, 2, 3] if fails else [2, 3])
 
     run(scenario())
@@ -162,16 +162,16 @@ def test_a_broken_connection_is_made_anew_with_its_subscriptions() -> None:
             kept = await client.subscribe("t", durable="d")
             queue = await client.subscribe("queue:q", ack="client")
             await client.publish("queue:q", {"x": 0}, persistent=True)
-            first = await queue.receive(5)
+            first = await queue.receive(30)
             assert first is not None
             drop(broker)
             await client.publish("t", {"x": 5}, persistent=True)
             for subscription in (ticks, kept):
-                got = await subscription.receive(5)
+                got = await subscription.receive(30)
                 assert got is not None
                 assert got.properties == {"x": 5}
             await first.ack()  # of the old connection: it no longer counts
-            again = await queue.receive(5)
+            again = await queue.receive(30)
             assert again is not None
             assert (again.id, again.redelivered) == (first.id, True)
             await again.ack()
@@ -195,7 +195,7 @@ def test_a_transaction_does_not_outlive_its_connection() -> None:
             await work.rollback()
             await work.publish("queue:out", {"n": 3}, persistent=True)
             await work.commit()
-            got = await out.receive(5)
+            got = await out.receive(30)
             assert got is not None
             assert got.properties == {"n": 3}
 
@@ -287,7 +287,7 @@ def test_a_subscription_asked_for_while_the_connection_breaks_is_made() -> None:
             drop(broker)
             ticks = await asking
             await client.publish("t", {"x": 1}, wait=True)
-            got = await ticks.receive(5)
+            got = await ticks.receive(30)
             assert got is not None
 
     run(scenario())
@@ -312,7 +312,7 @@ def test_who_gives_up_subscribing_leaves_no_consumer_behind(options: dict[str, A
             assert await consumers(client) == 1
             if "type" not in options:
                 await client.publish(options["destination"], {"n": 1}, persistent=True)
-                got = await again.receive(5)
+                got = await again.receive(30)
                 assert got is not None
                 assert not got.redelivered
             assert client.errors == deque()
@@ -341,7 +341,7 @@ def test_a_consumer_that_nobody_knows_of_is_dismissed_once() -> None:
             for n in range(3):
                 await other.publish("queue:q", {"n": n}, persistent=True)
             queue = await other.subscribe("queue:q")
-            got = [await queue.receive(5) for _ in range(3)]
+            got = [await queue.receive(30) for _ in range(3)]
             assert [(one.properties["n"], one.redelivered) for one in got if one] == [(n, False) for n in range(3)]
             assert await consumers(other) == 1
             assert client.errors == deque()

@@ -352,7 +352,7 @@ def test_what_several_were_given_at_a_time_is_done_when_the_subscription_ends() 
     async def scenario() -> None:
         async with local_broker() as (_, url), tidings.connect(url) as client:
             jobs = await client.subscribe("queue:q")
-            workers = [asyncio.create_task(jobs.receive(5)) for _ in range(3)]
+            workers = [asyncio.create_task(jobs.receive(30)) for _ in range(3)]
             await asyncio.sleep(0)
             await filled(client, 4)
             given = [await worker for worker in workers]

@@ -34,12 +34,12 @@ def test_publish_subscribe_and_transactions_block(url: str) -> None:
         with client.transaction() as work:
             work.publish("ticks.abc", {"price": 60}, persistent=True)
             assert ticks.receive(0.05) is None
-        got = ticks.receive(5)
+        got = ticks.receive(30)
         assert got is not None
         got.reject()
         ticks.close()
         client.forget("d")
-        dead = client.subscribe("queue:dead-letters").receive(5)
+        dead = client.subscribe("queue:dead-letters").receive(30)
         assert dead is not None
         assert dead.properties["price"] == 60
 
@@ -163,7 +163,7 @@ def test_what_came_while_its_receiver_was_interrupted_is_the_next_one(
                 patch.setattr(Future, "result", interrupted)
                 with pytest.raises(KeyboardInterrupt):
                     jobs.receive()
-            got = jobs.receive(5)
+            got = jobs.receive(30)
             assert got is not None
             assert (got.properties["n"], got.redelivered) == (n, False)
             if ack == "client":

@@ -9,10 +9,12 @@ may read it. Once it exists, nobody gets in without being in it, even if it is e
 open the broker to everybody.
 """
 
+import fcntl
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -105,6 +107,18 @@ def _user(name: str, table: object, problems: list[tuple[str, str]]) -> User:
         wrong('groups: not a list of names; write groups = ["name"]')
         groups = []
     return User(name, password if isinstance(password, str) else "", frozenset(groups))
+
+
+def edit(path: Path, change: Callable[[Users], Users]) -> None:
+    """Change what the file has now; who edits it at the same time waits, or one would undo what the other did."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems of other machines lock no directories
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        save(path, change(load(path) if path.exists() else Users({})))
+    finally:
+        os.close(directory)
 
 
 def save(path: Path, users: Users) -> None:

@@ -46,7 +46,7 @@ def add(
         raise UsageError("E_USER_EXISTS", f"there is a user {name} already; see `tidings user passwd`")
     users.check_name(name)
     password = None if no_password else _new_password()
-    users.save(path, users.add(known, name, password, frozenset(member or ())))
+    users.edit(path, lambda now: users.add(now, name, password, frozenset(member or ())))
     typer.echo(f"added {name} to {path}")
 
 
@@ -57,9 +57,9 @@ def passwd(name: Name, file: File = None, config: Config = None) -> None:
     Example: tidings user passwd alice < secret.txt
     """
     path = _place(file, config)
-    known = _load(path)
-    users.known(known, name)
-    users.save(path, users.change_password(known, name, _new_password()))
+    users.known(_load(path), name)
+    password = _new_password()
+    users.edit(path, lambda now: users.change_password(now, name, password))
     typer.echo(f"changed the password of {name}")
 
 
@@ -70,9 +70,8 @@ def remove(name: Name, file: File = None, config: Config = None) -> None:
     Example: tidings user remove alice
     """
     path = _place(file, config)
-    known = _load(path)
-    users.known(known, name)
-    users.save(path, known.without(name))
+    users.known(_load(path), name)
+    users.edit(path, lambda now: now.without(name))
     typer.echo(f"removed {name} from {path}")
     typer.echo(f"what {name} subscribed to durably goes on collecting: tidings durable list --of {name}", err=True)
 
