@@ -292,10 +292,10 @@ public:
     bool has_resumable() const { return !resumable_.empty(); }
     std::vector<uint32_t> take_resumable() { return std::exchange(resumable_, {}); }
 
-    // To be called every now and then: sinks that have taken nothing for too long stop holding up others.
+    // Every now and then: who has taken nothing for too long stops holding up others; a dead link, by its heartbeats.
     void check_stalls(int64_t now_ms) {
         for (Sink& sink : sinks_) {
-            if (sink.kind == Sink::Kind::Free || sink.kind == Sink::Kind::Mailbox || sink.stalled || !sink.full()) continue;
+            if (sink.kind != Sink::Kind::Direct || sink.stalled || !sink.full()) continue;
             if (now_ms - sink.moved_ms < options.stall_ms) continue;
             sink.stalled = true;
             release_waiters(sink);
