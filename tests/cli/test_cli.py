@@ -1,42 +1,20 @@
 """The command line as a person or a script uses it: by processes where it matters, otherwise by `main`."""
 
-import io
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tidings import __version__
-from tidings.broker import logs, users
+from tidings.broker import users
 from tidings.broker.passwords import verify
-from tidings.cli import COMMANDS, main, user
+from tidings.cli import COMMANDS, user
 from tidings.testing.broker_process import BrokerProcess
+from tidings.testing.command import Command
 from tidings.testing.local_broker import BrokerThread
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tidings(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    monkeypatch.setattr(logs, "set_up", lambda *_, **__: None)  # the tests' own logging stays as it is
-
-    def command(*arguments: object, stdin: str = "") -> tuple[int, str, str]:
-        """Exit status, output, error output."""
-        monkeypatch.setattr(sys, "argv", ["tidings", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        try:
-            main()
-        except SystemExit as ended:
-            status = ended.code if isinstance(ended.code, int) else 0
-        else:
-            status = 0
-        return status, *capfd.readouterr()
-
-    return command
 
 
 def spawn(*arguments: object, **options: int) -> "subprocess.Popen[str]":

@@ -1,28 +1,10 @@
 """`tidings durable`, against a real broker."""
 
 import json
-import sys
-from collections.abc import Callable
-
-import pytest
 
 from tidings import sync
-from tidings.cli import main
+from tidings.testing.command import Command
 from tidings.testing.local_broker import BrokerThread
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tidings(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        """Exit status, output, error output."""
-        monkeypatch.setattr(sys, "argv", ["tidings", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capfd.readouterr()
-
-    return command
 
 
 def test_durable_subscriptions_are_listed_and_removed(tidings: Command) -> None:

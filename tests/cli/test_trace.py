@@ -2,37 +2,21 @@
 
 import asyncio
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
-from tidings.cli import main
 from tidings.cli.trace import Form, as_tree, show
 from tidings.client import connect
 from tidings.model.message_id import MessageId
 from tidings.testing.broker_process import BrokerProcess
+from tidings.testing.command import Command
 from tidings.tracking.draw import to_text
 from tidings.tracking.path import Hop
 from tidings.tracking.path import Path as Route
 from tidings.tracking.record import Statement
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tidings(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        """Exit status, output, error output."""
-        monkeypatch.setattr(sys, "argv", ["tidings", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capfd.readouterr()
-
-    return command
 
 
 async def publish(url: str) -> MessageId:

@@ -3,27 +3,10 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tidings.cli import main
+from tidings.testing.command import Command
 from tidings.testing.local_broker import BrokerThread
-
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tidings(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    def command(*arguments: object) -> tuple[int, str, str]:
-        """Exit status, output, error output."""
-        monkeypatch.setattr(sys, "argv", ["tidings", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capfd.readouterr()
-
-    return command
 
 
 def test_types_are_added_shown_used_and_removed(tmp_path: Path, tidings: Command) -> None:
