@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tidings.broker.server import Broker, Limits, Listener
+from tidings.broker.listening import Listener
+from tidings.broker.server import Broker
 from tidings.delivery.store import MemoryStore
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from bench.harness import save, table
 from tidings.broker.inspection import inspect
-from tidings.broker.session import Inspect
 from tidings.client import connect
+from tidings.node.protocol_session import Inspect
 from tidings.testing.console import Browser, start_chromium
 from tidings.testing.local_broker import local_broker
 
@@ -119,7 +119,7 @@ async def real(subscriptions: int) -> dict[str, Any]:
     async with local_broker() as here, connect(here.url) as client:
         for number in range(subscriptions):
             await client.subscribe(f"ticks.{number % 1000}.>", selector=f"price > {number}")
-        (number,) = here.broker.clients.connections
+        (client_connection,) = here.broker.engine.view.connections.values()
         asked = {
             "overview_ms": Inspect(1),
             "page_ms": Inspect(1, "subscriptions", offset=subscriptions - 5, count=50),
@@ -131,7 +131,7 @@ async def real(subscriptions: int) -> dict[str, Any]:
             times = []
             for _ in range(20):
                 began = time.thread_time()
-                inspect(here.broker, number, request)
+                inspect(here.broker.view(), client_connection.principal, request)
                 times.append(time.thread_time() - began)
             found[name] = statistics.median(times) * 1000
         return found

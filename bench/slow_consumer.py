@@ -12,11 +12,11 @@ import threading
 import time
 
 from bench.broker_child import BrokerChild, broker_child
-from tidings.broker.server import Limits
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
+from tidings.node.limits import Limits
 from tidings.protocols.frames import FrameType, control
 from tidings.testing.record import note
 from tidings.testing.stream import connect

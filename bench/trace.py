@@ -17,7 +17,8 @@ from random import Random
 from typing import Any
 
 from bench.harness import RESULTS, save, table
-from tidings.broker.server import Broker, Listener
+from tidings.broker.listening import Listener
+from tidings.broker.server import Broker
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.client import Client, connect
 from tidings.delivery.store import MemoryStore

@@ -20,7 +20,6 @@ from tidings.broker.admission import (
     PAUSE_SECONDS_MIN,
     Admission,
 )
-from tidings.broker.admitted_connection import AdmittedConnection, make_connection
 from tidings.broker.connection import ClientConnection
 from tidings.broker.listening import Listener
 from tidings.broker.observing import counters
@@ -32,7 +31,7 @@ from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
 from tidings.testing.links import eventually
-from tidings.testing.local_broker import Local, local_broker, run
+from tidings.testing.local_broker import local_broker, run
 
 
 class Hand:
@@ -89,16 +88,10 @@ def test_newcomers_are_refused_while_too_much_comes() -> None:
     assert admission.refused == 1
 
 
-def admitted(local: Local, *, refuses: bool) -> Admission:
-    """Before anybody connects."""
-    local.broker.admission = Admission(0.01, refuses=refuses)
-    return local.broker.admission
-
-
 def test_a_fast_publisher_has_to_pause_and_loses_nothing() -> None:
     async def work() -> None:
-        async with local_broker() as local:
-            admission = admitted(local, refuses=False)
+        admission = Admission(0.01)
+        async with local_broker(admission=admission) as local:
             admission.rate_allowed = 2000.0
             async with connect(local.url) as client:
                 for number in range(500):
@@ -113,8 +106,8 @@ def test_a_fast_publisher_has_to_pause_and_loses_nothing() -> None:
 
 def test_publishers_of_other_protocols_pause_as_well() -> None:
     async def work() -> None:
-        async with local_broker() as local:
-            admission = admitted(local, refuses=False)
+        admission = Admission(0.01)
+        async with local_broker(admission=admission) as local:
             admission.rate_allowed = 2000.0
             port = await local.broker.listen(Listener(StompSession, port=0))
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -128,9 +121,10 @@ def test_publishers_of_other_protocols_pause_as_well() -> None:
             assert admission.pauses > 0
             assert local.broker.forwarder.received() == 510
             layered = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("*",)))
-            assert isinstance(make_connection(local.broker, layered), AdmittedConnection)
             gateway = Listener(NativeSession, port=0, make_gateway=AmqpSession)
-            assert isinstance(make_connection(local.broker, gateway), AdmittedConnection)
+            for listener in (layered, gateway):
+                made = local.broker.make_connection(listener)
+                assert "buffer_updated" in vars(made), "its reads are watched"
 
     run(work())
 
@@ -138,7 +132,7 @@ def test_publishers_of_other_protocols_pause_as_well() -> None:
 def test_without_admission_control_connections_are_plain() -> None:
     async def work() -> None:
         async with local_broker() as local:
-            made = make_connection(local.broker, Listener(NativeSession, port=0))
+            made = local.broker.make_connection(Listener(NativeSession, port=0))
             assert type(made) is ClientConnection
 
     run(work())
@@ -146,8 +140,8 @@ def test_without_admission_control_connections_are_plain() -> None:
 
 def test_a_newcomer_is_refused_and_others_go_on() -> None:
     async def work() -> None:
-        async with local_broker() as local:
-            admission = admitted(local, refuses=True)
+        admission = Admission(0.01, refuses=True)
+        async with local_broker(admission=admission) as local:
             async with connect(local.url) as old, connect(local.url) as new:
                 await old.publish("ticks.a", {"n": 1}, persistent=True)
                 admission.rate_allowed, admission.rate = 10.0, 100.0
@@ -169,10 +163,13 @@ def test_what_looking_at_the_broker_costs_is_not_taken_for_what_messages_cost() 
             def page() -> int:
                 return sum(range(3_000_000))
 
-            before = counters(here.broker).cpu_s
+            before = counters(here.broker.forwarder, here.broker.aside).cpu_s
             began = time.process_time()
             assert here.broker.aside.doing(page)() == 4499998500000
-            took, counted = time.process_time() - began, counters(here.broker).cpu_s - before
+            took, counted = (
+                time.process_time() - began,
+                counters(here.broker.forwarder, here.broker.aside).cpu_s - before,
+            )
             assert here.broker.aside.seconds > took / 2
             assert counted < took / 2
 

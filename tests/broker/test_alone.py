@@ -122,7 +122,9 @@ def test_what_was_given_out_and_not_acknowledged_comes_again_from_the_store(tmp_
                 seen = [await subscription.receive(10) for _ in range(count)]
                 assert [one.properties["n"] for one in seen if one is not None] == list(range(count))
                 assert store.here[-1]
-                assert len(here.broker.node.post_office.depot) <= FIRST, "memory has no copy of what goes straight on"
+                assert len(here.broker.engine.node.post_office.depot) <= FIRST, (
+                    "memory has no copy of what goes straight on"
+                )
             async with tidings.connect(here.url, client_id="a") as a:
                 subscription = await a.subscribe("t", durable="d", ack="client")
                 again = [await subscription.receive(10) for _ in range(count)]

@@ -10,11 +10,11 @@ from tidings.broker.config_docs import renewed
 from tidings.broker.config_network import NetworkTable, PeerTable, peers_of
 from tidings.broker.config_rules import exposed
 from tidings.broker.config_tables import PROTOCOLS, Configuration, LimitsTable
-from tidings.broker.limits import Limits
 from tidings.cli.broker import SESSIONS
 from tidings.errors import ConfigError
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -1,13 +1,15 @@
 """Output reaches each socket in the order in which the forwarder gave it."""
 
-from functools import partial
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tidings.broker.connection import ClientConnection
+from tidings.broker.connection import ClientConnection, ConnectionServices
 from tidings.broker.flushing import FLUSH_BYTES, Flushing
-from tidings.broker.links import BrokerLinks
-from tidings.broker.server import Broker
+from tidings.broker.link_connection import LinkConnection, LinkTable
+from tidings.broker.naps import Naps
+from tidings.kernel.forwarder import Forwarder
+from tidings.protocols.native import NativeSession
 
 
 class Plane:
@@ -30,69 +32,64 @@ class Plane:
         return False
 
 
-class Socket:
-    writable, sent_bytes = True, 0
+class Link(LinkConnection):
+    """A link's connection that keeps what is written to it."""
 
     def __init__(self) -> None:
+        super().__init__(cast(LinkTable, SimpleNamespace(gather_ms=0.0)), "to:1")
         self.written = b""
 
     def write(self, data: bytes) -> None:
         self.written += data
 
 
-class Dead:
-    """A client's connection whose transport the event loop has closed without a word."""
-
-    _finished, _direct, writable, closing = False, None, True, False
-
-    def __init__(self, host: "Host") -> None:
-        self.broker, self._transport = host, SimpleNamespace(write=self._refuse, abort=lambda: None)
-
-    def _refuse(self, data: bytes) -> None:
-        raise RuntimeError("the handler is closed")
-
-    def write(self, data: bytes) -> None:
-        ClientConnection.write(cast(ClientConnection, self), data)
-
-
-class Host:
-    """A broker with two links, of which the first has more output than one write takes."""
-
-    now_ms = staticmethod(lambda: 0)
-
-    def __init__(self, rounds: list[list[tuple[int, bytes, int]]]) -> None:
-        self.forwarder, self.connections = Plane(rounds), dict[int, Any]()
-        self.sockets = {1: Socket(), 2: Socket()}
-        self.links = self.loop = self.clients = self
-        self._by_number, self._broker, self._forwarder = self.sockets, self, self.forwarder  # as links see it
-        self.later: list[Any] = []
-        self.gone: list[Any] = []
-        self.flushing = Flushing(cast(Broker, self))
-        self.flush_soon = self.flushing.soon
-
-    def call_soon(self, call: Any, *arguments: Any) -> None:
-        self.later.append(partial(call, *arguments))
-
-    def lost(self, connection: Any) -> None:
-        self.gone.append(connection)
-
-    def write(self, number: int, data: bytes, left: int) -> None:
-        BrokerLinks.write(cast(BrokerLinks, self), number, data, left)
+def flushing(rounds: list[list[tuple[int, bytes, int]]]) -> tuple[Flushing, dict[int, Link]]:
+    made, links = Flushing(cast(Forwarder, Plane(rounds)), lambda: None), {1: Link(), 2: Link()}
+    made.ends.update(links)
+    return made, links
 
 
 def test_a_link_with_more_to_write_lets_nothing_overtake_what_others_get() -> None:
-    host = Host([[(1, b"first ", 7), (2, b"first ", 0)], [(1, b"second", 0), (2, b"second", 0)]])
-    host.flushing.now()
-    while host.later:
-        host.later.pop(0)()
-    assert {number: socket.written for number, socket in host.sockets.items()} == dict.fromkeys((1, 2), b"first second")
+    async def check() -> None:
+        made, links = flushing([[(1, b"first ", 7), (2, b"first ", 0)], [(1, b"second", 0), (2, b"second", 0)]])
+        made.now()
+        await asyncio.sleep(0)
+        assert [link.written for link in links.values()] == [b"first second"] * 2
+
+    asyncio.run(check())
 
 
 def test_a_write_that_the_event_loop_refuses_spoils_nobody_elses() -> None:
-    host = Host([[(3, b"lost", 0), (1, b"first", 0), (2, b"first", 0)]])
-    host.connections[3] = dead = Dead(host)
-    host.flushing.now()
-    assert {number: socket.written for number, socket in host.sockets.items()} == dict.fromkeys((1, 2), b"first")
-    while host.later:
-        host.later.pop(0)()
-    assert host.gone == [dead]
+    """The event loop has closed a client's transport without a word."""
+    gone: list[ClientConnection] = []
+
+    def refuse(data: bytes) -> None:
+        raise RuntimeError("the handler is closed")
+
+    class Table:
+        def opened(self, connection: ClientConnection) -> None: ...
+
+        def lost(self, connection: ClientConnection) -> None:
+            gone.append(connection)
+
+        def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None: ...
+
+    async def check() -> None:
+        made, links = flushing([[(3, b"lost", 0), (1, b"first", 0), (2, b"first", 0)]])
+        plane = Forwarder()
+        services = ConnectionServices(plane, Table(), made, Naps(plane.received), memoryview(b""))
+        dead = ClientConnection(services, NativeSession())
+        closed: Any = SimpleNamespace(
+            write=refuse,
+            abort=lambda: None,
+            set_write_buffer_limits=lambda **_: None,
+            get_extra_info=lambda name: None,
+        )
+        dead.connection_made(closed)
+        made.ends[3] = dead
+        made.now()
+        assert [link.written for link in links.values()] == [b"first"] * 2
+        await asyncio.sleep(0)
+        assert gone == [dead]
+
+    asyncio.run(check())

@@ -66,7 +66,7 @@ def test_streams_leave_no_object_behind_and_no_circle(tmp_path: Path) -> None:
             gc.enable()
             assert ours(found) == Counter(), "only a search for circles would have freed these"
             await eventually(lambda: grown(before) < 20)  # once the tracking thread has written what it was given
-            assert len(broker.node.tracking.recorder.attachments) <= REMEMBERED * 9 // 8 + 1
+            assert len(broker.engine.node.tracking.recorder.attachments) <= REMEMBERED * 9 // 8 + 1
 
     run(work())
 

@@ -7,13 +7,13 @@ import pytest
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
 from tidings.broker.inspection import PAGE, PAGE_MAX, TEXT_MAX
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.client import connect
 from tidings.errors import RemoteError, SecurityError
 from tidings.model.destination import DestinationPattern
+from tidings.node.limits import Limits
 from tidings.protocols.frames import FrameType, control
 from tidings.testing.links import BrokerNetwork, eventually
 from tidings.testing.local_broker import RawConnection, local_broker, run

@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from tidings.broker.link_connection import GATHER_BYTES, SEGMENT_BYTES, LinkConnection
-from tidings.broker.links import BrokerLinks, LinkSettings
+from tidings.broker.links import BrokerLinks
 from tidings.model.codec import encode_frame
 from tidings.testing.links import eventually
 
@@ -34,7 +34,7 @@ class Links:
     """As much of BrokerLinks as a connection asks for."""
 
     def __init__(self, gather_ms: float) -> None:
-        self.settings = LinkSettings(insecure=True, gather_ms=gather_ms)
+        self.gather_ms = gather_ms
         self.ended: list[str] = []
 
     def lost(self, connection: LinkConnection, reason: str, code: str = "") -> None:
@@ -47,7 +47,7 @@ class Links:
 
 
 def linked(gather_ms: float) -> tuple[LinkConnection, list[bytes]]:
-    connection, transport = LinkConnection(cast(BrokerLinks, Links(gather_ms)), "to:1", None), Written()
+    connection, transport = LinkConnection(cast(BrokerLinks, Links(gather_ms)), "to:1"), Written()
     connection.connection_made(transport)
     return connection, transport.blocks
 
@@ -122,7 +122,7 @@ class Dead(Written):
 def test_a_write_that_the_event_loop_refuses_is_the_loss_of_this_connection() -> None:
     async def check() -> None:
         links = Links(0.0)
-        connection = LinkConnection(cast(BrokerLinks, links), "to:1", None)
+        connection = LinkConnection(cast(BrokerLinks, links), "to:1")
         connection.connection_made(Dead())
         connection.write(message())
         assert links.ended == []  # not while others are being written to

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
 from tidings.broker import few_lines
+from tidings.broker.dialling import dial
 from tidings.broker.few_lines import LINES_MAX
-from tidings.broker.link_secret import Handshake
+from tidings.broker.link_connection import LinkConnection
 from tidings.broker.links import BrokerLinks, LinkSettings
 from tidings.broker.metrics import Metrics
 from tidings.broker.network_status import status
@@ -25,6 +27,7 @@ from tidings.client.client import Client
 from tidings.client.subscription import Subscription
 from tidings.errors import UsageError
 from tidings.model.codec import encode_frame
+from tidings.node.link_secret import Handshake
 from tidings.overlay import effects as fx
 from tidings.overlay.greeting import Greeting, Refuse
 from tidings.routing.bdrp import BdrpOptions
@@ -70,19 +73,20 @@ def test_a_message_reaches_matching_subscribers_elsewhere_once(tmp_path: Path, e
 
 
 def test_after_an_unexpected_error_it_dials_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handshake, failed = BrokerLinks._handshake, set()
+    failed = set()
 
-    def once(links: BrokerLinks, *, dialled: bool) -> Handshake | None:
-        if dialled and links not in failed:
-            failed.add(links)
+    async def once(make: Callable[[], LinkConnection], *arguments: Any) -> None:
+        connection = make()
+        if connection.links not in failed:
+            failed.add(connection.links)
             raise ZeroDivisionError
-        return handshake(links, dialled=dialled)
+        await dial(make, *arguments)
 
     async def check() -> None:
         async with BrokerNetwork(tmp_path, [(1, 2)]) as network:
             await eventually(network.known)
 
-    monkeypatch.setattr(BrokerLinks, "_handshake", once)
+    monkeypatch.setattr("tidings.broker.links.dial", once)
     asyncio.run(check())
     assert failed
 
@@ -147,10 +151,10 @@ def test_what_waits_for_a_broker_that_is_given_up_is_counted_and_told(
                 for n in range(3):
                     await (await writer.publish("ticks.a", {"n": n}, persistent=True)).confirmed()
             one = network.brokers[1]
-            assert status(one)["in_transit"] == 3
-            await eventually(lambda: status(one)["in_transit"] == 0)
-            assert status(one)["counts"]["abandoned"] == 3
-            assert 'tidings_copies_total{fate="abandoned"} 3' in Metrics(one).metrics().body
+            assert status(one.view())["in_transit"] == 3
+            await eventually(lambda: status(one.view())["in_transit"] == 0)
+            assert status(one.view())["counts"]["abandoned"] == 3
+            assert 'tidings_copies_total{fate="abandoned"} 3' in Metrics(one.view).metrics().body
 
     asyncio.run(check())
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
@@ -168,7 +172,7 @@ def test_the_log_says_why_a_link_was_lost(
             await eventually(lambda: network.linked(1, 2))
             await network.stop(2)
             one = network.brokers[1]
-            await eventually(lambda: not status(one)["links"])
+            await eventually(lambda: not status(one.view())["links"])
 
     asyncio.run(check())
     assert "LINK_DOWN: router 2: goodbye: shutting down" in [one.getMessage() for one in caplog.records]
@@ -244,7 +248,7 @@ def test_who_does_not_know_the_secret_stays_outside(tmp_path: Path) -> None:
             await eventually(lambda: network.linked(1, 2))
             await asyncio.sleep(0.5)
             assert not network.linked(1, 3)
-            links = network.brokers[3].node.network
+            links = network.brokers[3].engine.node.network
             assert links is not None
             assert list(links.links.peers()) == []
 
@@ -421,7 +425,7 @@ def test_certificates_say_which_broker_it_is(tmp_path: Path) -> None:
             assert not network.linked(1, 3)
             async with connect(network.url(2)) as reader, connect(network.url(1)) as writer:
                 ticks = await reader.subscribe("ticks.>")
-                one = network.brokers[1].node.network
+                one = network.brokers[1].engine.node.network
                 assert one is not None
                 await eventually(lambda: bool(one.scheme.predicates.get(2)))
                 await writer.publish("ticks.a", {"n": 1})

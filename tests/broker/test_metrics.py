@@ -15,7 +15,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
         async with local_broker() as here, connect(here.url) as client:
             await client.subscribe('queue:a "quoted" \\ name')
             await client.subscribe("t", ack="client")
-            page = Metrics(here.broker).metrics()
+            page = Metrics(here.broker.view).metrics()
             assert page.type.startswith("text/plain; version=0.0.4")
             kinds: dict[str, str] = {}
             for line in page.body.splitlines():
@@ -39,7 +39,7 @@ def test_many_mailboxes_do_not_make_a_long_page() -> None:
         async with local_broker() as here, connect(here.url) as client:
             for number in range(MAILBOXES_MAX + 20):
                 await client.publish(f"queue:q{number}", wait=number == MAILBOXES_MAX + 19)
-            body = Metrics(here.broker).metrics().body
+            body = Metrics(here.broker.view).metrics().body
             assert body.count("tidings_mailbox_waiting{") == MAILBOXES_MAX
             assert f'tidings_mailboxes_waiting{{kind="queue"}} {MAILBOXES_MAX + 20}' in body
 
@@ -54,7 +54,7 @@ def test_what_mailboxes_drop_and_push_back_is_counted_when_they_are_gone() -> No
                 for number in range(20):
                     await client.publish("t", body=bytes(1_000), wait=number == 19)
                 await taking.close()
-            body = Metrics(here.broker).metrics().body
+            body = Metrics(here.broker.view).metrics().body
             drops = dict(re.findall(r'messages_dropped_total{reason="(\w+)"} (\d+)', body))
             assert int(drops["newest"]) > 10
             assert int(drops["oldest"]) > 10
@@ -65,7 +65,7 @@ def test_what_mailboxes_drop_and_push_back_is_counted_when_they_are_gone() -> No
 def test_health_tells_the_state_of_the_store() -> None:
     async def check() -> None:
         async with local_broker() as here:
-            metrics = Metrics(here.broker)
+            metrics = Metrics(here.broker.view)
             page = metrics.health()
             assert (page.status, json.loads(page.body)["store"]) == (200, "ok")
             assert here.broker.writer is not None

@@ -9,12 +9,12 @@ import pytest
 
 import tidings
 from tidings.broker.connection import KEEP_ALIVE
-from tidings.broker.server import Limits
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.values import Value
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.protocols.frames import FrameType, control, decode_fields, encode_ack, encode_credit
 from tidings.testing.local_broker import RawConnection, local_broker
@@ -204,7 +204,7 @@ def test_many_requests_at_once_let_others_have_their_turn(monkeypatch: pytest.Mo
             many.writer.write(b"".join(asked))
             other.writer.write(publish(receipt=1))
             assert (await other.frame()).type == FrameType.RECEIPTS
-            made = max(len(client.subscriptions) for client in broker.node.connections.values())
+            made = max(len(client.subscriptions) for client in broker.engine.node.connections.values())
             assert 0 < made < len(asked) / 2, "they are not made all in one go"
             for _ in asked:
                 assert (await many.frame()).type == FrameType.OK
@@ -393,7 +393,7 @@ def test_an_error_of_the_broker_costs_one_connection(monkeypatch: pytest.MonkeyP
 
     async def scenario() -> None:
         async with local_broker() as (broker, url), tidings.connect(url) as other:
-            monkeypatch.setattr(broker.node, "request", fail)
+            monkeypatch.setattr(broker.engine.node, "request", fail)
             raw = await RawConnection.open(url)
             await raw.greet()
             await raw.send(control(FrameType.SUBSCRIBE, {"receipt": 1, "subscription": 1, "destination": "t"}))

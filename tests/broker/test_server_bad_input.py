@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidings.broker.limits import Limits
 from tidings.client import connect
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
+from tidings.node.limits import Limits
 from tidings.protocols.frames import (
     FrameSplitter,
     FrameType,

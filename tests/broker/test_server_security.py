@@ -9,13 +9,13 @@ import pytest
 
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.client import Client, connect
 from tidings.errors import RemoteError, SecurityError, TidingsError
 from tidings.model.destination import DestinationPattern
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.protocols.frames import FrameSplitter, FrameType, RawFrame, control, decode_fields
 from tidings.testing.local_broker import Local, local_broker, run
@@ -58,7 +58,7 @@ def test_nobody_comes_in_without_the_password() -> None:
                     await connect(here.url, user=user, password=password, reconnect=False)
             async with client(here, "reader") as reader:
                 assert reader.connected
-            assert here.broker.refused_logins == {"E_LOGIN": 4}
+            assert here.broker.login.refused == {"E_LOGIN": 4}
 
     run(check())
 
@@ -82,7 +82,7 @@ def test_a_user_removed_while_the_password_is_checked_stays_outside(monkeypatch:
             removed.set()
             with pytest.raises(TidingsError, match="E_ACCESS_CHANGED"):
                 await trying
-            assert here.broker.refused_logins == {"E_ACCESS_CHANGED": 1}
+            assert here.broker.login.refused == {"E_ACCESS_CHANGED": 1}
             await _entered(here, "writer")
 
     run(check())
@@ -144,7 +144,7 @@ def test_too_many_failures_are_throttled() -> None:
                     await connect(here.url, user="reader", password="x", reconnect=False)
             with pytest.raises(SecurityError, match="E_LOGIN_THROTTLED"):
                 await client(here, "reader")
-            assert here.broker.refused_logins["E_LOGIN_THROTTLED"] == 1
+            assert here.broker.login.refused["E_LOGIN_THROTTLED"] == 1
 
     run(check())
 
@@ -160,9 +160,9 @@ def test_who_must_wait_before_logging_in_again_waits_and_comes_back() -> None:
                 await connect(here.url, user="reader", password="x", reconnect=False)
             for connection in list(here.broker.clients.connections.values()):
                 connection.abort()
-            while not here.broker.refused_logins.get("E_LOGIN_THROTTLED"):
+            while not here.broker.login.refused.get("E_LOGIN_THROTTLED"):
                 await asyncio.sleep(0.01)
-            here.broker.guard = guard()  # the time is over
+            here.broker.login.guard = guard()  # the time is over
             await reader.types()
             assert reader.generation == 2
 

@@ -3,23 +3,24 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
-from tidings.broker import console_child, life, observing
+from tidings.broker import console_child, observing
 from tidings.broker.connection import ClientConnection, Silence
 from tidings.broker.console_child import USED_WRONGLY, ConsoleChild
 from tidings.broker.metrics import Metrics
 from tidings.broker.tasks import Steps, Tasks
 from tidings.delivery.store import MemoryStore, Record
-from tidings.node.effects import Effect
+from tidings.kernel.clock import now_ms
 from tidings.testing.local_broker import RawConnection, local_broker, run
 
 
-def failing(calls: list[int], then: asyncio.Event) -> Callable[[int], list[Effect]]:
+def failing(calls: list[int], then: asyncio.Event) -> Callable[[int], None]:
     """The third call is made although the others have failed."""
 
-    def work(now_ms: int) -> list[Effect]:
+    def work(now_ms: int) -> None:
         calls.append(now_ms)
         if len(calls) == 3:
             then.set()
@@ -33,12 +34,12 @@ def test_the_clock_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
         again, checked = asyncio.Event(), asyncio.Event()
         async with local_broker() as (broker, _):
             calls: list[int] = []
-            monkeypatch.setattr(broker.node, "track", failing(calls, again))
-            monkeypatch.setattr(broker.node, "tick", failing([], asyncio.Event()))
-            monkeypatch.setattr("tidings.broker.server.check_silence", lambda *_: checked.set())
+            monkeypatch.setattr(broker.engine.node.tracking, "tick", failing(calls, again))
+            monkeypatch.setattr(broker.engine.node, "tick", failing([], asyncio.Event()))
+            monkeypatch.setattr(broker.clients, "check_silence", lambda *_: checked.set())
             await again.wait()
             await checked.wait()
-            assert Metrics(broker).health().status == 200
+            assert Metrics(broker.view).health().status == 200
             monkeypatch.undo()
 
     run(check())
@@ -63,7 +64,7 @@ def test_a_connection_that_cannot_be_judged_ends_alone(monkeypatch: pytest.Monke
                 return Silence.NONE
 
             monkeypatch.setattr(ClientConnection, "silence", silence)
-            life.check_silence(broker, broker.now_ms())
+            broker.clients.check_silence(now_ms(), broker.limits)
             assert len(seen) == 1
             while first in broker.clients.connections:
                 await asyncio.sleep(0)
@@ -80,12 +81,12 @@ def test_the_end_of_what_had_to_go_on_is_told_in_health() -> None:
 
     async def check() -> None:
         async with local_broker() as (broker, _):
-            assert "failure" not in json.loads(Metrics(broker).health().body)
+            assert "failure" not in json.loads(Metrics(broker.view).health().body)
             broker.tasks.spawn(ends())
             broker.tasks.spawn(ends(), essential="the work")
             while not broker.tasks.failure:
                 await asyncio.sleep(0)
-            page = Metrics(broker).health()
+            page = Metrics(broker.view).health()
             state = json.loads(page.body)
             assert (page.status, state["live"], state["ready"]) == (503, False, False)
             assert state["failure"] == "the work has ended"
@@ -107,7 +108,7 @@ def test_the_end_of_the_stores_thread_is_told_in_health() -> None:
             broker.writer.write(1, records)
             while broker.writer.alive:
                 await asyncio.sleep(0)
-            page = Metrics(broker).health()
+            page = Metrics(broker.view).health()
             assert (page.status, json.loads(page.body)["failure"]) == (503, "the store's thread has ended")
 
     run(check())
@@ -146,7 +147,7 @@ def test_the_observer_is_told_again_after_a_fault(monkeypatch: pytest.MonkeyPatc
 
         monkeypatch.setattr(observing, "_observed", observed)
         async with local_broker() as (broker, _):
-            broker.tasks.spawn(observing.watch(broker, None))  # type: ignore[arg-type]
+            broker.tasks.spawn(observing.watch(cast(observing.Observer, None), broker.forwarder, broker.aside, None))
             await twice.wait()
 
     run(check())

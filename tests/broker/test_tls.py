@@ -10,13 +10,13 @@ import pytest
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
 from tidings.broker.config_tables import TlsTable
-from tidings.broker.limits import Limits
 from tidings.broker.tls import server_context
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.client import connect
 from tidings.errors import ConfigError, ConnectionLostError, SecurityError
 from tidings.model.destination import DestinationPattern
+from tidings.node.limits import Limits
 from tidings.testing.certificates import Authority
 from tidings.testing.local_broker import local_broker, run, run_plain
 

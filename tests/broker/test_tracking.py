@@ -11,13 +11,14 @@ import pytest
 from tidings import sync
 from tidings.broker.access import Member, Rules
 from tidings.broker.config_tables import AccessTable
-from tidings.broker.session import Hello
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.client import Client, composing, connect
 from tidings.errors import RemoteError, SecurityError
+from tidings.kernel.clock import now_ms
 from tidings.model.message_id import MessageId
 from tidings.model.tables import ATTACHMENTS, HISTORIES
+from tidings.node.protocol_session import Hello
 from tidings.node.session import Principal
 from tidings.segments.reader import read_rows, segments
 from tidings.testing.broker_process import BrokerProcess
@@ -152,7 +153,7 @@ def test_a_message_is_traced_under_covering(tmp_path: Path, forwards: bool) -> N
 
 
 def _reachable(network: BrokerNetwork, router: int) -> list[int]:
-    inside = network.brokers[router].node.network
+    inside = network.brokers[router].engine.node.network
     assert inside is not None
     return inside.unicast.reachable()
 
@@ -233,16 +234,16 @@ def test_clocks_that_are_off_or_drift_are_corrected(tmp_path: Path, monkeypatch:
         options = TrackingOptions(Settings(BloomStrategy(BloomSettings(skew_ms=30_000))), tmp_path)
         async with local_broker(tracking=options) as (broker, url), connect(url) as client:
             first = await client.publish("a", {}, wait=True)
-            assert abs(first.message_id.ms - broker.now_ms()) < 30_000, "δ came with the welcome"
+            assert abs(first.message_id.ms - now_ms()) < 30_000, "δ came with the welcome"
             off_ms -= 3_600_000
             drifted = await client.publish("a", {}, wait=True)
             assert drifted.message_id > first.message_id, "ids go up whatever the clock does"
             off_ms += 7_200_000
             late = await client.publish("a", {}, wait=True)
-            assert late.message_id.ms - broker.now_ms() > 3_000_000, "the old δ still"
-            (connection,) = broker.clients.connections.values()
-            assert connection.skew is not None
-            await eventually(lambda: connection.skew is not None and connection.skew.delta_ms < -10_000_000)
+            assert late.message_id.ms - now_ms() > 3_000_000, "the old δ still"
+            (session,) = broker.engine.view.clients.values()
+            assert session.skew is not None
+            await eventually(lambda: session.skew is not None and session.skew.delta_ms < -10_000_000)
             for message in (first, drifted, late):
                 assert (await client.trace(message.message_id)).confirmed
 

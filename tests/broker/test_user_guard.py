@@ -2,13 +2,13 @@ import pytest
 
 from tidings.broker import passwords, users
 from tidings.broker.access import Rule, Rules
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import Cost
-from tidings.broker.session import Hello
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.errors import SecurityError
 from tidings.model.destination import DestinationPattern
+from tidings.node.limits import Limits
+from tidings.node.protocol_session import Hello
 
 CHEAP = Cost(n=2, r=1, p=1)
 ALICE = users.add(Users({}), "alice", "right", frozenset({"traders"}), CHEAP)

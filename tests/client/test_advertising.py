@@ -16,7 +16,7 @@ from tidings.testing.local_broker import run_plain as run
 
 def entries(network: BrokerNetwork, router: int) -> int:
     """Subscriptions that a broker has heard of, its own and others'."""
-    joined = network.brokers[router].node.network
+    joined = network.brokers[router].engine.node.network
     assert joined is not None
     assert isinstance(joined.scheme, CoveringScheme)
     return joined.scheme.counts()["entries"]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import tidings
-from tidings.broker.server import Broker, Limits
+from tidings.broker.server import Broker
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.delivery.store import MemoryStore, Store
+from tidings.node.limits import Limits
 from tidings.testing.local_broker import local_broker
 from tidings.testing.local_broker import run_plain as run
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import tidings
-from tidings.broker.server import Broker, Limits
+from tidings.broker.server import Broker
 from tidings.client.link import Link
 from tidings.delivery.store import MemoryStore, Record
 from tidings.model.codec import encode_frame
+from tidings.node.limits import Limits
 from tidings.protocols.frames import FrameType, RawFrame, control
 from tidings.testing.local_broker import local_broker
 from tidings.testing.local_broker import run_plain as run

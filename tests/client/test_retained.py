@@ -64,9 +64,9 @@ def test_only_messages_that_match_leave_the_broker() -> None:
             await client.retain("log", "ticks.>")
             await published(client, 300)
             await eventually_kept(client, "log", 300)
-            before = broker.node.retaining.retrieved
+            before = broker.engine.node.retaining.retrieved
             assert numbers(await read_all(client, "log", "n >= 290 AND odd = 1")) == [291, 293, 295, 297, 299]
-            assert broker.node.retaining.retrieved == before + 5
+            assert broker.engine.node.retaining.retrieved == before + 5
             with pytest.raises(RemoteError, match="E_SELECTOR_SYNTAX"):
                 await client.retained("log").read(selector="n >")
 
@@ -221,7 +221,7 @@ def test_limits_can_be_left_as_they_are() -> None:
     async def scenario() -> None:
         async with local_broker() as (broker, url), tidings.connect(url) as client:
             await client.retain("log", "ticks.>", age_seconds=60, bytes_max=6400, keep_limits=True)
-            (mailbox,) = broker.node.post_office.mailboxes.retained.values()
+            (mailbox,) = broker.engine.node.post_office.mailboxes.retained.values()
             before = mailbox.retention
             await client.retain("log", "ticks.>", age_seconds=5, keep_limits=True)
             assert mailbox.retention == before

@@ -34,7 +34,7 @@ async def waiting(client: tidings.Client, queue: str) -> list[object]:
 
 
 def transactions(broker: Broker) -> int:
-    return sum(len(one.transactions) for one in broker.node.connections.values())
+    return sum(len(one.transactions) for one in broker.engine.node.connections.values())
 
 
 @pytest.mark.parametrize("ack", ["auto", "dups-ok"])

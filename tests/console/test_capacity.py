@@ -47,7 +47,7 @@ class Returning:
         self.url, self._port = local.url, local.port
         local.broker.observer = observer = CapacityMonitor()
         client = await self._running.enter_async_context(connect(local.url))
-        for work in (watch(local.broker, observer), _traffic(client)):
+        for work in (watch(observer, local.broker.forwarder, local.broker.aside, None), _traffic(client)):
             self._running.callback(asyncio.create_task(work).cancel)
 
 

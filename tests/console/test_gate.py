@@ -8,7 +8,6 @@ import pytest
 
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
@@ -18,6 +17,7 @@ from tidings.console.sessions import IDLE_SECONDS, Sessions
 from tidings.console.source import BrokerSource, Login
 from tidings.errors import ConnectionLostError, SecurityError
 from tidings.model.destination import DestinationPattern
+from tidings.node.limits import Limits
 from tidings.testing.local_broker import local_broker, run
 
 LOCAL = frozenset({"127.0.0.1", "localhost"})
@@ -114,10 +114,10 @@ def test_guessing_has_to_wait_before_it_costs_others_their_log_in() -> None:
             for _ in range(4):
                 with pytest.raises(SecurityError, match="E_LOGIN:"):
                     await sessions.log_in("boss", "guess", "10.0.0.1")
-            before = here.broker.refused_logins["E_LOGIN"]
+            before = here.broker.login.refused["E_LOGIN"]
             with pytest.raises(SecurityError, match="E_LOGIN_THROTTLED"):
                 await sessions.log_in("other", "guess", "10.0.0.1")
-            assert here.broker.refused_logins["E_LOGIN"] == before, "the broker was not even asked"
+            assert here.broker.login.refused["E_LOGIN"] == before, "the broker was not even asked"
             await sessions.close()
 
     run(check())
@@ -142,7 +142,7 @@ def test_when_a_broker_gets_users_everybodys_session_ends() -> None:
             session = await sessions.find("")
             assert session is not None
             assert sessions.shares(session)
-            here.broker.guard = guard()
+            here.broker.login.guard = guard()
             here.broker.clients.end_all("E_ACCESS_CHANGED", "log in: this broker has users now")
             async with asyncio.timeout(60):
                 while await sessions.find("") is not None:

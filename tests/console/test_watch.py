@@ -4,7 +4,6 @@ import pytest
 
 from tidings.broker import users
 from tidings.broker.access import Rules
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
@@ -13,6 +12,7 @@ from tidings.console import source
 from tidings.console.source import BrokerSource, Login
 from tidings.console.view import State
 from tidings.console.watch import Watch
+from tidings.node.limits import Limits
 from tidings.testing.local_broker import local_broker, run
 
 
@@ -64,7 +64,7 @@ def test_a_wrong_password_is_not_tried_again() -> None:
             for _ in range(3):
                 await watch.look()
             assert watch.refused is not None
-            assert here.broker.refused_logins == {"E_LOGIN": 1}
+            assert here.broker.login.refused == {"E_LOGIN": 1}
 
     run(check())
 

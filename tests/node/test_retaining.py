@@ -7,6 +7,7 @@ import pytest
 
 from tidings.delivery.retained import Retained
 from tidings.delivery.store import Acked, MemoryStore, Record, Stored
+from tidings.node.inputs import Loaded
 from tidings.node.requests import Done, ReadRetained, Release, Retain
 from tidings.testing.node_driver import DrivenClient, NodeDriver
 
@@ -75,7 +76,7 @@ def test_what_was_dropped_while_it_was_read_is_no_loss() -> None:
     messages = {seq: driver.store.read([seq])[0] for seq in asked[0]}
     client.ask(Release(released, "log", asked[0][-1]))
     assert log(driver).range[0] == asked[0][-1]
-    driver.carry_out(driver.node.loaded(driver.now_ms, asked[0], messages))
+    driver.step(Loaded(asked[0], messages))
     answer = client.answer(read)
     assert isinstance(answer, Done)
     assert answer.fields["first"] == 0

@@ -12,13 +12,13 @@ from proton.utils import BlockingConnection, LinkDetached, SendException
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
 from tidings.broker.config_tables import TlsTable
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import Cost
 from tidings.broker.tls import server_context
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.errors import RemoteProtocolError
 from tidings.model.destination import DestinationPattern
+from tidings.node.limits import Limits
 from tidings.protocols.amqp_sasl import (
     AMQP_HEADER,
     INIT,

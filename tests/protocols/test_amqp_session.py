@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from proton import Delivery, Described, Receiver, Sender, symbol, uint
 
-from tidings.broker.session import Caller
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
@@ -17,6 +16,7 @@ from tidings.protocols.amqp_sasl import amqp_frame
 from tidings.protocols.amqp_sections import Section, encode
 from tidings.protocols.amqp_source import NO_LOCAL
 from tidings.protocols.frames import FrameSplitter, FrameType, control
+from tidings.protocols.session import Caller
 from tidings.testing.amqp_streams import (
     ACCEPT,
     ATTACH,

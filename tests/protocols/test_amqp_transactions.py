@@ -5,11 +5,11 @@ from proton import Described, uint
 
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.model.destination import DestinationPattern
+from tidings.node.limits import Limits
 from tidings.protocols.amqp_sections import Section, encode
 from tidings.testing.amqp_client import (
     MODIFY,

@@ -7,11 +7,11 @@ import pytest
 
 from tidings.broker.access import Rules
 from tidings.broker.config_tables import AccessTable
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import Cost
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users, add
 from tidings.client import connect
+from tidings.node.limits import Limits
 from tidings.protocols.stomp_frames import Version, encode
 from tidings.testing.local_broker import run
 from tidings.testing.stomp import RawStomp
@@ -341,7 +341,7 @@ def test_a_temporary_queue_goes_with_its_connection() -> None:
     async def check(here: Place) -> None:
         raw = await here.client()
         await raw.subscribe("/temp-queue/x")
-        names = set(here.broker.node.post_office.mailboxes.by_name)
+        names = set(here.broker.engine.node.post_office.mailboxes.by_name)
         (queue,) = [name.removeprefix("queue:") for name in names if name.startswith("queue:tmp.")]
         other = await here.client()
         await other.send("SUBSCRIBE", {"destination": f"/queue/{queue}", "id": "1"})
@@ -350,7 +350,7 @@ def test_a_temporary_queue_goes_with_its_connection() -> None:
         await raw.expect("RECEIPT")
         assert await raw.reader.read() == b""
         raw.close()
-        while any(name.startswith("queue:tmp.") for name in here.broker.node.post_office.mailboxes.by_name):
+        while any(name.startswith("queue:tmp.") for name in here.broker.engine.node.post_office.mailboxes.by_name):
             await asyncio.sleep(0.01)
 
     with_broker(check)

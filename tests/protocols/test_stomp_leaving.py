@@ -133,7 +133,7 @@ def test_temporary_queues_have_names_of_their_own_and_late_answers_are_dropped()
         await service.send("SEND", {"destination": "/queue/audit", "transaction": "t"})
         await service.send("COMMIT", {"transaction": "t", "receipt": "late in a transaction"})
         assert (await service.expect("RECEIPT")).headers["receipt-id"] == "late in a transaction"
-        assert len(here.broker.node.post_office.mailboxes.by_name["queue:audit"].backlog) == 1
+        assert len(here.broker.engine.node.post_office.mailboxes.by_name["queue:audit"].backlog) == 1
 
     with_broker(check)
 
@@ -151,7 +151,7 @@ def test_a_commit_that_fails_counts_as_one_delivery(stored: bool, monkeypatch: p
         await raw.subscribe("/queue/a", "2", ack="client-individual")
         await raw.send("SEND", {"destination": "/queue/a", "persistent": "true"})
         id = (await raw.expect("MESSAGE")).headers["ack"]
-        mailboxes = here.broker.node.post_office.mailboxes
+        mailboxes = here.broker.engine.node.post_office.mailboxes
         queue = mailboxes.by_name["queue:a"]
         await raw.send("BEGIN", {"transaction": "t"})
         await raw.send("ACK", {"id": id, "transaction": "t"})
@@ -176,7 +176,7 @@ def test_a_durable_subscription_that_was_shared_can_be_deleted() -> None:
                 await raw.send("UNSUBSCRIBE", {"id": "1"})
             await raw.send("UNSUBSCRIBE", unsubscribe | {"receipt": str(next(receipts))})
             await raw.expect("RECEIPT")
-            assert not here.broker.node.post_office.mailboxes.by_name
+            assert not here.broker.engine.node.post_office.mailboxes.by_name
 
     with_broker(check)
 
@@ -206,7 +206,7 @@ def test_what_a_consumer_had_does_not_go_to_the_others_of_a_connection_that_leav
             await raw.subscribe("/queue/a", str(id), ack=other)
         await raw.send("DISCONNECT", {"receipt": "bye"})
         await raw.expect("RECEIPT")
-        (mailbox,) = here.broker.node.post_office.mailboxes.by_name.values()
+        (mailbox,) = here.broker.engine.node.post_office.mailboxes.by_name.values()
         assert [mailbox.deliveries(place.seq) for place in mailbox.backlog.scan()] == [1]
 
     with_broker(check)

@@ -90,9 +90,9 @@ def test_under_covering_publishers_wait_for_a_link_that_is_full(monkeypatch: pyt
     brokers.calendar.run(until=3000)
     first = brokers.broker(1)
     assert first is not None
-    client = first.connect()
+    client = first.connect(3000.0)
     (link,) = first._links.values()
-    monkeypatch.setattr(first, "_output", lambda now: [])  # the socket takes nothing more
+    monkeypatch.setattr(first, "_output", lambda now: False)  # the socket takes nothing more
     count, body = 200, bytes(1000)
     for number in range(count):
         message = Message(Destination("ticks"), {"x": 1}, body, id=MessageId(1, 1, 3000, number))
@@ -148,7 +148,7 @@ def test_under_covering_clients_advertise_what_they_publish() -> None:
     brokers.calendar.run(until=3000)
     first = brokers.broker(1)
     assert first is not None
-    client = first.connect("publisher")
+    client = first.connect(3000.0, "publisher")
 
     def deliveries(until: float) -> int:
         brokers.publish(1, {"x": 1})

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.broker.config_reader import setting
-from tidings.broker.links import GATHER_MS, SECRET_BYTES_MIN, LinkSettings
-from tidings.broker.peers import Peers
+from tidings.broker.links import GATHER_MS, SECRET_BYTES_MIN, LinkSettings, Peers
 from tidings.broker.tls import link_contexts
 from tidings.errors import ConfigError
 from tidings.kernel.matrix import BITS_MAX

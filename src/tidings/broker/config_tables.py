@@ -9,9 +9,9 @@ from tidings.broker.admission import Admission
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
 from tidings.broker.config_tracking import TrackingTable
-from tidings.broker.limits import Limits
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination, DestinationPattern
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 
 LEVELS = ("debug", "info", "warning", "error")

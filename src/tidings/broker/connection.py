@@ -1,20 +1,22 @@
 """One client's socket: bytes go to the forwarder, its output comes back. Nothing here looks at a message."""
 
 import asyncio
+import logging
 import socket
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, TypeVarTuple, cast
 
-from tidings.broker.limits import Limits
+from tidings.broker.flushing import Flushing
+from tidings.broker.naps import Naps
 from tidings.broker.quick_ack import HELD_UP_MS, PUT_OFF, QuickAck
-from tidings.broker.session import Session
-from tidings.kernel.forwarder import Flag
+from tidings.kernel.clock import now_ms
+from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.kernel.intake import open_intake
-from tidings.tracking.skew import SkewWatch
-
-if TYPE_CHECKING:
-    from tidings.broker.server import Broker
+from tidings.node.limits import Limits
+from tidings.node.protocol_session import Session
 
 TCP_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux has it
 OUTPUT, WRITE = int(Flag.OUTPUT), int(Flag.OUTPUT | Flag.LEFT)
@@ -24,6 +26,31 @@ BEAT_EARLY_MS = 500
 # then four questions without an answer. Linux has these three; elsewhere the system's own times apply.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 CLOSING_MS = 5_000  # a client that does not take its farewell is cut off after this time
+
+
+log = logging.getLogger("tidings.broker")
+Ts = TypeVarTuple("Ts")
+
+
+class ConnectionTable(Protocol):
+    """Where connections report."""
+
+    def opened(self, connection: "ClientConnection") -> None: ...
+
+    def lost(self, connection: "ClientConnection") -> None: ...
+
+    def react(self, connection: "ClientConnection", flags: int, *, flush: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionServices:
+    """What a connection needs of its broker."""
+
+    forwarder: Forwarder
+    table: ConnectionTable
+    flushing: Flushing
+    naps: Naps
+    layer_buffer: memoryview  # for bytes that are not the forwarder's yet
 
 
 class Silence(Enum):
@@ -36,17 +63,16 @@ class Silence(Enum):
 class ClientConnection(asyncio.BufferedProtocol):
     """Reads into the forwarder's one buffer, which is free again when `buffer_updated` returns."""
 
-    def __init__(self, broker: "Broker", session: Session) -> None:
-        self.broker = broker
+    def __init__(self, services: ConnectionServices, session: Session) -> None:
+        self.services = services
         self.session = session
         self.protocol = session.name
         self.number = -1
         self.user = ""
         self.logged_in = False
-        self.opened_ms = broker.now_ms()
+        self.opened_ms = now_ms()
         self.heartbeat_ms = 0
         self.beat_ms = 0  # how often the client wants to hear from us; 0: not at all
-        self.skew: SkewWatch | None = None  # of a client that gives its messages their times
         self.address = ""
         self.closing = False  # once its output is written
         self.closing_ms = 0
@@ -59,8 +85,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._quick_ack = QuickAck()
         self._direct: socket.socket | None = None  # without TLS: what is written may go straight to the socket
         self._kernel_writes = type(self).write is ClientConnection.write  # what the forwarder has needs no translation
-        self._output_bytes = broker.forwarder.output_bytes
-        self._intake = open_intake(broker.forwarder, broker.naps.pace, self._after_read)
+        self._output_bytes = services.forwarder.output_bytes
+        self._intake = open_intake(services.forwarder, services.naps.pace, self._after_read)
         if type(self).get_buffer is ClientConnection.get_buffer:  # then the event loop need not go by Python
             self.get_buffer = self._intake.buffer  # type: ignore[method-assign]
         if type(self).buffer_updated is ClientConnection.buffer_updated:
@@ -76,13 +102,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._direct = None if transport.get_extra_info("ssl_object") else self._socket
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else "local"
-        self.broker.clients.opened(self)
+        self.services.table.opened(self)
         self._intake.number = self.number
         if self._direct is not None and self._kernel_writes and not self.closing:
-            self.broker.forwarder.set_socket(self.number, self._direct.fileno())
+            self.services.forwarder.set_socket(self.number, self._direct.fileno())
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self.broker.buffer
+        return self.services.forwarder.buffer
 
     def buffer_updated(self, size: int) -> None:
         self._intake.take(size)
@@ -93,25 +119,25 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._intake.heard_ms
 
     @heard_ms.setter
-    def heard_ms(self, now_ms: int) -> None:
-        self._intake.heard_ms = now_ms
+    def heard_ms(self, ms: int) -> None:
+        self._intake.heard_ms = ms
 
     def _after_read(self, flags: int, small: bool, pause_ms: int) -> None:
         """What is left to do after a read. A small one: there is time, others need not share the write with it."""
-        broker = self.broker
+        services = self.services
         if self._intake.watched or pause_ms >= HELD_UP_MS:
             if (setting := self._quick_ack.setting(pause_ms)) is not None:
                 self._acknowledge(setting)
             self._intake.watched = self._quick_ack.left > 0
         if flags in (OUTPUT, WRITE):  # plain messages
             if not small:
-                broker.flush_soon()
+                services.flushing.soon()
                 return
             if flags == WRITE:
-                broker.flush()
-            broker.naps.after_small_read(self.number)
+                services.flushing.now()
+            services.naps.after_small_read(self.number)
         elif flags:
-            broker.react(self, flags, flush=small)
+            services.table.react(self, flags, flush=small)
 
     def _acknowledge(self, setting: int) -> None:
         """At once, unless there is an answer to carry it; or later, from now on."""
@@ -125,21 +151,21 @@ class ClientConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.writable = False
         if self.number >= 0:
-            self.broker.forwarder.set_writable(self.number, False)
+            self.services.forwarder.set_writable(self.number, False)
 
     def resume_writing(self) -> None:
         self.writable = True
-        self.heard_ms = self.broker.now_ms()  # it has taken something: a sign of life
+        self.heard_ms = now_ms()  # it has taken something: a sign of life
         if self.number >= 0:
-            self.broker.forwarder.set_writable(self.number, True)
-            self.broker.flush_soon()
+            self.services.forwarder.set_writable(self.number, True)
+            self.services.flushing.soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._socket is not None:
             self._socket.detach()
             self._direct = None
             self._socket = None
-        self.broker.lost(self)
+        self.services.table.lost(self)
         self._intake.close()  # or we would wait for the garbage collector, which comes seldom
 
     def certificate_name(self) -> str:
@@ -168,7 +194,25 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.write(data)
         except RuntimeError:  # the event loop has closed it without a word: others' output must not suffer
             self._transport.abort()
-            self.broker.loop.call_soon(self.broker.lost, self)
+            asyncio.get_running_loop().call_soon(self.services.table.lost, self)
+
+    def flushed(self, data: bytes, left: int) -> bool:
+        """Output of the forwarder, and how many bytes stayed behind; returns whether it takes more at once."""
+        if data:
+            self.write(data)
+        if left:
+            return self.writable
+        if self.closing:
+            self.close()
+        return False
+
+    def alone(self, work: Callable[[*Ts], None], *arguments: *Ts) -> None:
+        """Work for this connection: a bug in it must cost one connection, not all of them."""
+        try:
+            work(*arguments)
+        except Exception:
+            log.exception("internal error while serving %s", self.address)
+            self.abort()
 
     def pause_reading(self) -> None:
         if self._lingers or self._paused or self._transport is None:
@@ -192,29 +236,29 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    def silence(self, now_ms: int, limits: Limits) -> Silence:
+    def silence(self, now: int, limits: Limits) -> Silence:
         """What its silence means by now."""
         if self.closing:
-            return Silence.TOO_LONG if now_ms - self.closing_ms > CLOSING_MS else Silence.NONE
+            return Silence.TOO_LONG if now - self.closing_ms > CLOSING_MS else Silence.NONE
         if not self.logged_in:
-            late = now_ms - self.opened_ms > limits.login_seconds * 1000
+            late = now - self.opened_ms > limits.login_seconds * 1000
             return Silence.NO_LOGIN if late else Silence.NONE
         if self.deaf:
-            self.heard_ms = now_ms  # it is we who do not listen
-        silent_ms = now_ms - self.heard_ms
+            self.heard_ms = now  # it is we who do not listen
+        silent_ms = now - self.heard_ms
         if not self.heartbeat_ms or silent_ms <= self.heartbeat_ms:
             return Silence.NONE
         return Silence.LONG if silent_ms <= 2 * self.heartbeat_ms else Silence.TOO_LONG
 
-    def beat_due(self, now_ms: int) -> bool:
+    def beat_due(self, now: int) -> bool:
         """Whether it must hear from us now; to be asked more often than it wants to hear."""
-        silent_ms = now_ms - self.broker.forwarder.written_ms(self.number)
+        silent_ms = now - self.services.forwarder.written_ms(self.number)
         return self.writable and not self.closing and silent_ms >= self.beat_ms - BEAT_EARLY_MS
 
     def begin_closing(self, *, linger: bool) -> None:
         self.closing = True
-        self.closing_ms = self.broker.now_ms()
-        self.broker.forwarder.set_socket(self.number, -1)  # whoever closes wants to know when all is written
+        self.closing_ms = now_ms()
+        self.services.forwarder.set_socket(self.number, -1)  # whoever closes wants to know when all is written
         if linger:
             self._lingers = self._transport is not None and self._transport.can_write_eof()
         if self._lingers:

@@ -1,18 +1,29 @@
 """Output to sockets: one write a connection, once in an iteration of the event loop, or at once if there is time."""
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tidings.broker.server import Broker
+from tidings.kernel.clock import now_ms
+from tidings.kernel.forwarder import Forwarder
 
 FLUSH_BYTES = 1 << 20  # this much output does not wait for the end of the loop iteration
 WRITE_BYTES = 1 << 20  # of one write to one socket
 
 
+class OutputEnd(Protocol):
+    """A socket, of a client or of a link."""
+
+    def flushed(self, data: bytes, left: int) -> bool:
+        """What the forwarder had for it, and how many bytes stayed behind; returns whether it takes more at once."""
+
+
 class Flushing:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._forwarder = broker.forwarder
+    """`follow_up`: called in a later iteration if a write has left events, or made room for publishers that wait."""
+
+    def __init__(self, forwarder: Forwarder, follow_up: Callable[[], None]) -> None:
+        self.ends: dict[int, OutputEnd] = {}  # by the forwarder's number
+        self._forwarder, self._follow_up = forwarder, follow_up
         self._soon = False
         self._writing = False
 
@@ -32,28 +43,17 @@ class Flushing:
             self._write_all()
         finally:
             self._writing = False
-        if self._forwarder.has_events():
-            self._broker.loop.call_soon(self._broker.handle_events_later)
-        elif self._forwarder.has_resumable():  # what was written made room for publishers that wait
-            self._broker.loop.call_soon(self._broker.after)
+        if self._forwarder.has_events() or self._forwarder.has_resumable():
+            asyncio.get_running_loop().call_soon(self._follow_up)
 
     def _write_all(self) -> None:
-        broker, forwarder, connections = self._broker, self._forwarder, self._broker.clients.connections
-        for number, data, left in forwarder.write_all(WRITE_BYTES, broker.now_ms()):
-            connection = connections.get(number)
-            if connection is None:
-                broker.links.write(number, data, left)
-                continue
-            if data:
-                connection.write(data)
-            if not left:
-                if connection.closing:
-                    connection.close()
-            elif connection.writable:  # there was more than one write takes: go on in the next round
-                forwarder.set_writable(number, True)
+        for number, data, left in self._forwarder.write_all(WRITE_BYTES, now_ms()):
+            end = self.ends.get(number)
+            if end is not None and end.flushed(data, left):  # there was more than one write takes
+                self._forwarder.set_writable(number, True)
                 self._next_round()
 
     def _next_round(self) -> None:
         if not self._soon:
             self._soon = True
-            self._broker.loop.call_soon(self.now)
+            asyncio.get_running_loop().call_soon(self.now)

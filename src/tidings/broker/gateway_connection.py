@@ -7,25 +7,41 @@ socket ◄─ gateway output ◄── native frames ◄─ forwarder
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from tidings.broker.connection import ClientConnection
+from tidings.broker.connection import ClientConnection, ConnectionServices
 from tidings.broker.naps import SMALL_READ_BYTES
-from tidings.broker.session import Caller, Gateway, Session
 from tidings.errors import RemoteProtocolError, TidingsError
-
-if TYPE_CHECKING:
-    from tidings.broker.server import Broker
+from tidings.kernel.clock import now_ms
+from tidings.node.protocol_session import Session
+from tidings.protocols.session import Caller, Gateway
 
 log = logging.getLogger("tidings.broker")
 
 WAITING_BYTES_MAX = 8 << 20  # held by the gateway before the forwarder keeps the rest to itself
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayServices:
+    """What a translated connection needs of its broker besides."""
+
+    gateways: set["GatewayConnection"]  # those that have timers
+    frame_bytes_max: Callable[[], int]
+    open: Callable[[], bool]  # no users are configured
+    permits: Callable[[int, str, str], bool]  # connection, operation, destination
+    fail: Callable[[int, TidingsError], None]  # say why, and close
+
+
 class GatewayConnection(ClientConnection):
-    def __init__(self, broker: "Broker", session: Session, make_gateway: Callable[[Caller], Gateway]) -> None:
-        super().__init__(broker, session)
-        self._make_gateway = make_gateway
+    def __init__(
+        self,
+        services: ConnectionServices,
+        session: Session,
+        gateway_services: GatewayServices,
+        make_gateway: Callable[[Caller], Gateway],
+    ) -> None:
+        super().__init__(services, session)
+        self._broker, self._make_gateway = gateway_services, make_gateway
         self._gateway: Gateway | None = None
         self._clogged = False  # the socket takes nothing now
         self._full = False  # the gateway holds enough
@@ -33,40 +49,39 @@ class GatewayConnection(ClientConnection):
 
     def _permits(self, operation: str, destination: str) -> bool:
         """Whether who is connected here may do that there."""
-        client = self.broker.node.connections.get(self.number)
-        return client is not None and client.principal.may(operation, destination)
+        return self._broker.permits(self.number, operation, destination)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        frame_bytes_max = self.broker.limits.frame_bytes_max
-        caller = Caller(self.certificate_name(), self.broker.guard.open, frame_bytes_max, self._permits)
+        frame_bytes_max = self._broker.frame_bytes_max()
+        caller = Caller(self.certificate_name(), self._broker.open(), frame_bytes_max, self._permits)
         self._gateway = self._make_gateway(caller)
-        self.broker.clients.gateways.add(self)
+        self._broker.gateways.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.broker.clients.gateways.discard(self)
+        self._broker.gateways.discard(self)
         if self._gateway is not None:
             self._gateway.lost()
         super().connection_lost(exc)
 
     def buffer_updated(self, size: int) -> None:
-        data = bytes(self.broker.buffer[:size])
-        self.heard_ms = self.broker.now_ms()
+        data = bytes(self.services.forwarder.buffer[:size])
+        self.heard_ms = now_ms()
         if not self.closing:
             self._do(lambda gateway: gateway.receive(data, self.heard_ms))
             self._pump()
 
     def write(self, data: bytes) -> None:
         """What the forwarder has for the client; what the gateway answers to that comes in a turn of its own."""
-        self._do(lambda gateway: gateway.frames(data, self.broker.now_ms()), heard=False)
+        self._do(lambda gateway: gateway.frames(data, now_ms()), heard=False)
         self._put_out()
         if not self._pumping:
             self._pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, now: int) -> None:
         if not self.closing:
-            self._do(lambda gateway: gateway.tick(now_ms))
+            self._do(lambda gateway: gateway.tick(now))
             self._pump()
 
     def pause_writing(self) -> None:
@@ -96,7 +111,7 @@ class GatewayConnection(ClientConnection):
             else:
                 self._put_out()
             if not self.closing:
-                self.broker.clients.fail(self, error)
+                self._broker.fail(self.number, error)
 
     def _pump(self) -> None:
         """To the client and to the broker what the gateway has for them."""
@@ -106,8 +121,8 @@ class GatewayConnection(ClientConnection):
         self._put_out()
         frames = self._gateway.take_frames()
         if frames and not self.closing:
-            flags = self.broker.forwarder.feed_bytes(self.number, frames, self.broker.now_ms())
-            self.broker.react(self, flags, flush=len(frames) < SMALL_READ_BYTES)
+            flags = self.services.forwarder.feed_bytes(self.number, frames, now_ms())
+            self.services.table.react(self, flags, flush=len(frames) < SMALL_READ_BYTES)
 
     def _put_out(self) -> None:
         assert self._gateway is not None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidings.broker.session import Hello
+from tidings.node.protocol_session import Hello
 from tidings.node.session import Principal
 
 

@@ -11,19 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from heapq import nlargest
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, assert_never
 
+from tidings.broker.broker_view import BrokerView
 from tidings.broker.network_status import status
-from tidings.broker.session import Inspect
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import SecurityError, UsageError
+from tidings.kernel.clock import now_ms
 from tidings.node.overflow import DROPS
+from tidings.node.protocol_session import Inspect
 from tidings.node.requests import Done, Failed
-from tidings.node.session import Connection, DirectSubscription, MailboxSubscription
+from tidings.node.session import Connection, DirectSubscription, MailboxSubscription, Principal
 from tidings.node.subscriptions import EVERYTHING
-
-if TYPE_CHECKING:
-    from tidings.broker.server import Broker
+from tidings.node.view import UNREACHABLE
 
 VERSION = 1
 PAGE, PAGE_MAX = 100, 200
@@ -34,8 +34,7 @@ _SLOW_SHARE = 4  # a connection is slow if a quarter of what may wait for it wai
 Item = dict[str, Any]
 
 
-def inspect(broker: "Broker", connection: int, request: Inspect) -> Done | Failed:
-    principal = broker.node.connections[connection].principal
+def inspect(broker: BrokerView, principal: Principal, request: Inspect) -> Done | Failed:
     if not principal.may("manage", EVERYTHING):
         reason = f"{principal.name} may not manage {EVERYTHING}, which it takes to inspect the broker"
         return Failed(request.receipt, SecurityError("E_FORBIDDEN", reason))
@@ -61,40 +60,39 @@ def _in_one_frame(said: Item, bytes_max: int) -> str:
         said = {**said, "items": items[: max(1, min(len(items) - 1, len(items) * bytes_max // size))]}
 
 
-def overview(broker: "Broker") -> Item:
-    plane, office = broker.forwarder.stats(), broker.node.post_office
-    network = broker.node.network
-    dialled = () if network is None else {router for _, router in network.settings.dials if router}
+def overview(broker: BrokerView) -> Item:
+    plane, counts, network = broker.forwarder.stats(), broker.engine.counts(), broker.engine.network()
+    mailboxes = broker.engine.mailboxes
     return {
         "broker": _broker(broker),
-        "time_ms": broker.now_ms(),
+        "time_ms": now_ms(),
         "steady_seconds": round(time.monotonic(), 6),  # for rates: the time of day may be set back
         "cpu_seconds": round(time.process_time(), 6),
         "plane": plane,
         "dropped": dropped(broker),
-        "expired": plane["expired"] + office.expired,
-        "dead": office.dead_letters.buried,
+        "expired": plane["expired"] + counts.expired,
+        "dead": counts.dead_letters,
         "dead_letters": str(broker.settings.dead_letters),
         "connections": len(broker.clients.connections),
         "filters": broker.forwarder.filters(),
-        "mailboxes": len(office.mailboxes.by_name),
-        "waiting": sum(len(mailbox.backlog) for mailbox in office.mailboxes.by_name.values()),
+        "mailboxes": len(mailboxes),
+        "waiting": sum(len(mailbox.backlog) for mailbox in mailboxes.values()),
         "held_bytes": broker.forwarder.held_bytes(),
         "capacity": {} if broker.observer is None else _gauges(broker.observer.gauges()),
         "network": status(broker),
-        "links_down": [] if network is None else sorted(set(dialled) - set(network.links.peers())),
+        "links_down": [] if network is None else sorted(network.dialled - network.links.keys()),
     }
 
 
-def _broker(broker: "Broker") -> Item:
+def _broker(broker: BrokerView) -> Item:
     said = {"id": broker.settings.broker_id, "name": broker.name, "pid": os.getpid()}
     return said | {"run": broker.run, "ready": broker.ready}
 
 
-def dropped(broker: "Broker") -> dict[str, int]:
+def dropped(broker: BrokerView) -> dict[str, int]:
     """Messages that subscribers did not get, by reason, since the broker started."""
-    plane, office = broker.forwarder.stats(), broker.node.post_office
-    counts = {reason: plane[f"dropped_{reason}"] + office.overflow.dropped[reason] for reason in DROPS}
+    plane, mailboxes = broker.forwarder.stats(), broker.engine.counts().dropped
+    counts = {reason: plane[f"dropped_{reason}"] + mailboxes[reason] for reason in DROPS}
     return counts | {"far": plane["dropped_far"]}  # mailboxes lose nothing so
 
 
@@ -118,9 +116,9 @@ def _count(request: Inspect) -> int:
     return min(request.count or PAGE, PAGE_MAX)
 
 
-def _connections(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+def _connections(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """Those for whom most waits come first."""
-    clients = broker.node.connections
+    clients = broker.engine.connections
     found = [
         (broker.forwarder.output_bytes(number), number)
         for number, connection in broker.clients.connections.items()
@@ -134,8 +132,8 @@ def _client_id(client: Connection | None) -> str:
     return "" if client is None else client.client_id
 
 
-def _connection(broker: "Broker", number: int, waiting: int) -> Item:
-    connection, client = broker.clients.connections[number], broker.node.connections.get(number)
+def _connection(broker: BrokerView, number: int, waiting: int) -> Item:
+    connection, client = broker.clients.connections[number], broker.engine.connections.get(number)
     subscriptions = () if client is None else client.subscriptions.values()
     sinks = [one.sink for one in islice(subscriptions, _SINKS_MAX) if isinstance(one, DirectSubscription)]
     counts = [broker.forwarder.sink_counts(sink) for sink in sinks]
@@ -153,11 +151,11 @@ def _connection(broker: "Broker", number: int, waiting: int) -> Item:
     }
 
 
-def _subscriptions(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+def _subscriptions(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """In the order of their connections. What is passed over costs nothing: this runs on the broker's loop."""
     wanted, total, page = request.containing, 0, list[Item]()
     end = request.offset + _count(request)
-    for client in broker.node.connections.values():
+    for client in broker.engine.connections.values():
         numbers: Collection[int] = client.subscriptions
         if wanted and not _mentions(wanted, client.principal.name, client.client_id):
             found = client.subscriptions.items()
@@ -169,7 +167,7 @@ def _subscriptions(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]
     return total, page
 
 
-def _subscription(broker: "Broker", client: Connection, number: int) -> Item:
+def _subscription(broker: BrokerView, client: Connection, number: int) -> Item:
     one = client.subscriptions[number]
     said: Item = {
         "connection": client.number,
@@ -187,13 +185,13 @@ def _subscription(broker: "Broker", client: Connection, number: int) -> Item:
         case MailboxSubscription(mailbox):
             counts = {"delivered": mailbox.given, "dropped": mailbox.dropped, "waiting": len(mailbox.backlog)}
             return {**said, "kind": mailbox.kind.value, "stalled": mailbox.stalled, **counts}
+        case _:
+            assert_never(one)
 
 
-def _mailboxes(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+def _mailboxes(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """Those in which most waits come first."""
-    found = [
-        one for one in broker.node.post_office.mailboxes.by_name.values() if _mentions(request.containing, one.name)
-    ]
+    found = [one for one in broker.engine.mailboxes.values() if _mentions(request.containing, one.name)]
     largest = nlargest(request.offset + _count(request), found, key=lambda one: len(one.backlog))
     return len(found), [_mailbox(one) for one in largest[request.offset :]]
 
@@ -211,11 +209,11 @@ def _mailbox(mailbox: Mailbox) -> Item:
     }
 
 
-def _destinations(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+def _destinations(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """What is subscribed to, most subscriptions first."""
     counts = Counter(
         one.destination
-        for client in broker.node.connections.values()
+        for client in broker.engine.connections.values()
         for one in client.subscriptions.values()
         if _mentions(request.containing, one.destination)
     )
@@ -223,36 +221,36 @@ def _destinations(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
     return len(counts), _page(items, request)
 
 
-def _traffic(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
+def _traffic(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
     """What is published to, busiest first: counted as long as somebody asks (native/tidings/topic_meter.hpp)."""
     found = [
         (came, given, name)
-        for name, (came, given) in broker.forwarder.destination_counts(broker.now_ms()).items()
+        for name, (came, given) in broker.forwarder.destination_counts(now_ms()).items()
         if _mentions(request.containing, name)
     ]
     busiest = nlargest(request.offset + _count(request), found)[request.offset :]
     return len(found), [{"destination": name, "in": came, "out": given} for came, given, name in busiest]
 
 
-def _routing(broker: "Broker", request: Inspect) -> tuple[int, list[Item]]:
-    network = broker.node.network
+def _routing(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
+    network = broker.engine.network()
     if network is None:
         return 0, []
-    unicast, interests = network.unicast, network.scheme.predicates
-    routers = [one for one in sorted({*unicast.reachable(), *interests}) if _mentions(request.containing, str(one))]
+    routers = [one for one in sorted({*network.routes, *network.interests}) if _mentions(request.containing, str(one))]
     items = (
         {
             "router": router,
-            "next_hop": unicast.next_hop(router),
-            "distance": unicast.distance(router),
-            "interests": len(interests.get(router, ())),
+            "next_hop": route.next_hop,
+            "distance": route.distance,
+            "interests": network.interests.get(router, 0),
         }
         for router in routers
+        for route in [network.routes.get(router, UNREACHABLE)]
     )
     return len(routers), _page(items, request)
 
 
-_LISTS: dict[str, Callable[["Broker", Inspect], tuple[int, list[Item]]]] = {
+_LISTS: dict[str, Callable[[BrokerView, Inspect], tuple[int, list[Item]]]] = {
     "connections": _connections,
     "subscriptions": _subscriptions,
     "mailboxes": _mailboxes,

@@ -12,17 +12,12 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from tidings.broker.connection import own_socket
 from tidings.broker.gathering import Gathering
-from tidings.broker.link_secret import Handshake
-from tidings.errors import RemoteProtocolError
 from tidings.node.wires import CONTROL_FRAME
 from tidings.overlay.link import TLS
-
-if TYPE_CHECKING:
-    from tidings.broker.links import BrokerLinks
 
 TYPE, CONTROL = slice(4, 5), bytes((CONTROL_FRAME,))  # of a frame, where output begins with one
 SEGMENT_BYTES = 1448  # what one carries: 1500 bytes less the headers of IP and TCP
@@ -33,20 +28,38 @@ TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # how alerts and handshakes begin; no 
 ABORT_SECONDS = 5.0  # a peer that does not read our farewell is cut off
 
 
+class LinkTable(Protocol):
+    """Where connections of links report, and read how to send."""
+
+    @property
+    def buffer(self) -> memoryview: ...
+
+    @property
+    def gather_ms(self) -> float: ...
+
+    def opened(self, connection: "LinkConnection") -> None: ...
+
+    def received(self, connection: "LinkConnection", size: int) -> None: ...
+
+    def set_writable(self, connection: "LinkConnection", writable: bool) -> None: ...
+
+    def lost(self, connection: "LinkConnection", reason: str, code: str = "") -> None: ...
+
+    def met_tls(self, connection: "LinkConnection") -> None: ...
+
+    def delay_ms(self, connection: "LinkConnection") -> float: ...
+
+
 class LinkConnection(asyncio.BufferedProtocol):
-    def __init__(self, links: "BrokerLinks", name: str, handshake: Handshake | None) -> None:
-        self.links, self.name, self.handshake = links, name, handshake
+    def __init__(self, links: LinkTable, name: str) -> None:
+        self.links, self.name = links, name
         self.number = -1
         self.attempt: asyncio.Task[None] | None = None  # to dial, of which it came
-        self.their_challenge = b""
-        self.proven: bool | None = None  # by the secret; None: not yet
-        self.greeting: tuple[int, bytes] | None = None  # came before the proof: type of frame and payload
-        self.asked = 0  # the router it says to be, once the machine has asked whether that is true
+        self.router = 0  # that it says to be, once the engine has asked whether that is true
         self.writable = True
         self.sent_bytes = self.received_bytes = 0
-        self._first = b""  # bytes that came
         self._held: deque[tuple[float, bytes]] = deque()  # when it may go, and what: an emulated delay
-        self._gathering = Gathering(links.settings.gather_ms)
+        self._gathering = Gathering(links.gather_ms)
         self._gathered: list[bytes] = []
         self._gathered_bytes = 0
         self._wrote_at = 0.0  # seconds
@@ -65,8 +78,9 @@ class LinkConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         if self.number >= 0:
-            if not self.received_bytes:
-                self._first = bytes(self.links.buffer[:2])
+            if not self.received_bytes and bytes(self.links.buffer[:2]) in TLS_RECORDS:
+                self.links.met_tls(self)
+                return
             self.links.received(self, size)
             if self._socket is not None and TCP_QUICKACK is not None:  # TCP forgets it with every put-off that failed
                 self._socket.setsockopt(socket.IPPROTO_TCP, TCP_QUICKACK, 0)
@@ -88,15 +102,14 @@ class LinkConnection(asyncio.BufferedProtocol):
         if self._socket is not None:
             self._socket.detach()
             self._socket = None
-        if (wrong := self.met_tls()) is not None:
-            self.links.lost(self, wrong.reason, wrong.code)
-        else:
-            self.links.lost(self, "the connection ended" if exc is None else str(exc), code_of(exc))
+        self.links.lost(self, "the connection ended" if exc is None else str(exc), code_of(exc))
 
-    def met_tls(self) -> RemoteProtocolError | None:
-        """What is wrong, if the peer began with TLS on a link without."""
-        met = self._first in TLS_RECORDS
-        return RemoteProtocolError(TLS, "the peer speaks TLS, this broker's links do not") if met else None
+    def flushed(self, data: bytes, left: int) -> bool:
+        """Output of the forwarder, and how many bytes stayed behind; returns whether it takes more at once."""
+        if data:
+            self.sent_bytes += len(data)
+            self.write(data)
+        return bool(left) and self.writable
 
     def address(self) -> str:
         """Of the peer's end."""

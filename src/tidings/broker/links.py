@@ -1,36 +1,34 @@
-"""The asyncio driver of a broker's links: carries out what the network's machines ask for.
+"""The sockets and timers of a broker's links: carries out what the engine asks for other brokers.
 
 Links have a port of their own, apart from clients'. A peer is let in only if it proves itself: by the network's secret
-(link_secret.py), by a certificate of the name that belongs to its router number, or by both. Whoever wants neither, on
-a machine or network where nobody else is, has to say so (`insecure`).
+(node/link_sessions.py), by a certificate of the name that belongs to its router number, or by both. Links that need
+neither, on a machine or network of one's own, must be configured so (`insecure`).
 """
 
 import asyncio
 import logging
 import secrets
 import ssl
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import assert_never
 
 from tidings.broker.crowd import Crowd
 from tidings.broker.dialling import dial
 from tidings.broker.door import Door, Handshakes
+from tidings.broker.failed_handshakes import FailedHandshakes
 from tidings.broker.few_lines import FewLines
+from tidings.broker.flushing import Flushing
 from tidings.broker.link_connection import LinkConnection, code_of
-from tidings.broker.link_secret import CHALLENGE_BYTES, CHALLENGE_FRAME, PROOF_FRAME, Handshake
-from tidings.errors import CodecError, RemoteProtocolError, UsageError
-from tidings.kernel.forwarder import EventTuple, Flag, Kind
-from tidings.model.codec import encode_frame
-from tidings.node.network import Network
+from tidings.errors import UsageError
+from tidings.kernel.clock import now_ms
+from tidings.kernel.forwarder import Flag, Forwarder
+from tidings.node.effects import LinkEffect
+from tidings.node.inputs import Input, LinkOpened, LinksReady, PlaneReady, StopLinks
+from tidings.node.link_secret import CHALLENGE_BYTES
+from tidings.node.network_settings import NetworkSettings
 from tidings.overlay import effects as fx
-from tidings.overlay.greeting import Refuse
-from tidings.overlay.link import CERTIFICATE, SECRET
-from tidings.routing.codec import decode
-
-if TYPE_CHECKING:
-    from tidings.broker.server import Broker
+from tidings.overlay.link import CERTIFICATE, TLS
 
 log = logging.getLogger("tidings.links")
 
@@ -68,45 +66,57 @@ class LinkSettings:
             raise UsageError("E_LINK_OPEN", "links need a secret or certificates, or the word that they need none")
 
 
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """The network that a broker is part of, and how its links are made."""
+
+    network: NetworkSettings
+    links: LinkSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LinkServices:
+    """What links need of their broker."""
+
+    forwarder: Forwarder
+    flushing: Flushing
+    step: Callable[[Input], None]  # an input for the engine
+    steady_ms: Callable[[], float]  # the time of links, which never goes back
+    after: Callable[[], None]  # follow up what was just done
+    failed: FailedHandshakes
+
+
 class BrokerLinks:
-    def __init__(self, broker: "Broker", network: Network, settings: LinkSettings) -> None:
-        self.settings, self.network = settings, network
-        self.buffer = broker.buffer
+    def __init__(self, services: LinkServices, settings: LinkSettings) -> None:
+        self.settings, self.services = settings, services
+        self.buffer = services.forwarder.buffer
         self.port = 0
-        self._broker = broker
-        self._forwarder = broker.forwarder
+        self._forwarder, self._flushing = services.forwarder, services.flushing
         self._connections: dict[str, LinkConnection] = {}
-        self._by_number: dict[int, LinkConnection] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._door: Door | None = None
         self._accepted = 0
         self._strangers = FewLines()
         self._started = False
-        self._base_ms = time.time() * 1000 - time.monotonic() * 1000
 
-    def now(self) -> float:
-        """Milliseconds that never go back."""
-        return self._base_ms + time.monotonic() * 1000
-
-    def tell_time(self) -> None:
-        self.network.clock.at(self.now())
+    @property
+    def gather_ms(self) -> float:
+        return self.settings.gather_ms
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop, address = asyncio.get_running_loop(), ""
         if self.settings.port is not None:
             self._door = await self._open(self.settings.host, self.settings.port)
             self.port = self._door.port
-            self.network.address = self.settings.address or f"{self.settings.host}:{self.port}"
+            address = self.settings.address or f"{self.settings.host}:{self.port}"
         self._started = True
-        self.network.start(self.now())
-        self._broker.settle()
+        self._tell(LinksReady(address))
 
     async def _open(self, host: str, port: int) -> Door:
-        failed = self._broker.handshakes.failed
-        handshakes = Handshakes(Crowd(lambda: HANDSHAKES_MAX), failed, lambda: HANDSHAKE_SECONDS)
+        handshakes = Handshakes(Crowd(lambda: HANDSHAKES_MAX), self.services.failed, lambda: HANDSHAKE_SECONDS)
         door = Door(host, port, self._accept, handshakes, self.settings.tls_accept)
         await door.open()
         return door
@@ -125,8 +135,7 @@ class BrokerLinks:
             return
         if self._door is not None:
             self._door.close()
-        self.network.stop(self.now(), "shutting down")
-        self._broker.settle()
+        self._tell(StopLinks("shutting down"))
         for timer in self._timers.values():
             timer.cancel()
         for task in list(self._dialling.values()):
@@ -142,11 +151,7 @@ class BrokerLinks:
 
     def _accept(self) -> LinkConnection:
         self._accepted += 1
-        return LinkConnection(self, f"from:{self._accepted}", self._handshake(dialled=False))
-
-    def _handshake(self, *, dialled: bool) -> Handshake | None:
-        secret = self.settings.secret
-        return Handshake(secret, dialled, secrets.token_bytes(CHALLENGE_BYTES)) if secret else None
+        return LinkConnection(self, f"from:{self._accepted}")
 
     def opened(self, connection: LinkConnection) -> None:
         dialled = connection.name.startswith("to:")
@@ -156,77 +161,47 @@ class BrokerLinks:
         if not dialled:
             connection.name = f"from:{connection.address()}/{connection.name.removeprefix('from:')}"
         connection.number = number = self._forwarder.open()
-        self._connections[connection.name] = self._by_number[number] = connection
-        self.network.opened(connection.name, number)
-        if connection.handshake is not None:
-            self._forwarder.send(number, encode_frame(CHALLENGE_FRAME, connection.handshake.challenge))
-        self._tell(fx.Connected(connection.name) if dialled else fx.Accepted(connection.name))
+        self._connections[connection.name] = self._flushing.ends[number] = connection
+        challenge = secrets.token_bytes(CHALLENGE_BYTES) if self.settings.secret else b""
+        self._tell(LinkOpened(connection.name, number, dialled, challenge))
 
     def delay_ms(self, connection: LinkConnection) -> float:
         """How long what goes out by this connection is held back, once it is known whose it is."""
-        return self.settings.delays_ms.get(connection.asked, 0.0) if self.settings.delays_ms else 0.0
+        return self.settings.delays_ms.get(connection.router, 0.0) if self.settings.delays_ms else 0.0
 
     def received(self, connection: LinkConnection, size: int) -> None:
-        self.network.clock.at(self.now())
         connection.received_bytes += size
-        if self._forwarder.feed(connection.number, size, self._broker.now_ms()) & HAS_EVENTS:
-            self._broker.settle()
+        if self._forwarder.feed(connection.number, size, now_ms()) & HAS_EVENTS:
+            self._tell(PlaneReady())
         else:
-            self._broker.flush_soon()
+            self._flushing.soon()
 
     def set_writable(self, connection: LinkConnection, writable: bool) -> None:
         self._forwarder.set_writable(connection.number, writable)
         if writable:
-            self._broker.flush_soon()
+            self._flushing.soon()
 
     def lost(self, connection: LinkConnection, reason: str, code: str = "") -> None:
         if self._connections.get(connection.name) is connection:
             self._tell(fx.Lost(connection.name, reason, code=code))
             self._drop(connection)
 
+    def met_tls(self, connection: LinkConnection) -> None:
+        """The peer begins with TLS on a link without."""
+        self.lost(connection, "the peer speaks TLS, this broker's links do not", TLS)
+        connection.abort()
+
     def _drop(self, connection: LinkConnection) -> None:
         if self._connections.pop(connection.name, None) is not None:
-            del self._by_number[connection.number]
+            del self._flushing.ends[connection.number]
             self._forwarder.close(connection.number)
             connection.number = -1
 
-    def _tell(self, told: fx.Input) -> None:
-        self.network.step(self.now(), told)
-        self._broker.settle()
+    def _tell(self, told: Input) -> None:
+        self.services.step(told)
+        self.services.after()
 
     # --- called by the broker -------------------------------------------------------------------------------------
-
-    def event(self, event: EventTuple) -> None:
-        """An event of the forwarder about a link."""
-        kind, number = event[0], event[1]
-        connection = self._by_number.get(number)
-        if connection is None:
-            return
-        now_ms = self._broker.now_ms()
-        match kind:
-            case Kind.CONTROL:
-                _, _, type, _, _, payload = event
-                self._control(connection, type, payload)
-                if connection.number >= 0:
-                    self._forwarder.handled(number, now_ms)
-            case Kind.ARRIVED | Kind.RELAY:
-                self._broker.node.publishing.from_network(now_ms, event)
-            case Kind.ERROR:
-                _, _, code, reason, position, _ = event
-                wrong = RemoteProtocolError(code, reason, position=position)
-                self.network.broken(self.now(), number, connection.met_tls() or wrong)
-
-    def write(self, number: int, data: bytes, left: int) -> None:
-        """What the forwarder had for a link; `left`: bytes that did not go into this write."""
-        connection = self._by_number.get(number)
-        if connection is None:
-            return
-        if data:
-            connection.sent_bytes += len(data)
-            connection.write(data)
-        if left and connection.writable:
-            self._forwarder.set_writable(number, True)
-            self._broker.flush_soon()
 
     def bandwidth_bytes_s(self, router: int) -> int:
         """What the configuration says that the link carries each way; 0: nothing."""
@@ -237,24 +212,22 @@ class BrokerLinks:
         connection = self._connections.get(name)
         return (0, 0) if connection is None else (connection.sent_bytes, connection.received_bytes)
 
-    def carry_out(self) -> None:
-        """What the network's machines ask for."""
-        for effect in self.network.take():
-            match effect:
-                case fx.Dial(connection=name, address=address):
-                    self._dialling[name] = self._loop.create_task(self._dial(name, address))
-                case fx.Close(connection=name, reason=reason):
-                    self._close(name, reason)
-                case fx.SetTimer(name=name, at=at):
-                    self._set_timer(name, at)
-                case fx.Authenticate(connection=name, router=router):
-                    if name in self._connections:
-                        self._connections[name].asked = router
-                        self._loop.call_soon(self._judge, name)
-                case fx.Report():
-                    self._report(effect)
-                case _:
-                    log.debug("%s", effect)
+    def carry_out(self, effect: LinkEffect) -> None:
+        match effect:
+            case fx.Dial(connection=name, address=address):
+                self._dialling[name] = self._loop.create_task(self._dial(name, address))
+            case fx.Close(connection=name, reason=reason):
+                self._close(name, reason)
+            case fx.SetTimer(name=name, at=at):
+                self._set_timer(name, at)
+            case fx.Authenticate(connection=name, router=router):
+                if name in self._connections:
+                    self._connections[name].router = router
+                    self._loop.call_soon(self._judge, name)
+            case fx.Report():
+                self._report(effect)
+            case _:
+                assert_never(effect)
 
     def _report(self, told: fx.Report) -> None:
         if told.stranger and not self._strangers.worth_one():
@@ -269,10 +242,9 @@ class BrokerLinks:
     async def _dial(self, name: str, address: str) -> None:
         host, _, port = address.rpartition(":")
         tls = self.settings.tls_dial
-        connection = LinkConnection(self, name, None)
+        connection = LinkConnection(self, name)
         connection.attempt = asyncio.current_task()
         try:
-            connection.handshake = self._handshake(dialled=True)
             await dial(lambda: connection, host.strip("[]"), int(port), tls)
         except asyncio.CancelledError:
             connection.give_up()
@@ -291,7 +263,7 @@ class BrokerLinks:
         connection = self._connections.get(name)
         if connection is not None:
             log.debug("closing %s: %s", name, reason)
-            while data := self._forwarder.take(connection.number, WRITE_BYTES, self._broker.now_ms()):
+            while data := self._forwarder.take(connection.number, WRITE_BYTES, now_ms()):
                 connection.write(data)
             self._drop(connection)
             connection.close()
@@ -302,59 +274,26 @@ class BrokerLinks:
         old = self._timers.pop(name, None)
         if old is not None:
             old.cancel()
-        self._timers[name] = self._loop.call_later(max(0.0, at - self.now()) / 1000 + 0.0005, self._ring, name, at)
+        self._timers[name] = self._loop.call_later(
+            max(0.0, at - self.services.steady_ms()) / 1000 + 0.0005, self._ring, name, at
+        )
 
     def _ring(self, name: str, at: float) -> None:
-        if self.now() < at:  # never early
+        if self.services.steady_ms() < at:  # never early
             self._set_timer(name, at)
             return
         self._timers.pop(name, None)
         for connection in [one for one in self._connections if name == f"link {one.partition('#')[0]}"]:
-            self.network.step(self.now(), fx.Carried(connection, *self.traffic(connection)))
+            self.services.step(fx.Carried(connection, *self.traffic(connection)))
         self._tell(fx.Timer(name))
 
-    # --- is the peer who it says? ---------------------------------------------------------------------------------
-
-    def _control(self, connection: LinkConnection, type: int, payload: bytes) -> None:
-        handshake = connection.handshake
-        if type == CHALLENGE_FRAME and handshake is not None and len(payload) == CHALLENGE_BYTES:
-            if not connection.their_challenge:
-                connection.their_challenge = payload
-                self._forwarder.send(connection.number, encode_frame(PROOF_FRAME, handshake.answer(payload)))
-        elif type == PROOF_FRAME and handshake is not None and connection.their_challenge:
-            if connection.proven is None:
-                self._proven(connection, handshake.check(payload, connection.their_challenge))
-        elif type in (CHALLENGE_FRAME, PROOF_FRAME):
-            if handshake is None and type == CHALLENGE_FRAME:
-                self._refuse(connection, SECRET, "only one of the two brokers has a secret of the network")
-            wrong = RemoteProtocolError(SECRET, "a challenge or proof that was not expected")
-            self.network.broken(self.now(), connection.number, wrong)
-        elif handshake is None or connection.proven or _is_refusal(payload):
-            self.network.control(self.now(), connection.number, type, payload)
-        elif connection.greeting:
-            wrong = RemoteProtocolError("E_LINK_PROTOCOL", "more than a greeting before the proof of the secret")
-            self.network.broken(self.now(), connection.number, wrong)
-        else:
-            connection.greeting = (type, payload)
-
-    def _proven(self, connection: LinkConnection, proven: bool) -> None:
-        """Only now what the peer said of itself is looked at."""
-        connection.proven = proven
-        if not proven:
-            self._refuse(connection, SECRET, "the peer does not know the network's secret")
-        elif connection.greeting:
-            self.network.control(self.now(), connection.number, *connection.greeting)
-
-    def _refuse(self, connection: LinkConnection, code: str, reason: str) -> None:
-        self.network.step(self.now(), fx.Denied(connection.name, code, reason))
-
     def _judge(self, name: str) -> None:
-        """Answer the machine's question once everything that is needed is there."""
+        """Whether the peer shows the certificate of its name, where that is asked for."""
         connection = self._connections.get(name)
-        if connection is None or not connection.asked or (connection.handshake is not None and not connection.proven):
+        if connection is None:
             return
         if self.settings.certificates:
-            router = connection.asked
+            router = connection.router
             expected = self.settings.certificate_names.get(router, f"broker-{router}")
             if connection.certificate_name() != expected:
                 self._tell(fx.Denied(name, CERTIFICATE, f"router {router} must show the certificate {expected!r}"))
@@ -362,9 +301,16 @@ class BrokerLinks:
         self._tell(fx.Authenticated(name))
 
 
-def _is_refusal(payload: bytes) -> bool:
-    """It may come from a peer that has no secret to prove itself with, and says so."""
-    try:
-        return isinstance(decode(payload), Refuse)
-    except CodecError:
-        return False
+class NoLinks:
+    """Of a broker that stands alone: there is nothing to do."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def carry_out(self, effect: LinkEffect) -> None:
+        raise AssertionError(f"a broker without a network has links: {effect}")
+
+    def bandwidth_bytes_s(self, router: int) -> int:
+        return 0
+
+    def traffic(self, name: str) -> tuple[int, int]:
+        return 0, 0

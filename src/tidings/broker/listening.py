@@ -1,19 +1,17 @@
 """Where clients of a broker connect."""
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tidings.broker.crowd import Crowd
 from tidings.broker.door import Door, Handshakes
 from tidings.broker.failed_handshakes import FailedHandshakes
-from tidings.broker.limits import Limits
-from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.errors import UsageError
-
-if TYPE_CHECKING:
-    from tidings.broker.connection import ClientConnection
+from tidings.node.limits import Limits
+from tidings.node.protocol_session import Session
+from tidings.protocols.session import Caller, Gateway, Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class Listener:
 
 
 class Listening(Door):
-    def __init__(self, listener: Listener, make: Callable[[], "ClientConnection"], handshakes: Handshakes) -> None:
+    def __init__(self, listener: Listener, make: Callable[[], asyncio.BaseProtocol], handshakes: Handshakes) -> None:
         super().__init__(listener.host, listener.port, make, handshakes, listener.tls)
         self.listener = listener
 

@@ -8,15 +8,13 @@ import json
 import os
 import resource
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import nlargest
 
+from tidings.broker.broker_view import BrokerView
 from tidings.broker.http_endpoint import Page
 from tidings.broker.inspection import dropped
-from tidings.broker.life import failure
 from tidings.broker.network_status import copy_counts
-from tidings.broker.observing import Observer
-from tidings.broker.server import Broker
 from tidings.broker.writer import LATENCY_SECONDS, StoreStats
 from tidings.delivery.mailbox import Mailbox, MailboxKind
 
@@ -74,31 +72,30 @@ class _Text:
 
 
 class Metrics:
-    def __init__(self, broker: Broker, observer: Observer | None = None) -> None:
-        self._broker = broker
-        self._observer = observer
+    def __init__(self, view: Callable[[], BrokerView]) -> None:
+        self._view = view
         self._began, self._began_steady = time.time(), time.monotonic()
 
     def metrics(self) -> Page:
-        text = _Text()
-        self._traffic(text)
-        self._clients(text)
-        self._mailboxes(text)
-        if self._broker.writer is not None:
-            _store(text, self._broker.writer.stats)
-        self._network(text)
-        self._machine(text)
-        self._admission(text)
-        for name, meaning, samples in self._observer.gauges() if self._observer else ():
+        text, broker = _Text(), self._view()
+        _traffic(text, broker)
+        _clients(text, broker)
+        _mailboxes(text, broker)
+        if broker.writer is not None:
+            _store(text, broker.writer.stats)
+        _network(text, broker)
+        _machine(text, broker, self._began)
+        _admission(text, broker)
+        for name, meaning, samples in broker.observer.gauges() if broker.observer else ():
             text.add(name, "gauge", meaning, samples)
         return Page(str(text), TYPE)
 
     def health(self) -> Page:
         """200 while the broker serves clients, otherwise 503; a store that refuses is told, but is not the end. Not
         `live`: only a restart helps."""
-        broker = self._broker
+        broker = self._view()
         error = None if broker.writer is None else broker.writer.complaints.error
-        ended = failure(broker)
+        ended = broker.failure
         ready = broker.ready and not ended
         state = {
             "live": not ended,
@@ -111,89 +108,91 @@ class Metrics:
             state["failure"] = ended
         return Page(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
 
-    def _traffic(self, text: _Text) -> None:
-        stats, office = self._broker.forwarder.stats(), self._broker.node.post_office
-        pushed_back = self._broker.node.brakes.pushed_back
-        for key, (name, meaning) in _FORWARDER.items():
-            text.add(name, "counter", meaning, stats[key] + (pushed_back if key == "pushed_back" else 0))
-        drops = [({"reason": reason}, count) for reason, count in dropped(self._broker).items()]
-        drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
-        text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
-        text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", office.dead_letters.buried)
-        failed = office.dead_letters.failed
-        text.add("dead_letters_failed_total", "counter", "Could not be moved there and stay where they are.", failed)
-        text.add("messages_duplicate_total", "counter", "Sent again and known already.", office.repeats.duplicates)
 
-    def _clients(self, text: _Text) -> None:
-        broker = self._broker
-        logged_in = sum(connection.logged_in for connection in broker.clients.connections.values())
-        states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.clients.connections) - logged_in)]
-        text.add("connections", "gauge", "Connections of clients.", states)
-        text.add("connections_refused_total", "counter", "Turned away: too many.", broker.clients.crowd.refused)
-        for name, counts, meaning in (
-            ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
-            ("protocol_errors_total", broker.clients.protocol_errors, "Connections ended for what they sent."),
-        ):
-            text.add(name, "counter", meaning, [({LABELS[name]: code}, count) for code, count in counts.items()])
-        name, by_reason = "tls_handshakes_failed_total", broker.handshakes.failed.by_reason
-        failed = [({LABELS[name]: reason}, count) for reason, count in by_reason.items()]
-        text.add(name, "counter", "TLS handshakes that failed, by reason.", failed)
+def _traffic(text: _Text, broker: BrokerView) -> None:
+    stats, counts = broker.forwarder.stats(), broker.engine.counts()
+    for key, (name, meaning) in _FORWARDER.items():
+        text.add(name, "counter", meaning, stats[key] + (counts.pushed_back if key == "pushed_back" else 0))
+    drops = [({"reason": reason}, count) for reason, count in dropped(broker).items()]
+    drops.append(({"reason": "expired"}, stats["expired"] + counts.expired))
+    text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
+    text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", counts.dead_letters)
+    failed = counts.dead_letters_failed
+    text.add("dead_letters_failed_total", "counter", "Could not be moved there and stay where they are.", failed)
+    text.add("messages_duplicate_total", "counter", "Sent again and known already.", counts.duplicates)
 
-    def _mailboxes(self, text: _Text) -> None:
-        mailboxes = self._broker.node.post_office.mailboxes.by_name.values()
-        sums = {kind: [0, 0, 0, 0] for kind in MailboxKind}
-        for mailbox in mailboxes:
-            one = sums[mailbox.kind]
-            for number, value in enumerate((1, len(mailbox.backlog), mailbox.unacknowledged, len(mailbox.consumers))):
-                one[number] += value
-        names = ("mailboxes", "mailboxes_waiting", "mailboxes_unacknowledged", "mailboxes_consumers")
-        meanings = ("Queues and kept subscriptions.", "Messages waiting.", "Delivered, not acknowledged.", "Consumers.")
-        for number, (name, meaning) in enumerate(zip(names, meanings, strict=True)):
-            by_kind = [({"kind": str(kind.value)}, values[number]) for kind, values in sums.items()]
-            text.add(name, "gauge", f"{meaning} Sums by kind.", by_kind)
-        kept = [mailbox for mailbox in mailboxes if mailbox.kind is not MailboxKind.PRIVATE]
-        shown = nlargest(MAILBOXES_MAX, kept, key=lambda mailbox: len(mailbox.backlog)) if kept else []
-        _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
-        _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
-        _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
-        _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
 
-    def _network(self, text: _Text) -> None:
-        network, forwarder = self._broker.node.network, self._broker.forwarder
-        if network is None:
-            return
-        waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links.peers()]
-        text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
-        text.add("routes", "gauge", "Other brokers that can be reached.", len(network.unicast.reachable()))
-        text.add("transit_messages", "gauge", "Persistent messages that others have not taken.", len(network.transit))
-        counts = copy_counts(self._broker, network)
-        text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
-        fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
-        text.add("copies_total", "counter", "Copies between brokers, by what became of them.", fates)
+def _clients(text: _Text, broker: BrokerView) -> None:
+    logged_in = sum(connection.logged_in for connection in broker.clients.connections.values())
+    states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.clients.connections) - logged_in)]
+    text.add("connections", "gauge", "Connections of clients.", states)
+    text.add("connections_refused_total", "counter", "Turned away: too many.", broker.clients.crowd.refused)
+    for name, counts, meaning in (
+        ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
+        ("protocol_errors_total", broker.engine.protocol_errors, "Connections ended for what they sent."),
+    ):
+        text.add(name, "counter", meaning, [({LABELS[name]: code}, count) for code, count in counts.items()])
+    name, by_reason = "tls_handshakes_failed_total", broker.failed_handshakes.by_reason
+    failed = [({LABELS[name]: reason}, count) for reason, count in by_reason.items()]
+    text.add(name, "counter", "TLS handshakes that failed, by reason.", failed)
 
-    def _admission(self, text: _Text) -> None:
-        admission = self._broker.admission
-        if admission is None:
-            return
-        if admission.rate_allowed is not None:
-            text.add("admission_rate", "gauge", "Messages a second that are admitted.", admission.rate_allowed)
-        text.add("admission_pauses_total", "counter", "Times that a publisher was made to wait.", admission.pauses)
-        text.add("admission_refused_total", "counter", "Publishers turned away.", admission.refused)
 
-    def _machine(self, text: _Text) -> None:
-        broker = self._broker
-        depot = broker.node.post_office.depot
-        held = [
-            ({"part": "output"}, broker.forwarder.held_bytes()),
-            ({"part": "matcher"}, broker.forwarder.matcher_bytes()),
-            ({"part": "messages"}, depot.bytes),
-        ]
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        text.add("memory_bytes", "gauge", "Memory held, by part.", held)
-        text.add("resident_bytes", "gauge", "Resident memory of the process.", _resident_bytes())
-        text.add("cpu_seconds_total", "counter", "Processor time.", usage.ru_utime + usage.ru_stime)
-        text.add("start_time_seconds", "gauge", "When the broker started.", self._began)
-        text.add("ready", "gauge", "Whether clients are served.", int(broker.ready))
+def _mailboxes(text: _Text, broker: BrokerView) -> None:
+    mailboxes = broker.engine.mailboxes.values()
+    sums = {kind: [0, 0, 0, 0] for kind in MailboxKind}
+    for mailbox in mailboxes:
+        one = sums[mailbox.kind]
+        for number, value in enumerate((1, len(mailbox.backlog), mailbox.unacknowledged, len(mailbox.consumers))):
+            one[number] += value
+    names = ("mailboxes", "mailboxes_waiting", "mailboxes_unacknowledged", "mailboxes_consumers")
+    meanings = ("Queues and kept subscriptions.", "Messages waiting.", "Delivered, not acknowledged.", "Consumers.")
+    for number, (name, meaning) in enumerate(zip(names, meanings, strict=True)):
+        by_kind = [({"kind": str(kind.value)}, values[number]) for kind, values in sums.items()]
+        text.add(name, "gauge", f"{meaning} Sums by kind.", by_kind)
+    kept = [mailbox for mailbox in mailboxes if mailbox.kind is not MailboxKind.PRIVATE]
+    shown = nlargest(MAILBOXES_MAX, kept, key=lambda mailbox: len(mailbox.backlog)) if kept else []
+    _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
+    _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
+    _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
+    _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
+
+
+def _network(text: _Text, broker: BrokerView) -> None:
+    network, forwarder = broker.engine.network(), broker.forwarder
+    if network is None:
+        return
+    waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links]
+    text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
+    text.add("routes", "gauge", "Other brokers that can be reached.", len(network.routes))
+    text.add("transit_messages", "gauge", "Persistent messages that others have not taken.", network.in_transit)
+    counts = copy_counts(broker, network)
+    text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
+    fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
+    text.add("copies_total", "counter", "Copies between brokers, by what became of them.", fates)
+
+
+def _admission(text: _Text, broker: BrokerView) -> None:
+    admission = broker.admission
+    if admission is None:
+        return
+    if admission.rate_allowed is not None:
+        text.add("admission_rate", "gauge", "Messages a second that are admitted.", admission.rate_allowed)
+    text.add("admission_pauses_total", "counter", "Times that a publisher was made to wait.", admission.pauses)
+    text.add("admission_refused_total", "counter", "Publishers turned away.", admission.refused)
+
+
+def _machine(text: _Text, broker: BrokerView, began: float) -> None:
+    held = [
+        ({"part": "output"}, broker.forwarder.held_bytes()),
+        ({"part": "matcher"}, broker.forwarder.matcher_bytes()),
+        ({"part": "messages"}, broker.engine.counts().message_bytes),
+    ]
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    text.add("memory_bytes", "gauge", "Memory held, by part.", held)
+    text.add("resident_bytes", "gauge", "Resident memory of the process.", _resident_bytes())
+    text.add("cpu_seconds_total", "counter", "Processor time.", usage.ru_utime + usage.ru_stime)
+    text.add("start_time_seconds", "gauge", "When the broker started.", began)
+    text.add("ready", "gauge", "Whether clients are served.", int(broker.ready))
 
 
 def _each(text: _Text, name: str, meaning: str, values: list[tuple[Mailbox, int]]) -> None:

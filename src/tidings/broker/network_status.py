@@ -2,58 +2,54 @@
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tidings.broker.broker_view import BrokerView
 from tidings.broker.http_endpoint import Page
-from tidings.node.network import Network
-
-if TYPE_CHECKING:
-    from tidings.broker.server import Broker
+from tidings.node.view import NetworkView
 
 
-def status(broker: "Broker") -> dict[str, Any]:
-    network = broker.node.network
+def status(broker: BrokerView) -> dict[str, Any]:
+    network = broker.engine.network()
     if network is None:
         return {}
     links = {}
-    for peer in network.links.peers():
-        link = network.links.link(peer)
-        assert link is not None
+    for peer, link in network.links.items():
         sent, received = broker.links.traffic(link.connection)
         links[peer] = {
-            "state": link.state.value,
-            "latency_ms": round(link.latency_ms or 0.0, 3),
+            "state": link.state,
+            "latency_ms": round(link.latency_ms, 3),
             "waiting_bytes": broker.forwarder.link_waiting(peer),
             "sent_bytes": sent,
             "received_bytes": received,
             "bandwidth_bytes_s": broker.links.bandwidth_bytes_s(peer),
         }
     return {
-        "router": network.settings.router,
-        "network": network.settings.network,
-        "routing": network.settings.scheme,
+        "router": network.router,
+        "network": network.name,
+        "routing": network.scheme,
         "links": links,
-        "routes": {router: network.unicast.next_hop(router) for router in network.unicast.reachable()},
-        "interests": {router: len(rows) for router, rows in network.scheme.predicates.items()},
-        "scheme": dict(network.scheme.counts()),
+        "routes": {router: route.next_hop for router, route in network.routes.items()},
+        "interests": dict(network.interests),
+        "scheme": dict(network.scheme_counts),
         "cpu_seconds": round(time.process_time(), 6),
-        "pan": {} if network.pan is None else network.pan.status(),
-        "in_transit": len(network.transit),
+        "pan": dict(network.pan),
+        "in_transit": network.in_transit,
         "plane": broker.forwarder.stats(),
         "counts": copy_counts(broker, network),
     }
 
 
-def copy_counts(broker: "Broker", network: Network) -> dict[str, int]:
+def copy_counts(broker: BrokerView, network: NetworkView) -> dict[str, int]:
     """What became of copies between brokers: in the forwarding plane, and where persistent ones are kept."""
     counts: dict[str, int] = dict(broker.forwarder.network_stats())
-    counts["expired"] += network.transit.expired + network.event_post.expired
-    counts["duplicates"] += network.transit.duplicates
-    counts["abandoned"] = network.transit.abandoned
+    counts["expired"] += network.copies_expired
+    counts["duplicates"] += network.copies_duplicate
+    counts["abandoned"] = network.copies_abandoned
     return counts
 
 
-def network_page(broker: "Broker") -> Page:
+def network_page(broker: BrokerView) -> Page:
     """404 for a broker that stands alone."""
     seen = status(broker)
     if not seen:

@@ -5,13 +5,11 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from tidings.broker.admission import Admission
 from tidings.broker.tasks import Steps
-
-if TYPE_CHECKING:
-    from tidings.broker.server import Broker
+from tidings.kernel.forwarder import Forwarder
 
 T = TypeVar("T")
 SECONDS = 1.0
@@ -60,13 +58,13 @@ class Observer(Protocol):
         """Messages a second at which so many wait no longer than that; None: not known yet."""
 
 
-async def watch(broker: "Broker", observer: Observer) -> None:
+async def watch(observer: Observer, forwarder: Forwarder, aside: Aside, admission: Admission | None) -> None:
     """Until it is cancelled. What the observer makes of the counters is computed beside the event loop."""
     steps = Steps()
     while True:
         with steps.going_on("capacity"):
-            work = asyncio.to_thread(_observed, observer, time.monotonic(), counters(broker), broker.admission)
-            broker.aside.seconds += await work
+            counted = counters(forwarder, aside)
+            aside.seconds += await asyncio.to_thread(_observed, observer, time.monotonic(), counted, admission)
         await asyncio.sleep(SECONDS)
 
 
@@ -79,15 +77,14 @@ def _observed(observer: Observer, now_s: float, counted: Counters, admission: Ad
     return time.thread_time() - began
 
 
-def counters(broker: "Broker") -> Counters:
+def counters(forwarder: Forwarder, aside: Aside) -> Counters:
     """On the event loop's thread."""
-    forwarder = broker.forwarder
     stats = forwarder.stats()
     return Counters(
         stats["received"],
         stats["delivered"],
         forwarder.filters(),
-        time.process_time() - broker.aside.seconds,
+        time.process_time() - aside.seconds,
         forwarder.grade_sums(),
         stats["feeds"],
         stats["writes"],

@@ -6,7 +6,6 @@ machine; while it is not up the broker answers in its place (`console_child`).
 
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from tidings.broker.config_tables import Configuration
 from tidings.broker.console_child import ConsoleChild, command
@@ -14,7 +13,6 @@ from tidings.broker.http_endpoint import HttpEndpoint, Page
 from tidings.broker.logs import note
 from tidings.broker.metrics import Metrics
 from tidings.broker.network_status import network_page
-from tidings.broker.observing import Observer
 from tidings.broker.prepared import Prepared
 from tidings.broker.server import Broker
 
@@ -23,12 +21,12 @@ CONSOLE_LEAVES_SECONDS = 5.0  # that of a broker which was killed here ends a mo
 
 
 class Pages:
-    def __init__(self, broker: Broker, observer: Observer | None) -> None:
-        metrics = Metrics(broker, observer)
+    def __init__(self, broker: Broker) -> None:
+        metrics = Metrics(broker.view)
         pages: dict[str, Callable[[], Page]] = {
             "/metrics": metrics.metrics,
             "/health": metrics.health,
-            "/network": partial(network_page, broker),
+            "/network": lambda: network_page(broker.view()),
         }
         self._broker = broker
         self._pages = {path: broker.aside.doing(page) for path, page in pages.items()}

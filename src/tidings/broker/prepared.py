@@ -13,8 +13,8 @@ from tidings.broker.config_tables import Configuration
 from tidings.broker.exposure import check_exposure, note_exposure
 from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.joining import joining
+from tidings.broker.links import Peers
 from tidings.broker.logs import note
-from tidings.broker.peers import Peers
 from tidings.broker.tls import server_context
 from tidings.broker.user_guard import UserGuard
 from tidings.errors import ConfigError

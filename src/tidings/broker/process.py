@@ -32,12 +32,13 @@ from tidings.broker.observing import Observer, watch
 from tidings.broker.pages import Pages
 from tidings.broker.prepared import Options, Prepared, prepare
 from tidings.broker.server import Broker
-from tidings.broker.session import Caller, Gateway, Layer, Session
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tasks import Tasks
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.user_guard import UserGuard
 from tidings.errors import ConfigError, TidingsError
+from tidings.node.protocol_session import Session
+from tidings.protocols.session import Caller, Gateway, Layer
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
@@ -83,13 +84,13 @@ class Process:
             name=configuration.broker.name,
             peers=self._prepared.peers,
             tracking=self._tracking(),
+            admission=configuration.admission.admission(),
         )
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
-        self._broker.admission = configuration.admission.admission()
         observed = configuration.metrics.capacity or self._broker.admission is not None
         observer = self._make_observer() if self._make_observer and observed else None
         self._broker.observer = observer
-        self._pages = Pages(self._broker, observer)
+        self._pages = Pages(self._broker)
         try:
             await self._pages.start(self._prepared)
             self._watch_signals()
@@ -97,7 +98,8 @@ class Process:
             search_seldom()
             self._note_network()
             if observer is not None:
-                self._tasks.spawn(watch(self._broker, observer))
+                broker = self._broker
+                self._tasks.spawn(watch(observer, broker.forwarder, broker.aside, broker.admission))
             self._pages.start_console(self._prepared)
             note(log, logging.INFO, "ready", broker=configuration.broker.name, pid=os.getpid())
             await self._stop.wait()
@@ -212,16 +214,17 @@ class Process:
             else:
                 note(log, logging.WARNING, "a restart is needed for this change", key=changed)
         logs.set_up(configuration.logging.level, as_json=configuration.logging.json)
-        self._broker.limits = configuration.limits_of()
+        limits = configuration.limits_of()
+        self._broker.configure(limits, self._broker.login.guard)
         self._broker.forwarder.stomp_types(type_rules(configuration.types))
         self._renew_certificates(new)
-        guard, ended = self._broker.guard, 0
+        guard, ended = self._broker.login.guard, 0
         if isinstance(guard, UserGuard) and new.users is not None:
-            guard.limit(self._broker.limits)
+            guard.limit(limits)
             affected = guard.replace(new.users, new.rules)
             ended = self._broker.clients.end_all("E_ACCESS_CHANGED", "what you may do has changed", users=affected)
         elif new.users is not None:
-            self._broker.guard = new.guard()
+            self._broker.configure(limits, new.guard())
             ended = self._broker.clients.end_all("E_ACCESS_CHANGED", "log in: this broker has users now")
         known = 0 if new.users is None else len(new.users)
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)

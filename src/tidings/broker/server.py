@@ -1,51 +1,71 @@
-"""The asyncio driver: connects sockets, the forwarder, the node and the store's thread.
+"""The asyncio driver: brings inputs to the engine and carries out its effects.
 
-    intake ─► forwarder.feed ─┬─ output ─► at once, or once a loop iteration: one write a connection
-                              └─ events ─► session ─► node ─► effects ─► forwarder, store, sockets
+    socket ─► forwarder.feed ─┬─ output ─► at once, or once a loop iteration: one write a connection
+                              └─ events ─► engine.step ─► effects ─► sockets, links, store, tracking, log-in
 
-Plain messages take the upper way, small reads without Python. All is on one event loop but log-ins and the store.
+Plain messages take the upper way, small reads without Python. All is on one event loop but log-ins, the store and the
+tracking of messages.
 """
 
 import asyncio
 import logging
 import secrets
 import ssl
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import count
+from random import Random
 from typing import assert_never
 
 from tidings.broker.admission import Admission
-from tidings.broker.admitted_connection import make_connection
-from tidings.broker.clients import Clients
-from tidings.broker.connection import ClientConnection
-from tidings.broker.events import Events
+from tidings.broker.broker_view import BrokerView
+from tidings.broker.client_sockets import ClientSockets
+from tidings.broker.connection import ConnectionServices
+from tidings.broker.connection_maker import ConnectionMaker
 from tidings.broker.flushing import Flushing
+from tidings.broker.gateway_connection import GatewayServices
 from tidings.broker.guard import Guard, OpenGuard
-from tidings.broker.life import check_silence, give_signs
-from tidings.broker.limits import Limits
+from tidings.broker.inspection import inspect
+from tidings.broker.links import BrokerLinks, LinkServices, NoLinks, Peers
 from tidings.broker.listening import Listener, Listening, client_handshakes
+from tidings.broker.login import Login
 from tidings.broker.logs import note
 from tidings.broker.naps import Naps
+from tidings.broker.numbering import publisher_numbers
 from tidings.broker.observing import Aside, Observer
-from tidings.broker.peers import Peers, enlist
-from tidings.broker.reception import Reception
 from tidings.broker.tasks import Steps, Tasks
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.writer import StoreWriter
-from tidings.delivery.store import Store
+from tidings.delivery.store import Record, Store
 from tidings.errors import TidingsError
-from tidings.kernel import clock
-from tidings.kernel.forwarder import Flag, Forwarder
-from tidings.node.effects import Close, Effect, Inquire, Load, Log, Persist, Reply, Track
+from tidings.kernel.clock import now_ms
+from tidings.kernel.forwarder import Forwarder
+from tidings.node import inputs
+from tidings.node.client_sessions import ClientOptions
+from tidings.node.effects import (
+    ClientReady,
+    CloseClient,
+    Effect,
+    Inquire,
+    Inspection,
+    Load,
+    Log,
+    LogIn,
+    Persist,
+    PersistNow,
+    ResumeReading,
+    Track,
+)
+from tidings.node.engine import Engine
+from tidings.node.inputs import Input, Now
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
+from tidings.overlay import effects as fx
 from tidings.tracking.record import Answer
-
-__all__ = ["Broker", "Limits", "Listener"]
 
 log = logging.getLogger("tidings.broker")
 
-EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
 SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 
 
@@ -60,24 +80,19 @@ class Broker:
         name: str = "tidings",
         peers: Peers | None = None,
         tracking: TrackingOptions | None = None,
+        admission: Admission | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.settings, self.admission = name, settings, admission
         self.run = secrets.token_hex(8)  # of two addresses it tells whether the same broker is behind them
-        self.settings = settings
         self.limits = limits or Limits()
-        self.guard = guard or OpenGuard()
         self.forwarder = Forwarder(
             output_bytes_max=self.limits.output_bytes_max,
             memory_bytes_max=self.limits.memory_bytes_max,
             stall_ms=self.limits.stall_ms,
         )
-        self.buffer = self.forwarder.buffer
-        self.layer_buffer = memoryview(bytearray(len(self.buffer)))  # for what is not yet the forwarder's
-        self.naps = Naps(self.forwarder.received)
-        self.admission: Admission | None = None  # to be set before it listens
-        self.node, self.links = enlist(self, settings, peers, tracking.settings if tracking else None)
+        self.login = Login(guard or OpenGuard(), self._step_and_follow)
+        self.engine = self._make_engine(peers, tracking)
         self.tracking = TrackingThread(tracking, settings.broker_id)
-        self.refused_logins: Counter[str] = Counter()  # by code
         self.observer: Observer | None = None  # of its counters
         self.aside = Aside()
         self.ready = False
@@ -86,25 +101,65 @@ class Broker:
         self.listening: list[Listening] = []
         self.tasks = Tasks()
         self.handshakes = client_handshakes(lambda: self.limits)
-        flushing = Flushing(self)
-        self.flush, self.flush_soon = flushing.now, flushing.soon
-        self.clients = Clients(self.forwarder, self.handshakes.crowd, self._left, self.flush)
-        self._handle_events = Events(self).handle
-        self.reception = Reception(self)
+        self.flushing = Flushing(self.forwarder, self._follow_up)
+        self.naps = Naps(self.forwarder.received)
+        self.clients = ClientSockets(
+            self.forwarder, self.handshakes.crowd, self.flushing, self.step, self._handle_events
+        )
+        self.make_connection = self._connection_maker().make
+        self.links = self._make_links(peers)
+        self._base_ms = time.time() * 1000 - time.monotonic() * 1000
 
-    now_ms = staticmethod(clock.now_ms)
+    def _make_engine(self, peers: Peers | None, tracking: TrackingOptions | None) -> Engine:
+        # Publishers' numbers are others at every start: what is named by one, as a temporary queue is, must not be a
+        # stranger's afterwards.
+        clients = ClientOptions(
+            publisher_numbers(), self.name, self.limits, open=self.login.guard.open, admission=self.admission
+        )
+        network = None if peers is None else replace(peers.network, authenticate=not peers.links.insecure)
+        return Engine(
+            self.forwarder,
+            self.settings,
+            clients,
+            network,
+            secret=b"" if peers is None else peers.links.secret,
+            tracking=None if tracking is None else tracking.settings,
+            # A later start must have a greater incarnation, so that what it says overrules what an earlier one said.
+            incarnation=time.time_ns() // 1_000_000,
+            rng=Random(),
+        )
+
+    def _connection_maker(self) -> ConnectionMaker:
+        buffer = memoryview(bytearray(len(self.forwarder.buffer)))
+        services = ConnectionServices(self.forwarder, self.clients, self.flushing, self.naps, buffer)
+        gateways = GatewayServices(
+            self.clients.gateways,
+            lambda: self.limits.frame_bytes_max,
+            lambda: self.login.guard.open,
+            self._permits,
+            lambda number, error: self._step_and_follow(inputs.FailClient(number, error)),
+        )
+        return ConnectionMaker(services, gateways, self.admission)
+
+    def _make_links(self, peers: Peers | None) -> BrokerLinks | NoLinks:
+        if peers is None:
+            return NoLinks()
+        services = LinkServices(
+            self.forwarder, self.flushing, self.step, self.steady_ms, self.clients.after, self.handshakes.failed
+        )
+        return BrokerLinks(services, peers.links)
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def start(self, listeners: Iterable[Listener]) -> None:
         """Recover what the store holds, then listen."""
-        self.loop = asyncio.get_running_loop()
-        recovered = await self.loop.run_in_executor(None, self._store.recover)
+        loop = asyncio.get_running_loop()
+        recovered = await loop.run_in_executor(None, self._store.recover)
         for damage in recovered.damaged:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
-        self.node.recover(recovered, self.links.now())
-        self.writer = StoreWriter(self._store, self.loop, on_written=self._written, on_read=self._read)
-        await self.tracking.start(self.node.tracking.recorder, self._resolved)
+        self.engine.recover(self.now(), recovered)
+        self.writer = StoreWriter(self._store, loop, on_written=self._written, on_read=self._read)
+        await self.tracking.start(self.engine.recorder, self._resolved)
         for listener in listeners:
             await self.listen(listener)
         await self.links.start()
@@ -113,7 +168,7 @@ class Broker:
 
     async def listen(self, listener: Listener) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
-        listening = Listening(listener, lambda: make_connection(self, listener), self.handshakes)
+        listening = Listening(listener, lambda: self.make_connection(listener), self.handshakes)
         await listening.open()
         self.listening.append(listening)
         protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
@@ -123,7 +178,6 @@ class Broker:
     async def stop(self) -> None:
         """Take nothing more, write and confirm what is under way, say good-bye, close."""
         self.clients.closed, self.ready = True, False
-        self.loop = asyncio.get_running_loop()  # it may never have been started
         for listening in self.listening:
             listening.close()
         for connection in self.clients.connections.values():
@@ -134,23 +188,23 @@ class Broker:
         await self._drained(2.0)
         await self._settled()
         await self.tasks.cancel()
-        self.reception.close()
+        self.login.close()
         if self.writer is not None:
-            self.carry_out(self.node.stop_tracking(self.now_ms()))
+            self.step(inputs.StopTracking())
             await self.tracking.close()
             await self.writer.close()
-        await self.loop.run_in_executor(None, self._store.close)
+        await asyncio.get_running_loop().run_in_executor(None, self._store.close)
 
     async def _settled(self) -> None:
         """Receipts for what is on its way to disk go out before the good-byes, and what nobody waits for is written."""
-        deadline = self.loop.time() + SETTLE_SECONDS
-        while self.writer is not None and not self.node.idle and self.loop.time() < deadline:
-            self.carry_out(self.node.tick(self.now_ms()))
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while self.writer is not None and not self.engine.view.idle and time.monotonic() < deadline:
+            self.step(inputs.Tick())
             await asyncio.sleep(0.01)
 
     async def _drained(self, seconds: float) -> None:
-        deadline = self.loop.time() + seconds
-        while self.clients.connections and self.loop.time() < deadline:
+        deadline = time.monotonic() + seconds
+        while self.clients.connections and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         for connection in list(self.clients.connections.values()):
             connection.abort()
@@ -162,115 +216,138 @@ class Broker:
             if listening.tls is not None:
                 listening.renew(tls)
 
-    # --- sockets --------------------------------------------------------------------------------------------------
+    def configure(self, limits: Limits, guard: Guard) -> None:
+        """Other limits and users, for clients that log in from now on."""
+        self.limits, self.login.guard = limits, guard
+        self.step(inputs.Reconfigured(limits, guard.open))
 
-    def lost(self, connection: ClientConnection) -> None:
-        if connection.number not in self.clients.connections:
-            return
-        try:
-            self._handle_events()  # what it published before it left counts
-        finally:
-            self.clients.lost(connection)
-        self.after()
+    def view(self) -> BrokerView:
+        """The broker as it is now, for who only looks."""
+        ended = "" if self.writer is None or self.writer.alive else "the store's thread has ended"
+        ended = ended or self.tasks.failure or ("" if self.tracking.alive else "the thread of tracking has ended")
+        return BrokerView(
+            self.name,
+            self.run,
+            self.settings,
+            self.limits,
+            self.ready,
+            ended if self.ready else "",
+            self.engine.view,
+            self.forwarder,
+            self.clients,
+            self.links,
+            self.login.refused,
+            self.handshakes.failed,
+            self.writer,
+            self.observer,
+            self.admission,
+        )
 
-    def _left(self, number: int) -> None:
-        self.carry_out(self.node.lost(self.now_ms(), number))
+    # --- inputs -----------------------------------------------------------------------------------------------------
 
-    def react(self, connection: ClientConnection, flags: int, *, flush: bool) -> None:
-        """What `feed` said must be done; `flush`: there is time, write at once what came of it."""
-        if flags & EVENTS:
+    def steady_ms(self) -> float:
+        """Milliseconds that never go back."""
+        return self._base_ms + time.monotonic() * 1000
+
+    def now(self) -> Now:
+        return Now(now_ms(), self.steady_ms())
+
+    def step(self, told: Input) -> None:
+        for effect in self.engine.step(self.now(), told):
+            self._carry_out(effect)
+
+    def _step_and_follow(self, told: Input) -> None:
+        self.step(told)
+        self.clients.after()
+
+    def _handle_events(self) -> None:
+        self.step(inputs.PlaneReady())
+
+    def _follow_up(self) -> None:
+        """In a later iteration of the loop: what a write made possible, or what one step did not get to."""
+        if self.forwarder.has_events():
             self._handle_events()
-        if flags & BLOCKED and connection.number >= 0:
-            # Handling events may have unblocked it: ask again, which also parses what was kept.
-            if self.forwarder.resume(connection.number, self.now_ms()) & BLOCKED:
-                connection.pause_reading()
-            else:
-                connection.resume_reading()
-        self.after(flush=flush)
+        self.clients.after()
 
-    def settle(self) -> None:
-        """Something happened that concerns other brokers: handle it, and let the node finish its turn."""
-        self._handle_events()
-        self.carry_out(self.node.turn(self.now_ms()))
-        self.after()
-
-    def after(self, *, flush: bool = False) -> None:
-        """Follow up whatever was just done: publishers to resume, output to write."""
-        for number in self.forwarder.take_resumable():
-            resumed = self.clients.connections.get(number)
-            if resumed is not None:
-                flags = self.forwarder.resume(number, self.now_ms())
-                if not flags & BLOCKED:
-                    resumed.resume_reading()
-                if flags & EVENTS:
-                    self.loop.call_soon(self.handle_events_later)
-        if not self.forwarder.has_output():
-            return
-        if flush:
-            self.flush()
-        else:
-            self.flush_soon()
-
-    def handle_events_later(self) -> None:
-        self._handle_events()
-        self.after()
-
-    # --- effects --------------------------------------------------------------------------------------------------
-
-    def carry_out(self, effects: list[Effect]) -> None:
-        assert self.writer is not None
-        for effect in effects:
-            match effect:
-                case Reply(number, answer):
-                    self.clients.answer(self.clients.connections[number], answer)
-                case Persist(ticket, records):
-                    self.writer.write(ticket, records)
-                case Load(seqs):
-                    self.writer.read(seqs)
-                case Close(number, code, reason):
-                    self.clients.end(self.clients.connections[number], code, reason)
-                case Track(changes, entries):
-                    self.tracking.store(changes, entries)
-                case Inquire(number, inquiry):
-                    self.tracking.inquire(number, inquiry)
-                case Log(level, event, fields):
-                    note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
-                case _:
-                    assert_never(effect)
-        self.links.carry_out()
-
-    def _written(self, tickets: list[int], error: TidingsError | None) -> None:
-        for ticket in tickets:
-            self.carry_out(self.node.persisted(ticket, error))
+    def _written(self, tickets: Sequence[int], error: TidingsError | None) -> None:
+        self.step(inputs.Persisted(tickets, error))
         if self.forwarder.has_output():
-            self.flush()  # receipts first: publishers may go on while we see to the deliveries
-        self.carry_out(self.node.turn(self.now_ms()))
-        self.after(flush=True)
+            self.flushing.now()  # receipts first: publishers may go on while we see to the deliveries
+        self.step(inputs.Turn())
+        self.clients.after(flush=True)
 
     def _resolved(self, number: int, answer: Answer) -> None:
-        """What stored histories say about a message."""
-        self.carry_out(self.node.resolved(self.now_ms(), number, answer))
-        self.after()
+        self._step_and_follow(inputs.Resolved(number, answer))
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:
-        self.carry_out(self.node.loaded(self.now_ms(), asked, messages, damaged))
-        self.after()
-
-    # --- time -----------------------------------------------------------------------------------------------------
+        self._step_and_follow(inputs.Loaded(asked, messages, damaged))
 
     async def _keep_time(self) -> None:
         steps = Steps()
         for ticks in count(1):
             await asyncio.sleep(0.25)
-            now_ms = self.now_ms()
-            steps.do("stalled connections", self.forwarder.check_stalls, now_ms)
-            steps.do("signs of life", give_signs, self, now_ms)
-            steps.do("links", self.links.tell_time)
-            steps.do("tracking", self._pass, self.node.track, now_ms)
+            now = now_ms()
+            steps.do("stalled connections", self.forwarder.check_stalls, now)
+            steps.do("heartbeats", self.clients.give_signs, now)
+            steps.do("tracking", self.step, inputs.TrackingTick())
             if ticks % 4 == 0:
-                steps.do("mailboxes", self._pass, self.node.tick, now_ms)
-                steps.do("silent connections", check_silence, self, now_ms)
-            steps.do("output", self.after)
+                steps.do("mailboxes", self.step, inputs.Tick())
+                steps.do("silent connections", self.clients.check_silence, now, self.limits)
+            steps.do("output", self.clients.after)
 
-    def _pass(self, door: Callable[[int], list[Effect]], now_ms: int) -> None:
-        self.carry_out(door(now_ms))
+    # --- effects ----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Persist(ticket, records):
+                assert self.writer is not None
+                self.writer.write(ticket, records)
+            case PersistNow(records):
+                self._persist_now(records)
+            case Load(seqs):
+                assert self.writer is not None
+                self.writer.read(seqs)
+            case ResumeReading(connection):
+                self.clients.resume_reading(connection)
+            case CloseClient():
+                self.clients.close(effect)
+            case LogIn():
+                self._log_in(effect)
+            case ClientReady():
+                self.clients.ready(effect)
+            case Inspection(connection, question):
+                principal = self.engine.view.connections[connection].principal
+                self.step(inputs.Inspected(connection, inspect(self.view(), principal, question)))
+            case Track(changes, entries):
+                self.tracking.store(changes, entries)
+            case Inquire(number, inquiry):
+                self.tracking.inquire(number, inquiry)
+            case Log(level, event, fields):
+                note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
+            case fx.Dial() | fx.Close() | fx.SetTimer() | fx.Authenticate() | fx.Report():
+                self.links.carry_out(effect)
+            case _:
+                assert_never(effect)
+
+    def _persist_now(self, records: Sequence[Record]) -> None:
+        assert self.writer is not None
+        written, error = False, None
+        try:
+            written = self.writer.write_here(records)
+        except TidingsError as failure:
+            error = failure
+        self.step(inputs.PersistedNow(written, error))
+        if written:
+            self.flushing.now()  # the publisher may go on while we see to the deliveries
+        self.step(inputs.Turn())
+
+    def _log_in(self, effect: LogIn) -> None:
+        connection = self.clients.connections[effect.connection]
+        if self.login.guard.open:
+            self.login.log_in_at_once(connection, effect.hello)
+        else:
+            self.tasks.spawn(self.login.log_in(connection, effect.hello))
+
+    def _permits(self, connection: int, operation: str, destination: str) -> bool:
+        client = self.engine.view.connections.get(connection)
+        return client is not None and client.principal.may(operation, destination)

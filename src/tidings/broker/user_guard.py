@@ -6,12 +6,12 @@ from collections.abc import Callable
 from threading import Lock
 
 from tidings.broker.access import Member, Rules
-from tidings.broker.limits import Limits
 from tidings.broker.passwords import HASH_BYTES, SALT_BYTES, Cost, PasswordHash
-from tidings.broker.session import Hello
 from tidings.broker.throttle import Throttle
 from tidings.broker.users import User, Users
 from tidings.errors import SecurityError
+from tidings.node.limits import Limits
+from tidings.node.protocol_session import Hello
 from tidings.node.session import Principal
 
 

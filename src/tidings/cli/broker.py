@@ -11,9 +11,9 @@ from tidings.broker import process
 from tidings.broker.config_tables import Configuration
 from tidings.broker.observing import Observer
 from tidings.broker.prepared import Options, prepare
-from tidings.broker.session import Caller, Gateway
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
+from tidings.protocols.session import Caller, Gateway
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
 from tidings.routing.registry import SCHEMES

@@ -27,8 +27,9 @@ from tidings.node.requests import Subscribe
 from tidings.overlay.generate import eight_brokers, large_network, line, square_diagonal, with_links
 from tidings.overlay.graph import Graph, shortest_tree
 from tidings.routing.interests import InterestEncoding
-from tidings.sim.broker import SimBroker, SimClient
+from tidings.sim.broker import SimBroker
 from tidings.sim.brokers import Brokers
+from tidings.sim.client import SimClient
 
 CLIENTS, SUBSCRIPTIONS = 80, 20
 # So many names of attributes that a message matches about 5 % of the clients, as in the paper.
@@ -147,7 +148,7 @@ class ScaleOut:
             def act(
                 machine: SimBroker, now: float, client: int = client, mine: Sequence[Predicate] = mine
             ) -> list[Any]:
-                one = self.clients[client] = machine.connect()  # brokers that take time are not asked in turn
+                one = self.clients[client] = machine.connect(now)  # brokers that take time are not asked in turn
                 effects: list[Any] = []
                 for number, predicate in enumerate(mine, 1):
                     request = Subscribe(number, number, ">", selector_of(predicate))

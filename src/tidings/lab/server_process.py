@@ -18,12 +18,13 @@ import uvloop
 
 from tidings.broker.config_tracking import TrackingTable
 from tidings.broker.garbage import search_seldom
-from tidings.broker.server import Broker, Listener
-from tidings.broker.session import Session
+from tidings.broker.listening import Listener
+from tidings.broker.server import Broker
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.kernel.intake import Pace
 from tidings.lab.servers import READS_FILE
+from tidings.node.protocol_session import Session
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession

@@ -1,10 +1,15 @@
-"""What a node asks its driver to do."""
+"""Effects: what the node asks of the engine, and the engine of its driver.
+
+A driver carries out the effects of a step in order, before it brings the next input.
+"""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tidings.delivery.store import Record
+from tidings.node.protocol_session import Hello, Inspect
 from tidings.node.requests import Answer
+from tidings.overlay import effects as fx
 from tidings.tracking.attachments import Attachment
 from tidings.tracking.history import Entry
 from tidings.tracking.record import Inquiry
@@ -20,15 +25,23 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Write these records durably, all or none, then call `persisted` with the ticket. There is one at a time."""
+    """Write these records durably, all or none, then say `Persisted` with the ticket. There is one at a time."""
 
     ticket: int
     records: tuple[Record, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class PersistNow:
+    """The last effect of its step: a single publisher waits for these records. Write them at once if that is quick, and
+    say `PersistedNow`, then `Turn`, before anything else; or say at once that they are not written."""
+
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
-    """Fetch the bytes of these messages from the store, then call `loaded`."""
+    """Fetch the bytes of these messages from the store, then say `Loaded`."""
 
     seqs: tuple[int, ...]
 
@@ -59,10 +72,67 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Inquire:
-    """Ask the archive of stored histories (`Recorder.resolve`), then call `resolved` with the number."""
+    """Ask the archive of stored histories (`Recorder.resolve`), then say `Resolved` with the number."""
 
     number: int
     inquiry: Inquiry
 
 
-Effect: TypeAlias = Reply | Persist | Load | Close | Log | Track | Inquire
+@dataclass(frozen=True, slots=True)
+class LogIn:
+    """Find out who this is (`LoggedIn`, `LoginRefused`). Nothing more of the connection is parsed before."""
+
+    connection: int
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A client asks about the broker (`Inspected`). Nothing more of the connection is parsed before."""
+
+    connection: int
+    question: Inspect
+
+
+@dataclass(frozen=True, slots=True)
+class ClientReady:
+    """The client has logged in."""
+
+    connection: int
+    user: str
+    silence_ms: int  # the longest silence of the client before it is asked for a sign of life; 0: any
+    beat_ms: int  # how often it must hear from the broker; 0: never
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeReading:
+    """The plane takes bytes of this connection again."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseClient:
+    """Close the connection once its output is written; `linger`: read on, and throw away what comes, or the system
+    would answer it with a reset, which overtakes the last words."""
+
+    connection: int
+    linger: bool
+
+
+NodeEffect: TypeAlias = Reply | Close | Persist | Load | Log | Track | Inquire
+LinkEffect: TypeAlias = fx.Dial | fx.Close | fx.SetTimer | fx.Authenticate | fx.Report
+Effect: TypeAlias = (
+    Persist
+    | PersistNow
+    | Load
+    | Log
+    | Track
+    | Inquire
+    | LogIn
+    | Inspection
+    | ClientReady
+    | ResumeReading
+    | CloseClient
+    | LinkEffect
+)

@@ -1,6 +1,6 @@
 """Messages whose bytes only the store has: who wants them, which were asked for, and to whom they go."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from tidings.node.effects import Load, Log
 from tidings.node.network import Network
@@ -43,7 +43,9 @@ class Loading:
             self._asked.update(missing)
             self._outbox.add(Load(missing))
 
-    def loaded(self, now_ms: int, asked: Collection[int], messages: dict[int, bytes], damaged: Iterable[int]) -> None:
+    def loaded(
+        self, now_ms: int, asked: Collection[int], messages: Mapping[int, bytes], damaged: Iterable[int]
+    ) -> None:
         """What was asked for and what was found; the rest is asked for again later, but for what is damaged."""
         lost = tuple(damaged)
         self._asked.difference_update(asked)

@@ -16,8 +16,10 @@ from typing import assert_never
 
 from tidings.delivery.store import Note, Recovered
 from tidings.errors import CodecError, StoreError, TidingsError
+from tidings.kernel.events import Relayed
 from tidings.model.codec import decode_predicate
 from tidings.node.carriage import Carriage
+from tidings.node.effects import LinkEffect as DriverEffect
 from tidings.node.event_post import EventPost
 from tidings.node.intake import Copy, Intake, waiting_report
 from tidings.node.journal import Journal
@@ -55,7 +57,7 @@ class Network:
         rng: Random,
     ) -> None:
         self.settings, self.transit, self.event_post = settings, transit, event_post
-        self.out: list[LinkEffect] = []
+        self.out: list[DriverEffect] = []
         plane.join(settings.shape())
         self._plane, self._rng = plane, rng
         self.clock = LinkClock()
@@ -166,12 +168,11 @@ class Network:
             self.out.append(fx.Close(connection, error.code))
             self.step(now, fx.Lost(connection, str(error), code=error.code))
 
-    def relayed(
-        self, now_ms: int, number: int, hops: int, tag: int, routers: list[Router], expires_ms: int, message: bytes
-    ) -> None:
+    def relayed(self, now_ms: int, event: Relayed) -> None:
         """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
-        if number in self._wires.names:
-            self._intake.relayed(now_ms, number, Copy(hops, tag, routers, expires_ms, message))
+        if event.connection in self._wires.names:
+            copy = Copy(event.hops, event.tag, event.routers, event.expires_ms, event.message)
+            self._intake.relayed(now_ms, event.connection, copy)
 
     def _waits(self, number: int, error: StoreError | None) -> None:
         """The store refuses what comes by a link, or takes it again: once, however often it is tried."""
@@ -214,7 +215,7 @@ class Network:
             told = f"broker {router} is given up: {count} persistent messages for it are dropped"
             self.out.append(Report("E_BROKER_GIVEN_UP", told))
 
-    def take(self) -> list[LinkEffect]:
+    def take(self) -> list[DriverEffect]:
         out, self.out = self.out, []
         return out
 

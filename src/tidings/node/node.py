@@ -1,8 +1,7 @@
-"""A broker as a machine without sockets, clock or disk.
+"""Joins what a broker does with clients' requests, mailboxes, the network and tracking. Only the engine calls it.
 
-Three doors in: `request` (what a client asks for), `publishing` and `transacted` (messages that the forwarding plane
-could not finish by itself), and the completions of earlier effects (`persisted`, `loaded`). One door out: the effects a
-driver must carry out. The path of plain messages never comes here; the node only installs sinks for it in the plane.
+Everything asked of it is finished by `turn`, which returns effects. The path of plain messages never comes here; the
+node only installs sinks for it in the plane.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,13 +9,14 @@ from random import Random
 
 from tidings.delivery.store import Recovered
 from tidings.errors import TidingsError
+from tidings.kernel.events import Transacted
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import is_event
 from tidings.node.advertising import Advertising
 from tidings.node.alone import Alone
 from tidings.node.brakes import Brakes
 from tidings.node.desk import Desk
-from tidings.node.effects import Effect
+from tidings.node.effects import NodeEffect, Persist
 from tidings.node.event_post import EventPost
 from tidings.node.giving_out import GivingOut
 from tidings.node.journal import Journal
@@ -54,7 +54,6 @@ from tidings.node.type_book import NetworkTypes, NoTypes, OwnTypes, TypeBook
 from tidings.node.type_desk import TypeDesk
 from tidings.node.watched import WatchedPlane
 from tidings.tracking.attachments import Attachment
-from tidings.tracking.record import Answer
 from tidings.tracking.record import Settings as TrackingSettings
 from tidings.tracking.strategies import NoStrategy
 
@@ -130,27 +129,12 @@ class Node:
         """After `recover`: what earlier processes have recorded (`Recorder.start`)."""
         self.tracking.start(now_ms, past, stored_ms or {})
 
-    def track(self, now_ms: int) -> list[Effect]:
-        """A few times a second: store what was recorded, look after traces."""
-        self.tracking.tick(now_ms)
-        return self.turn(now_ms)
-
-    def resolved(self, now_ms: int, number: int, answer: Answer) -> list[Effect]:
-        """What the archive says to an inquiry."""
-        self.tracking.resolved(now_ms, number, answer)
-        return self.turn(now_ms)
-
-    def stop_tracking(self, now_ms: int) -> list[Effect]:
-        """Store all that was recorded: the process ends."""
-        self.tracking.close(now_ms)
-        return self.turn(now_ms)
-
-    def connected(self, connection: int, principal: Principal, client_id: str = "") -> None:
+    def connected(self, connection: int, principal: Principal, client_id: str) -> None:
         self.connections[connection] = Connection(connection, principal, client_id)
         self._outbox.connected.add(connection)
 
-    def lost(self, now_ms: int, connection: int) -> list[Effect]:
-        """The connection is gone, with or without a farewell."""
+    def lost(self, connection: int) -> None:
+        """The client has left, with or without a farewell."""
         gone = self.connections.pop(connection, None)
         if gone is not None:
             self._outbox.connected.discard(connection)
@@ -160,14 +144,9 @@ class Node:
             self._types.lost(gone)
             self.retaining.lost(connection)
             self._advertising.lost(connection)
-        return self.turn(now_ms)
-
-    def request(self, now_ms: int, connection: int, request: Request) -> list[Effect]:
-        self.asked(now_ms, connection, request)
-        return self.turn(now_ms)
 
     def asked(self, now_ms: int, connection: int, request: Request) -> None:
-        """One of several requests. Call `turn` after the last one."""
+        """One of several requests; `turn` follows the last one."""
         try:
             client = self.connections[connection]
             match request:
@@ -191,57 +170,59 @@ class Node:
     def _advertise(self, made: bool, predicate: Predicate) -> bool:
         return self.network is not None and self.network.carriage.advertise(made, predicate)
 
-    def transacted(self, now_ms: int, connection: int, session: int, receipt: int, message: bytes) -> None:
+    def transacted(self, now_ms: int, event: Transacted) -> None:
         """A message of a session in a transaction, which waits for the commit; or an event of a type."""
-        client = self.connections[connection]
+        session, receipt, message = event.session, event.receipt, event.message
+        client = self.connections[event.connection]
         try:
             if is_event(message):
                 self._types.check(client, message)
                 if session == 0 and session not in client.transactions:
-                    self.publishing.event(now_ms, connection, receipt, message)
+                    self.publishing.event(now_ms, event.connection, receipt, message)
                     return
             self._desk.transactions.add(client, session, receipt, message)
         except TidingsError as error:
             client.spoil(session, error)
-            self._outbox.refused(connection, receipt, error)
+            self._outbox.refused(event.connection, receipt, error)
 
-    def room(self, now_ms: int, connection: int) -> list[Effect]:
+    def room(self, connection: int) -> None:
         """The connection can take more again."""
         client = self.connections.get(connection)
         for subscription in () if client is None else client.subscriptions.values():
             if isinstance(subscription, MailboxSubscription):
                 self.post_office.touch(subscription.mailbox)
-        return self.turn(now_ms)
 
-    def persisted(self, ticket: int, error: TidingsError | None) -> list[Effect]:
-        """A batch is on disk, or refused: receipts, which need not wait for what else follows. Call `turn` then."""
+    def persisted(self, ticket: int, error: TidingsError | None) -> list[NodeEffect]:
+        """A batch is on disk, or refused: receipts, which need not wait for what else follows."""
         self._journal.finished(ticket, error)
         return self._outbox.take()
 
     def loaded(
-        self, now_ms: int, asked: Collection[int], messages: dict[int, bytes], damaged: Iterable[int] = ()
-    ) -> list[Effect]:
+        self, now_ms: int, asked: Collection[int], messages: Mapping[int, bytes], damaged: Iterable[int] = ()
+    ) -> None:
         """What the store was asked for, what it found, and what it can never bring."""
         self._loading.loaded(now_ms, asked, messages, damaged)
-        return self.turn(now_ms)
 
     @property
     def idle(self) -> bool:
         """Nothing waits to be written."""
         return self._journal.idle
 
-    def tick(self, now_ms: int) -> list[Effect]:
-        """About once a second: look for what has expired, and try again what could not be written."""
+    def tick(self, now_ms: int) -> None:
+        """About once a second: look for what has expired; `turn` and `retry` follow."""
         self._loading.tick()
         self.post_office.tick(now_ms)
         self._desk.queues.settle(now_ms)
         self.retaining.tick(now_ms)
         if self.network is not None:
             self.network.tick(now_ms, self._journal)
-        return [*self.turn(now_ms), *self._journal.flush(retry=True)]
 
-    def turn(self, now_ms: int) -> list[Effect]:
-        """The end of each door: write, give out, answer, hold or release publishers."""
+    def retry(self) -> list[Persist]:
+        """Try again what could not be written, and write what nobody waits for."""
+        return self._journal.flush(retry=True)
+
+    def turn(self, now_ms: int) -> list[NodeEffect]:
+        """The end of each step: write, give out, answer, hold or release publishers."""
         writes = self._journal.flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from tidings.errors import TidingsError
-from tidings.node.effects import Effect, Log, Reply
+from tidings.node.effects import Log, NodeEffect, Reply
 from tidings.node.requests import Accepted, Answer, Done, Failed, Refused
 
 Then: TypeAlias = Callable[[Callable[[], None], Callable[[TidingsError], None]], None]
@@ -15,7 +15,7 @@ Then: TypeAlias = Callable[[Callable[[], None], Callable[[TidingsError], None]],
 class Outbox:
     def __init__(self) -> None:
         self.connected: set[int] = set()  # answers to anybody else are dropped
-        self._effects: list[Effect] = []
+        self._effects: list[NodeEffect] = []
         self._receipts: dict[int, list[int]] = {}
         self._told: set[int] = set()  # this turn, of a publication that was refused
 
@@ -42,7 +42,7 @@ class Outbox:
             self._told.add(connection)
             self.answer(connection, Failed(0, TidingsError(error.code, error.reason)))  # never fatal: all goes on
 
-    def add(self, effect: Effect) -> None:
+    def add(self, effect: NodeEffect) -> None:
         self._effects.append(effect)
 
     @contextmanager
@@ -54,7 +54,7 @@ class Outbox:
         except Exception:  # noqa: BLE001  (it is logged)
             self.add(Log("ERROR", event, {"exception": traceback.format_exc()}))
 
-    def take(self) -> list[Effect]:
+    def take(self) -> list[NodeEffect]:
         if not (self._effects or self._receipts):
             return []
         receipts = [Reply(one, Accepted(tuple(all))) for one, all in self._receipts.items() if one in self.connected]

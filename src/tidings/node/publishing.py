@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import TidingsError
-from tidings.kernel.forwarder import EventTuple, Kind
+from tidings.kernel.events import Published, PublishedToRouters, PublishedToScheme, Relayed, RemoteMessage
 from tidings.model.type_topics import is_event
 from tidings.node.brakes import CROWD, LINKS, Brakes
 from tidings.node.encoded import ID, PERSISTENT, QUEUE, expires_ms_of
@@ -39,23 +39,15 @@ class Publishing:
         self._journal, self._outbox, self._brakes, self._settings = journal, outbox, brakes, settings
         self._network = network
 
-    def message(
-        self,
-        connection: int,
-        receipt: int,
-        message: bytes,
-        sinks: Iterable[int],
-        *,
-        expires_ms: int = 0,
-        perhaps_sent: bool = False,
-    ) -> None:
+    def message(self, event: Published) -> None:
         """A message that mailboxes wait for."""
+        connection, receipt = event.connection, event.receipt
         self._post(
             connection,
-            message,
-            sinks,
-            expires_ms,
-            perhaps_sent,
+            event.message,
+            event.sinks,
+            event.expires_ms,
+            event.perhaps_sent,
             lambda: self._outbox.accepted(connection, receipt),
             lambda error: self._outbox.refused(connection, receipt, error),
         )
@@ -64,27 +56,30 @@ class Publishing:
         """A message could not be written (`Alone`)."""
         self._outbox.refused(connection, receipt, error)
 
-    def from_network(self, now_ms: int, event: EventTuple) -> None:
-        """An event of the plane that only a network causes."""
+    def arrived(self, event: RemoteMessage) -> None:
+        """A message of another broker, not persistent, for mailboxes here."""
+        mailboxes = self._mailboxes.for_message(event.message, event.sinks)
+        self._office.accept(event.message, mailboxes, expires_ms=event.expires_ms)
+
+    def relayed(self, now_ms: int, event: Relayed) -> None:
+        """A persistent message of another broker."""
         assert self._network is not None
-        match event:
-            case (Kind.ARRIVED, _, expires_ms, message, sinks):
-                mailboxes = self._mailboxes.for_message(message, sinks)
-                self._office.accept(message, mailboxes, expires_ms=expires_ms)
-            case (Kind.RELAY, link, hops, tag, routers, expires_ms, message):
-                self._network.relayed(now_ms, link, hops, tag, routers, expires_ms, message)
-            case (Kind.ENTRY, connection, flags, receipt, expires_ms, message, sinks, routers):
-                if routers:
-                    self._network.transit.accept(message, routers, expires_ms)
-                else:
-                    self._enter(self._network, now_ms, message, connection)
-                errors: list[TidingsError] = []
-                perhaps_sent = bool(flags & PERHAPS_SENT)
-                self._post(connection, message, sinks, expires_ms, perhaps_sent, None, errors.append)
-                self._journal.then(  # the receipt is for both: what is kept here, and what others are to get
-                    lambda: self._answered(connection, receipt, errors),
-                    lambda error: self._outbox.refused(connection, receipt, error),
-                )
+        self._network.relayed(now_ms, event)
+
+    def entered(self, now_ms: int, event: PublishedToRouters | PublishedToScheme) -> None:
+        """A message that other brokers want, or that a routing scheme carries, and perhaps mailboxes here."""
+        assert self._network is not None
+        connection, receipt, message = event.connection, event.receipt, event.message
+        if isinstance(event, PublishedToRouters):
+            self._network.transit.accept(message, event.routers, event.expires_ms)
+        else:
+            self._enter(self._network, now_ms, message, connection)
+        errors: list[TidingsError] = []
+        self._post(connection, message, event.sinks, event.expires_ms, event.perhaps_sent, None, errors.append)
+        self._journal.then(  # the receipt is for both: what is kept here, and what others are to get
+            lambda: self._answered(connection, receipt, errors),
+            lambda error: self._outbox.refused(connection, receipt, error),
+        )
 
     def event(self, now_ms: int, connection: int, receipt: int, message: bytes) -> None:
         """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent

@@ -32,7 +32,6 @@ from proton import (
     ulong,
 )
 
-from tidings.broker.session import Caller
 from tidings.errors import CodecError, RemoteProtocolError, TidingsError
 from tidings.model.message_id import MessageIdSource
 from tidings.node.subscribing import NAME_MAX
@@ -48,6 +47,7 @@ from tidings.protocols.amqp_source import mirror
 from tidings.protocols.amqp_transactions import Transactions
 from tidings.protocols.frames import FrameType, unsigned
 from tidings.protocols.peer import Delivered, Ended, Fields, NativePeer, Said, Welcomed
+from tidings.protocols.session import Caller
 
 CHANNELS_MAX = 255
 LINKS_MAX = 4_096  # of one connection

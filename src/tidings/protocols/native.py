@@ -9,7 +9,6 @@ deliveries do not come through here: the forwarding plane handles their frames b
 from enum import Enum
 from typing import TypeVar, assert_never
 
-from tidings.broker.session import Bye, Clock, Hello, Inspect, Invalid, Ping, Received
 from tidings.delivery.backlog import PRIORITIES, Place
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import RemoteProtocolError, TidingsError
@@ -18,6 +17,7 @@ from tidings.model.codec import encode_frame
 from tidings.model.message_id import MessageId
 from tidings.model.type_json import types_from_json
 from tidings.model.values import Value
+from tidings.node.protocol_session import Bye, Clock, Hello, Inspect, Invalid, Ping, Received
 from tidings.node.requests import (
     Ack,
     AckMode,

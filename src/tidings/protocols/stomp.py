@@ -11,10 +11,10 @@ from enum import Enum
 from itertools import count
 from typing import ClassVar, assert_never
 
-from tidings.broker.session import Hello, Received
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.values import Value
+from tidings.node.protocol_session import Hello, Received
 from tidings.node.requests import Ack, Begin, Commit, Done, Failed, Leave, Outcome, Refused, Rollback, Verdict
 from tidings.node.subscribing import NAME_MAX
 from tidings.protocols.stomp_frames import Frame, Version, decode, encode, escape, receipt_in

@@ -1,73 +1,39 @@
-"""A whole broker in virtual time: the node and the kernel's forwarder that ship, with the driver's part played here.
+"""A whole broker in virtual time: the engine and the kernel's forwarder that ship; the driver's part is played here.
 
 Links carry bytes: the forwarder's output goes into the simulated stream as it is, and what arrives is fed to the
-forwarder. Writing to disk takes a moment in two halves, so that a crash can fall before or after the write. Clients are
-calls: `subscribe`, `publish`, `connect`; what they are sent is parsed from their connection's output.
+forwarder. Clients speak native frames (sim/client.py). Writing to disk takes a moment in two halves, so that a crash can
+fall before or after the write.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias, assert_never
 
-from tidings.errors import RemoteProtocolError, StoreError
-from tidings.kernel.forwarder import FRAME_HEADER_BYTES, EventTuple, Forwarder, Kind
-from tidings.model.codec import encode_frame
+from tidings.errors import StoreError
+from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node import effects as nfx
+from tidings.node import inputs
+from tidings.node.client_sessions import ClientOptions
+from tidings.node.engine import REQUESTS_MAX, Engine
+from tidings.node.inputs import Input, Now
+from tidings.node.network import Network
 from tidings.node.network_settings import NetworkSettings
-from tidings.node.node import Node
-from tidings.node.publishing import PERHAPS_SENT
-from tidings.node.requests import Accepted, Done, Failed, Request
+from tidings.node.protocol_session import Hello
+from tidings.node.requests import Request
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
-from tidings.sim.host import Host
-from tidings.tracking.path import Path
-from tidings.tracking.path_json import from_json
+from tidings.protocols.frames import encode_publish
+from tidings.protocols.native import NativeSession
+from tidings.protocols.native_requests import encode_hello, encode_request
+from tidings.sim.client import SimClient
+from tidings.sim.host import WRITE_MS, Host
 
-PUBLISH, DELIVER = 0x10, 0x11
 TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
-FRAME_BYTES_MAX = 16 << 20  # as real brokers have it, unless told otherwise
 DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
 ID = slice(4, 20)
-
-
-class Delivery(NamedTuple):
-    subscription: int
-    attempt: int
-    tag: int
-    message: bytes
-    at: float  # when it came, by the calendar
-
-
-@dataclass(slots=True)
-class SimClient:
-    """A client of one broker; gone when the broker crashes."""
-
-    number: int
-    life: int = 0  # which of the broker's lives it is a client of
-    deliveries: list[Delivery] = field(default_factory=list)
-    receipts: set[int] = field(default_factory=set)  # of accepted publications
-    done: set[int] = field(default_factory=set)  # receipts of requests that were carried out
-    failures: list[Failed] = field(default_factory=list)
-    paths: list[Path] = field(default_factory=list)  # of messages that were traced
-    tail: bytes = b""
-
-    def feed(self, data: bytes, now: float) -> None:
-        data = self.tail + data
-        at = 0
-        while len(data) - at >= FRAME_HEADER_BYTES:
-            end = at + FRAME_HEADER_BYTES + int.from_bytes(data[at : at + 4], "little")
-            if end > len(data):
-                break
-            payload = data[at + FRAME_HEADER_BYTES : end]
-            if data[at + 4] == DELIVER:
-                subscription, attempt = (int.from_bytes(payload[i : i + 4], "little") for i in (0, 4))
-                tag = int.from_bytes(payload[8:16], "little")
-                self.deliveries.append(Delivery(subscription, attempt, tag, payload[16:], now))
-            else:  # RECEIPTS
-                self.receipts |= {int.from_bytes(payload[i : i + 4], "little") for i in range(4, len(payload), 4)}
-            at = end
-        self.tail = data[at:]
+EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
 
 
 class Everyone:
@@ -82,160 +48,221 @@ class Everyone:
         return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Constants of brokers that a simulation may make small, so that what happens at their limits happens often."""
+
+    read_bytes: int = 1 << 16  # of one read from a client
+    take_bytes: int = TAKE_BYTES  # of one write to a client
+    output_bytes_max: int = 1 << 20
+    requests_max: int = REQUESTS_MAX
+
+
 class SimBroker:
-    def __init__(self, network: NetworkSettings, host: Host, incarnation: int, rng: Random) -> None:
-        self.forwarder = Forwarder(read_bytes=4096)
-        settings = Settings(broker_id=network.router, deliveries_max=DELIVERIES_MAX)
-        tracking = host.records.settings
-        self.node = Node(self.forwarder, settings, network, tracking=tracking, incarnation=incarnation, rng=rng)
-        assert self.node.network is not None
-        self.network = self.node.network
-        self.clients: dict[int, SimClient] = {}
+    def __init__(
+        self, network: NetworkSettings, host: Host, incarnation: int, rng: Random, sizes: Sizes | None = None
+    ) -> None:
+        self.sizes = sizes or Sizes()
+        self.forwarder = Forwarder(read_bytes=4096, output_bytes_max=self.sizes.output_bytes_max)
         host.lives += 1
         self.life = host.lives
+        self.engine = Engine(
+            self.forwarder,
+            Settings(broker_id=network.router, deliveries_max=DELIVERIES_MAX),
+            ClientOptions(count(1 + (self.life << 16))),
+            network,
+            tracking=host.records.settings,
+            incarnation=incarnation,
+            rng=rng,
+            requests_max=self.sizes.requests_max,
+        )
+        self.clients: dict[int, SimClient] = {}
         self._host, self._records = host, host.records
+        self._router = network.router
         self._links: dict[str, int] = {}  # connection -> the forwarder's number
         self._unwritten: list[nfx.Persist] = []
         self._written: list[tuple[int, StoreError | None]] = []
+        self._out: list[Any] = []  # effects for the driver of the simulation
+        self._dead = False  # the process ends in this moment, in the middle of what it does
+
+    @property
+    def network(self) -> Network:
+        network = self.engine.node.network
+        assert network is not None
+        return network
 
     # --- the machine ----------------------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Any]:
-        self.node.recover(self._host.store.recover(), now)
-        stored_ms = self._records.archive.stored_ms(self.network.settings.router)
-        self.node.start_tracking(self._wall(now), self._records.changes, stored_ms)
-        self.network.address = str(self.network.settings.router)  # as the driver knows it
-        self.network.start(now)
-        return [*self._finish(now), fx.SetTimer("tick", now + TICK_MS)]
+        at = self._now(now)
+        self.engine.recover(at, self._host.store.recover())
+        stored_ms = self._records.archive.stored_ms(self._router)
+        self.engine.start_tracking(at, self._records.changes, stored_ms)
+        self._out.append(fx.SetTimer("tick", now + TICK_MS))
+        return self._finish(now, inputs.LinksReady(str(self._router)))
 
-    def _wall(self, now: float) -> int:
-        """The clock on the wall, in whole milliseconds."""
-        return int(now + self._host.ahead_ms)
+    def _now(self, now: float) -> Now:
+        """The wall clock in whole milliseconds, and the time of links."""
+        return Now(int(now + self._host.ahead_ms), now)
 
     def step(self, now: float, told: fx.Input) -> list[Any]:
         match told:
             case fx.Received(connection=connection, message=data):
                 assert isinstance(data, bytes)
                 if connection in self._links:
-                    self.forwarder.feed_bytes(self._links[connection], data, self._wall(now))
+                    self.forwarder.feed_bytes(self._links[connection], data, self._now(now).wall_ms)
+                return self._finish(now, inputs.PlaneReady())
             case fx.Accepted(connection=connection) | fx.Connected(connection=connection):
-                self._links[connection] = self.forwarder.open()
-                self.network.opened(connection, self._links[connection])
-                self.network.step(now, told)
+                number = self._links[connection] = self.forwarder.open()
+                return self._finish(now, inputs.LinkOpened(connection, number, isinstance(told, fx.Connected)))
             case fx.Lost(connection=connection):
-                self.network.step(now, told)
-                self._close(connection)
+                self._step(now, told)
+                self._close_link(connection)
+                return self._finish(now)
             case fx.Timer(name="tick"):
-                effects = [*self.node.tick(self._wall(now)), *self.node.track(self._wall(now))]
-                return [*self._finish(now, effects), fx.SetTimer("tick", now + TICK_MS)]
+                self._out.append(fx.SetTimer("tick", now + TICK_MS))
+                self.forwarder.check_stalls(self._now(now).wall_ms)
+                self._step(now, inputs.Tick())
+                return self._finish(now, inputs.TrackingTick())
             case fx.Timer(name="write"):
                 return self._write(now)
             case fx.Timer(name="written"):
-                return self._finish(now, self._tell_written(now))
+                return self._tell_written(now)
+            case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():
+                return self._finish(now, told)
             case _:
-                self.network.step(now, told)
-        return self._finish(now)
+                assert_never(told)
 
     # --- clients --------------------------------------------------------------------------------------------------
 
-    def connect(self, client_id: str = "") -> SimClient:
+    def connect(self, now: float, client_id: str = "") -> SimClient:
+        """A client that has logged in, or will when the broker gets to it. The next call returns what came of it."""
         client = SimClient(self.forwarder.open(), self.life)
         self.clients[client.number] = client
-        self.forwarder.log_in(client.number, FRAME_BYTES_MAX, False)
-        self.node.connected(client.number, Everyone(), client_id)
+        self._step(now, inputs.ClientOpened(client.number, NativeSession()))
+        self._send(now, client, encode_hello(Hello("", "", client_id, 0)))
         return client
 
     def disconnect(self, now: float, client: SimClient) -> list[Any]:
-        effects = self.node.lost(self._wall(now), client.number)
-        del self.clients[client.number]
-        out = self._finish(now, effects)
-        self.forwarder.close(client.number)
-        return out
+        if client.number in self.clients:
+            self._lose(now, client.number)
+        return self._finish(now)
 
     def request(self, now: float, client: SimClient, request: Request) -> list[Any]:
-        return self._finish(now, self.node.request(self._wall(now), client.number, request))
+        return self.send(now, client, encode_request(request))
 
     def publish(
         self, now: float, client: SimClient, message: bytes, receipt: int = 0, *, flags: int = 0, session: int = 0
     ) -> list[Any]:
-        frame = encode_frame(PUBLISH, receipt.to_bytes(4, "little") + message, flags, session)
-        self.forwarder.feed_bytes(client.number, frame, self._wall(now))
+        return self.send(now, client, encode_publish(receipt, message, session, flags))
+
+    def send(self, now: float, client: SimClient, data: bytes) -> list[Any]:
+        self._send(now, client, data)
         return self._finish(now)
+
+    def read(self, now: float, client: SimClient, *, reads: bool) -> list[Any]:
+        """From now on the client takes what it is sent, or does not."""
+        client.reads = reads
+        if client.number in self.clients:
+            self.forwarder.set_writable(client.number, reads)
+        return self._finish(now)
+
+    def _send(self, now: float, client: SimClient, data: bytes) -> None:
+        client.outgoing += data
+        self._read_from(now, client)
+
+    def _read_from(self, now: float, client: SimClient) -> None:
+        """Read as much of what the client has sent as the plane takes."""
+        wall_ms = self._now(now).wall_ms
+        while client.outgoing and not client.held and client.number in self.clients and not self._dead:
+            piece, client.outgoing = client.outgoing[: self.sizes.read_bytes], client.outgoing[self.sizes.read_bytes :]
+            flags = self.forwarder.feed_bytes(client.number, piece, wall_ms)
+            if flags & EVENTS:
+                self._step(now, inputs.PlaneReady())
+            if flags & BLOCKED and client.number in self.clients:
+                client.held = bool(self.forwarder.resume(client.number, wall_ms) & BLOCKED)
+
+    def _lose(self, now: float, number: int) -> None:
+        self._step(now, inputs.ClientLost(number))
+        del self.clients[number]
+        self.forwarder.close(number)
 
     # --- what a driver does ---------------------------------------------------------------------------------------
 
-    def _finish(self, now: float, effects: list[nfx.Effect] | None = None) -> list[Any]:
+    def _step(self, now: float, told: Input) -> None:
+        if not self._dead:
+            for effect in self.engine.step(self._now(now), told):
+                self._carry_out(now, effect)
+
+    def _finish(self, now: float, told: Input | None = None) -> list[Any]:
         """Handle what came of it until nothing more does; then output, and what the links ask for."""
-        self.network.clock.at(now)
-        out = self._carry_out(now, effects or [])
-        while True:
-            while events := self.forwarder.events():
-                for event in events:
-                    self._event(now, event)
-            effects = self.node.turn(self._wall(now))
-            out += self._carry_out(now, effects)
+        self._step(now, told or inputs.Turn())
+        while not self._dead:
+            if self.forwarder.has_events():
+                self._step(now, inputs.PlaneReady())
             for number in self.forwarder.take_resumable():
-                self.forwarder.resume(number, int(now))
-            if not effects and not self.forwarder.has_events():
+                if not self.forwarder.resume(number, self._now(now).wall_ms) & BLOCKED and number in self.clients:
+                    self.clients[number].held = False
+            for client in [one for one in self.clients.values() if one.outgoing and not one.held]:
+                self._read_from(now, client)
+            if not self._output(now) and not self.forwarder.has_events():
                 break
-        out += self._output(now)
-        for effect in self.network.take():
-            out.append(effect)
-            if isinstance(effect, fx.Close):
-                self._close(effect.connection)
-        return out
+        out, self._out = self._out, []
+        return [] if self._dead else out
 
-    def _event(self, now: float, event: EventTuple) -> None:
-        kind, number = event[0], event[1]
-        match kind:
-            case Kind.CONTROL:
-                _, _, type, _, _, payload = event
-                self.network.control(now, number, type, payload)
-                if number in self._links.values():
-                    self.forwarder.handled(number, self._wall(now))
-            case Kind.MESSAGE:
-                _, _, flags, receipt, expires_ms, message, sinks = event
-                again = bool(flags & PERHAPS_SENT)
-                self.node.publishing.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
-            case Kind.TRANSACTED:
-                self.node.transacted(self._wall(now), number, *event[2:])
-            case Kind.ARRIVED | Kind.RELAY | Kind.ENTRY:
-                self.node.publishing.from_network(self._wall(now), event)
-            case Kind.ERROR:
-                _, _, code, reason, position, _ = event
-                self.network.broken(now, number, RemoteProtocolError(code, reason, position=position))
+    def _carry_out(self, now: float, effect: nfx.Effect) -> None:
+        match effect:
+            case nfx.Persist():
+                if not self._unwritten:
+                    self._out.append(fx.SetTimer("write", now + self._host.write_ms / 2))
+                self._unwritten.append(effect)
+                self._host.asked(effect.records)
+            case nfx.PersistNow():
+                self._persist_now(now, effect)
+            case nfx.Load(seqs=seqs):
+                loaded = dict(zip(seqs, self._host.store.read(seqs), strict=True))
+                self._step(now, inputs.Loaded(seqs, loaded))
+            case nfx.LogIn(connection, hello):
+                self._step(now, inputs.LoggedIn(connection, hello, Everyone()))
+            case nfx.ClientReady():
+                pass  # there are no heartbeats here
+            case nfx.ResumeReading(connection):
+                if (resumed := self.clients.get(connection)) is not None:
+                    resumed.held = False
+            case nfx.CloseClient(connection):
+                self._end(now, connection)
+            case nfx.Track(changes=changes, entries=entries):
+                self._records.changes += changes
+                self._records.archive.store(self._router, entries)
+            case nfx.Inquire(number=number, inquiry=inquiry):
+                answer = self.engine.recorder.resolve(inquiry, self._records.archive)
+                self._step(now, inputs.Resolved(number, answer))
+            case nfx.Log(fields=fields):
+                if "exception" in fields:
+                    raise AssertionError(f"a bug, which a real broker would survive:\n{fields['exception']}")
+            case nfx.Inspection():
+                raise AssertionError("simulated clients inspect nothing")
+            case fx.Close(connection=connection):
+                self._close_link(connection)
+                self._out.append(effect)
+            case fx.Dial() | fx.SetTimer() | fx.Authenticate() | fx.Report():
+                self._out.append(effect)
+            case _:
+                assert_never(effect)
 
-    def _carry_out(self, now: float, effects: list[nfx.Effect]) -> list[Any]:
-        out: list[Any] = []
-        for effect in effects:
-            match effect:
-                case nfx.Reply(connection=number, answer=Accepted(receipts=receipts)):
-                    self.clients[number].receipts.update(receipts)
-                case nfx.Reply(connection=number, answer=Done(receipt=receipt, fields=fields)):
-                    self.clients[number].done.add(receipt)
-                    if "path" in fields:
-                        self.clients[number].paths.append(from_json(str(fields["path"])))
-                case nfx.Track(changes=changes, entries=entries):
-                    self._records.changes += changes
-                    self._records.archive.store(self.network.settings.router, entries)
-                case nfx.Inquire(number=number, inquiry=inquiry):
-                    answer = self.node.tracking.recorder.resolve(inquiry, self._records.archive)
-                    out += self._carry_out(now, self.node.resolved(self._wall(now), number, answer))
-                case nfx.Reply(connection=number, answer=Failed() as failure):
-                    self.clients[number].failures.append(failure)
-                case nfx.Persist():
-                    if not self._unwritten:
-                        out.append(fx.SetTimer("write", now + self._host.write_ms / 2))
-                    self._unwritten.append(effect)
-                    self._host.asked(effect.records)
-                case nfx.Load(seqs=seqs):
-                    loaded = dict(zip(seqs, self._host.store.read(seqs), strict=True))
-                    out += self._carry_out(now, self.node.loaded(self._wall(now), seqs, loaded))
-                case nfx.Log(fields={"exception": trace}):
-                    raise AssertionError(f"a fault of ours, which a real broker would survive:\n{trace}")
-                case _:
-                    pass
-        return out
+    def _persist_now(self, now: float, effect: nfx.PersistNow) -> None:
+        """A quick disk writes it at once; a crash may fall before the write, or after it and before the answer."""
+        if self._host.write_ms > WRITE_MS:
+            self._step(now, inputs.PersistedNow(False))
+        else:
+            self._host.asked(effect.records)
+            error = None if self._host.dying else self._host.write(effect.records)
+            if self._host.dying:
+                self._dead = True
+                return
+            self._step(now, inputs.PersistedNow(error is None, error))
+            self._output(now)
+        self._step(now, inputs.Turn())
 
     def _write(self, now: float) -> list[Any]:
         """The disk has it; the broker does not know yet."""
@@ -243,29 +270,46 @@ class SimBroker:
         self._written += [(write.ticket, self._host.write(write.records)) for write in writes]
         return [fx.SetTimer("written", now + self._host.write_ms / 2)]
 
-    def _tell_written(self, now: float) -> list[nfx.Effect]:
+    def _tell_written(self, now: float) -> list[Any]:
         written, self._written = self._written, []
-        effects = [effect for ticket, error in written for effect in self.node.persisted(ticket, error)]
-        return [*effects, *self.node.turn(self._wall(now))]
+        for ticket, error in written:
+            self._step(now, inputs.Persisted((ticket,), error))
+        self._output(now)
+        return self._finish(now)
 
-    def _output(self, now: float) -> list[Any]:
+    def _output(self, now: float) -> bool:
+        """Write all output; returns whether there was any."""
         names = {number: connection for connection, number in self._links.items()}
-        out: list[Any] = []
+        some = False
         while dirty := self.forwarder.take_dirty():
             for number in dirty:
-                data = self.forwarder.take(number, TAKE_BYTES, self._wall(now))
                 if number in names:
-                    out.append(fx.Transmit(names[number], data))  # type: ignore[arg-type]  # bytes, not messages
-                elif number in self.clients:
-                    self.clients[number].feed(data, now)
+                    some = True
+                    self._transmit(now, names[number], number)
+                elif (client := self.clients.get(number)) is not None and client.reads:
+                    some = True
+                    client.receive(self.forwarder.take(number, self.sizes.take_bytes, self._now(now).wall_ms), now)
+                else:
+                    self.forwarder.set_writable(number, False)
+                    continue
                 if self.forwarder.output_bytes(number):
                     self.forwarder.set_writable(number, True)
-        return out
+        return some
 
-    def _close(self, connection: str) -> None:
+    def _transmit(self, now: float, connection: str, number: int) -> None:
+        data = self.forwarder.take(number, TAKE_BYTES, self._now(now).wall_ms)
+        self._out.append(fx.Transmit(connection, data))  # type: ignore[arg-type]  # bytes, not messages
+
+    def _end(self, now: float, connection: int) -> None:
+        """The broker closes a client's connection, once its last words are written."""
+        self._output(now)
+        if connection in self.clients:
+            self._lose(now, connection)
+
+    def _close_link(self, connection: str) -> None:
         number = self._links.pop(connection, None)
         if number is not None:
             self.forwarder.close(number)
 
 
-Action = Callable[[SimBroker, float], list[Any]]
+Action: TypeAlias = Callable[[SimBroker, float], list[Any]]

@@ -25,8 +25,9 @@ from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Subscribe
 from tidings.node.requests import Trace as TraceRequest
 from tidings.overlay.graph import Graph, distances
-from tidings.sim.broker import ID, SimBroker, SimClient
+from tidings.sim.broker import ID, SimBroker
 from tidings.sim.calendar import Calendar
+from tidings.sim.client import SimClient
 from tidings.sim.driver import Driver, Trace
 from tidings.sim.host import Host, Records
 from tidings.sim.network import Network
@@ -165,7 +166,7 @@ class Brokers:
         request = Subscribe(1, 1, TOPIC, subscriber.selector, durable=name, credit=1_000_000 if name else 0)
 
         def act(machine: SimBroker, now: float) -> list[Any]:
-            subscriber.client = machine.connect(subscriber.client_id)
+            subscriber.client = machine.connect(now, subscriber.client_id)
             return machine.request(now, subscriber.client, request)
 
         self.driver.call(str(subscriber.router), act)
@@ -226,7 +227,7 @@ class Brokers:
         found: list[SimClient] = []
 
         def act(machine: SimBroker, now: float) -> list[Any]:
-            client = writer or machine.connect()
+            client = writer or machine.connect(now)
             found.append(client)
             return machine.publish(now, client, message, number, flags=flags)
 
@@ -238,7 +239,7 @@ class Brokers:
         found: list[SimClient] = []
 
         def act(machine: SimBroker, now: float) -> list[Any]:
-            found.append(machine.connect())
+            found.append(machine.connect(now))
             return machine.request(now, found[0], TraceRequest(1, MessageId.from_bytes(id)))
 
         self.driver.call(str(router), act)

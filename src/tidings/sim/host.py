@@ -1,6 +1,6 @@
-"""What a simulated broker's process finds on its machine, and what outlives it: the disk and the clock on the wall.
+"""The machine of a simulated broker's process, which outlives it: the disk and the wall clock.
 
-Only what was written counts after a crash; a disk may be slow, or full. The clock on the wall may be set; the time that
+Only what was written counts after a crash; a disk may be slow, or full. The wall clock may be set; the time that
 links go by (the driver's `now`) does not jump with it, as on a real machine.
 """
 
@@ -36,10 +36,11 @@ class Host:
     records: Records = field(default_factory=Records)
     write_ms: float = WRITE_MS
     full: bool = False
+    dying: bool = False  # its process ends in this moment
     lives: int = 0  # of the broker: how often its process began
     asked: Callable[[Sequence[Record]], None] = nobody  # told what is to be on the disk before it is
     witness: Callable[[Sequence[Record]], None] = nobody  # told what is on the disk before the broker is
-    ahead_ms: float = 0.0  # how far the clock on the wall was set since the simulation began
+    ahead_ms: float = 0.0  # how far the wall clock was set since the simulation began
 
     def write(self, records: Sequence[Record]) -> StoreError | None:
         """The same, judged: a batch of which the broker hears that it is written is there as a whole, any other not at

@@ -19,17 +19,17 @@ from pathlib import Path
 
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
-from tidings.broker.limits import Limits
-from tidings.broker.links import LinkSettings
+from tidings.broker.links import LinkSettings, Peers
+from tidings.broker.listening import Listener
 from tidings.broker.passwords import Cost
-from tidings.broker.peers import Peers
-from tidings.broker.server import Broker, Listener
+from tidings.broker.server import Broker
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users
 from tidings.client import Client, Subscription
 from tidings.delivery.store import MemoryStore
 from tidings.lab.ports import free_ports
 from tidings.model.destination import DestinationPattern
+from tidings.node.limits import Limits
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.settings import Settings
 from tidings.protocols.amqp import AmqpSession
@@ -202,7 +202,7 @@ async def check(rules: tuple[Rule, ...], folder: Path) -> int:
         log_in(place.ports["native"], ROOT) as near,
     ):
         seen = await far.subscribe(">")
-        networks = [broker.node.network for broker in place.brokers]
+        networks = [broker.engine.node.network for broker in place.brokers]
         await eventually(lambda: all(network and network.unicast.reachable() for network in networks), SECONDS)
         await eventually(lambda: bool(networks[0] and networks[0].scheme.predicates.get(2)), SECONDS)
         matrix = Matrix(rules, place, near)

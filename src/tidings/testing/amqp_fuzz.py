@@ -16,10 +16,12 @@ from random import Random
 from typing import Any, cast
 
 from tidings.broker.gateway_connection import GatewayConnection
-from tidings.broker.limits import Limits
-from tidings.broker.server import Broker, Listener
+from tidings.broker.listening import Listener
+from tidings.broker.server import Broker
 from tidings.client import connect
 from tidings.delivery.store import MemoryStore
+from tidings.kernel.clock import now_ms
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.amqp_sasl import SASL_HEADER
@@ -110,21 +112,22 @@ async def fuzz_here(count: int, seed: int) -> int:
     broker = Broker(Settings(), MemoryStore(), limits=Limits(memory_bytes_max=64 << 20))
     await broker.start([])
     faults, answered = _watch(), 0
+    listener = Listener(NativeSession, make_gateway=AmqpSession)
     try:
         for number in range(count):
             data, began = mutated(Random(f"{seed}.{number}")), time.thread_time()
             sink = _Sink()
-            connection = GatewayConnection(broker, NativeSession(), AmqpSession)
+            connection = cast(GatewayConnection, broker.make_connection(listener))
             connection.connection_made(cast(asyncio.BaseTransport, sink))
             rng = Random(number)
             while data and not sink.closed:
                 size = rng.randrange(1, 700)
                 part, data = data[:size], data[size:]
-                broker.buffer[: len(part)] = part
+                broker.forwarder.buffer[: len(part)] = part
                 connection.buffer_updated(len(part))
                 for _ in range(3):
                     await asyncio.sleep(0)
-            connection.tick(broker.now_ms())
+            connection.tick(now_ms())
             connection.connection_lost(None)
             answered += sink.written
             _judge(faults, time.thread_time() - began, f"{seed}.{number}")

@@ -62,7 +62,10 @@ class WatchedNetwork:
             first = network.brokers[1]
             first.observer = CapacityMonitor()
             urls = [network.url(router) for router in network.routers]
-            tasks = [asyncio.create_task(watch(first, first.observer)), asyncio.create_task(self._traffic(urls))]
+            tasks = [
+                asyncio.create_task(watch(first.observer, first.forwarder, first.aside, None)),
+                asyncio.create_task(self._traffic(urls)),
+            ]
             await eventually(network.known, SECONDS)
             self.urls = urls
             self._ready.set()

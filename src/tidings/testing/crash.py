@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tidings.broker.links import LinkSettings
-from tidings.broker.peers import Peers
-from tidings.broker.server import Broker, Listener
+from tidings.broker.links import LinkSettings, Peers
+from tidings.broker.listening import Listener
+from tidings.broker.server import Broker
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.client import Client, Subscription, connect
 from tidings.errors import TidingsError

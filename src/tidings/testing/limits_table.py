@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.broker import passwords
-from tidings.broker.limits import Limits
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.forwarder import Forwarder, Kind
 from tidings.model.constraint import NAME_BYTES_MAX as ATTRIBUTE_BYTES_MAX
@@ -20,6 +19,7 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import NAME_BYTES_MAX, Destination
 from tidings.model.message import PROPERTIES_MAX, Message
 from tidings.model.selector import Selector, lexer, parser
+from tidings.node.limits import Limits
 from tidings.node.once import KEY_MAX, Once
 from tidings.node.requests import Begin, Failed, Identify, Refused, Retain
 from tidings.node.settings import Settings

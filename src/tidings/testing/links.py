@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tidings.broker.links import LinkSettings
-from tidings.broker.peers import Peers
-from tidings.broker.server import Broker, Listener
+from tidings.broker.links import LinkSettings, Peers
+from tidings.broker.listening import Listener
+from tidings.broker.server import Broker
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.lab.ports import free_ports as free_ports
@@ -85,13 +85,13 @@ class BrokerNetwork:
     def linked(self, a: int, b: int) -> bool:
         """Whether both ends have a live link."""
         return all(
-            (network := self.brokers[one].node.network) is not None and other in network.links.peers()
+            (network := self.brokers[one].engine.node.network) is not None and other in network.links.peers()
             for one, other in ((a, b), (b, a))
         )
 
     def known(self) -> bool:
         """Whether every broker has a route to, and the present interests of, every other."""
-        networks = {router: broker.node.network for router, broker in self.brokers.items()}
+        networks = {router: broker.engine.node.network for router, broker in self.brokers.items()}
         for router, network in networks.items():
             others = {other: one for other, one in networks.items() if other != router}
             assert network is not None

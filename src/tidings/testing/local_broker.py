@@ -15,14 +15,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import uvloop
 
+from tidings.broker.admission import Admission
 from tidings.broker.guard import Guard
-from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener
 from tidings.broker.server import Broker
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
 from tidings.model.values import Value
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
@@ -73,9 +74,17 @@ async def local_broker(
     tls: ssl.SSLContext | None = None,
     port: int = 0,
     tracking: TrackingOptions | None = None,
+    admission: Admission | None = None,
 ) -> AsyncIterator[Local]:
     """In this event loop; without a store of its own, one in memory."""
-    broker = Broker(settings or Settings(), store or MemoryStore(), guard=guard, limits=limits, tracking=tracking)
+    broker = Broker(
+        settings or Settings(),
+        store or MemoryStore(),
+        guard=guard,
+        limits=limits,
+        tracking=tracking,
+        admission=admission,
+    )
     await broker.start([])
     try:
         port = await broker.listen(Listener(NativeSession, "127.0.0.1", port, tls))
@@ -124,14 +133,14 @@ class BrokerThread:
     def retrieved(self) -> int:
         """Retained messages that were sent to readers so far."""
         assert self._broker is not None
-        return self._broker.node.retaining.retrieved
+        return self._broker.engine.node.retaining.retrieved
 
     def limits(self, name: str) -> tuple[int, int]:
         """Milliseconds and bytes that a retained subscription may keep."""
         assert self._broker is not None
         retention = next(
             one.retention
-            for one in self._broker.node.post_office.mailboxes.retained.values()
+            for one in self._broker.engine.node.post_office.mailboxes.retained.values()
             if one.name == f"retained:{name}"
         )
         return retention.age_ms, retention.bytes_max

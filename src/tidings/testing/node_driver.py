@@ -1,25 +1,58 @@
-"""A node with the real forwarding plane and a store, driven by hand: no socket, no clock, no thread."""
+"""The engine with the real forwarding plane and a store, driven by hand: no socket, no clock, no thread."""
 
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
+from typing import assert_never
 
 from tidings.broker.guard import Anybody
 from tidings.delivery.store import MemoryStore, Store
 from tidings.errors import StoreError, TidingsError
 from tidings.kernel.codec import decode_message, encode_message
-from tidings.kernel.forwarder import Forwarder, Kind
+from tidings.kernel.forwarder import Forwarder
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
-from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
+from tidings.node import inputs
+from tidings.node.client_sessions import ClientOptions
+from tidings.node.effects import (
+    ClientReady,
+    CloseClient,
+    Effect,
+    Inquire,
+    Inspection,
+    Load,
+    Log,
+    LogIn,
+    Persist,
+    PersistNow,
+    ResumeReading,
+    Track,
+)
+from tidings.node.engine import Engine
+from tidings.node.inputs import Input, Now
 from tidings.node.node import Node
-from tidings.node.publishing import PERHAPS_SENT
-from tidings.node.requests import Accepted, Ack, Answer, Begin, Commit, Refused, Request, Rollback, Subscribe, Verdict
+from tidings.node.protocol_session import Hello
+from tidings.node.requests import (
+    Accepted,
+    Ack,
+    Answer,
+    Begin,
+    Commit,
+    Outcome,
+    Refused,
+    Request,
+    Rollback,
+    Subscribe,
+    Verdict,
+)
 from tidings.node.session import Principal
 from tidings.node.settings import Settings
+from tidings.overlay import effects as fx
 from tidings.protocols.frames import FrameSplitter, FrameType, encode_publish
+from tidings.protocols.native import NativeSession
 
 MEGABYTE = 1 << 20
 
@@ -38,14 +71,28 @@ class Got:
         return self.message.body
 
 
+class RecordingSession(NativeSession):
+    """A native session that keeps answers as they are instead of encoding them."""
+
+    def __init__(self, answers: list[Answer]) -> None:
+        super().__init__()
+        self._answers = answers
+
+    def answer(self, answer: Outcome) -> bytes:
+        self._answers.append(answer)
+        return b""
+
+
 class NodeDriver:
-    """`hold_writes`: batches wait in `writes` until `write` is called; `failure`: the store refuses with it."""
+    """`hold_writes`: batches wait in `writes` until `write` is called; `failure`: the store refuses with it.
+    `write_now`: a single publisher's messages are written at once."""
 
     def __init__(self, store: Store | None = None, settings: Settings | None = None, **plane: int) -> None:
         self.store = store or MemoryStore()
         self.settings = settings or Settings()
         self.now_ms = 1_000_000
         self.hold_writes = False
+        self.write_now = True
         self.failure: StoreError | None = None
         self.read_failure = False
         self.writes: list[Persist] = []
@@ -58,19 +105,31 @@ class NodeDriver:
     def start(self) -> None:
         """The broker process begins: all that is left of the last one is in the store."""
         self.plane = Forwarder(**self._plane_options)
-        self.node = Node(self.plane, self.settings)
+        self.engine = Engine(self.plane, self.settings, ClientOptions(count(1)))
         self.clients: dict[int, DrivenClient] = {}
         self.writes.clear()
-        self.node.recover(self.store.recover())
+        self.engine.recover(self.now, self.store.recover())
 
     crash = start
 
+    @property
+    def now(self) -> Now:
+        return Now(self.now_ms, float(self.now_ms))
+
+    @property
+    def node(self) -> Node:
+        return self.engine.node
+
     def connect(self, client_id: str = "", principal: Principal | None = None) -> "DrivenClient":
         number = self.plane.open()
-        self.plane.log_in(number, 16 * MEGABYTE, False)
-        self.node.connected(number, principal or Anybody(), client_id)
-        self.clients[number] = DrivenClient(self, number)
-        return self.clients[number]
+        client = self.clients[number] = DrivenClient(self, number)
+        self.step(inputs.ClientOpened(number, RecordingSession(client.answers)))
+        self.step(inputs.LoggedIn(number, Hello("", "", client_id, 0), principal or Anybody()))
+        return client
+
+    def step(self, told: Input) -> None:
+        for effect in self.engine.step(self.now, told):
+            self._carry_out(effect)
 
     def message(
         self,
@@ -94,21 +153,28 @@ class NodeDriver:
         )
         return encode_message(message)
 
-    def carry_out(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Reply(number, answer):
-                    self.clients[number].answers.append(answer)
-                case Persist():
-                    self.writes.append(effect)
-                    if not self.hold_writes:
-                        self.write()
-                case Load(seqs):
-                    self.load(seqs)
-                case Close(number, _, _):
-                    self.closed.append(number)
-                case Log():
-                    self.logs.append(effect)
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Persist():
+                self.writes.append(effect)
+                if not self.hold_writes:
+                    self.write()
+            case PersistNow():
+                self._persist_now(effect)
+            case Load(seqs):
+                self.load(seqs)
+            case CloseClient(number):
+                self.closed.append(number)
+            case Log():
+                self.logs.append(effect)
+            case ClientReady() | ResumeReading() | Track():
+                pass  # there are no sockets, and nothing is recorded
+            case LogIn() | Inspection() | Inquire():
+                raise AssertionError(f"not driven by hand: {effect}")
+            case fx.Dial() | fx.Close() | fx.SetTimer() | fx.Authenticate() | fx.Report():
+                raise AssertionError(f"there is no network: {effect}")
+            case _:
+                assert_never(effect)
 
     def write(self) -> None:
         """The oldest batch that waits reaches the disk, or is refused."""
@@ -116,7 +182,15 @@ class NodeDriver:
         error: TidingsError | None = self.failure
         if error is None:
             self.store.append(batch.records)
-        self.carry_out([*self.node.persisted(batch.ticket, error), *self.node.turn(self.now_ms)])
+        self.step(inputs.Persisted((batch.ticket,), error))
+        self.step(inputs.Turn())
+
+    def _persist_now(self, effect: PersistNow) -> None:
+        can = self.write_now and not self.hold_writes
+        if can and self.failure is None:
+            self.store.append(effect.records)
+        self.step(inputs.PersistedNow(can and self.failure is None, self.failure if can else None))
+        self.step(inputs.Turn())
 
     def load(self, seqs: tuple[int, ...]) -> None:
         found: dict[int, bytes] = {}
@@ -125,31 +199,17 @@ class NodeDriver:
                 found[seq] = self.store.read([seq])[0]
             except TidingsError:
                 continue
-        self.carry_out(self.node.loaded(self.now_ms, seqs, found))
+        self.step(inputs.Loaded(seqs, found))
 
     def turn(self) -> None:
         """Handle what the forwarding plane hands over, until there is nothing more."""
-        while events := self.plane.events():
-            for event in events:
-                match event[0]:
-                    case Kind.MESSAGE:
-                        _, number, flags, receipt, expires_ms, message, sinks = event
-                        again = bool(flags & PERHAPS_SENT)
-                        self.node.publishing.message(
-                            number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again
-                        )
-                    case Kind.TRANSACTED:
-                        self.node.transacted(self.now_ms, *event[1:])
-                    case Kind.ROOM:
-                        self.carry_out(self.node.room(self.now_ms, event[1]))
-                    case Kind.SLOW:
-                        self.closed.append(event[1])
-            self.carry_out(self.node.turn(self.now_ms))
+        while self.plane.has_events():
+            self.step(inputs.PlaneReady())
 
     def tick(self, ms: int = 1000) -> None:
         self.now_ms += ms
         self.plane.check_stalls(self.now_ms)
-        self.carry_out(self.node.tick(self.now_ms))
+        self.step(inputs.Tick())
         self.turn()
 
 
@@ -163,9 +223,8 @@ class DrivenClient:
     _kept: list[Got] = field(default_factory=list)
 
     def ask(self, request: Request) -> None:
-        driver = self.driver
-        driver.carry_out(driver.node.request(driver.now_ms, self.number, request))
-        driver.turn()
+        self.driver.step(inputs.ClientRequest(self.number, request))
+        self.driver.turn()
 
     def next_receipt(self) -> int:
         self._receipts += 1
@@ -205,7 +264,7 @@ class DrivenClient:
     def leave(self) -> None:
         driver = self.driver
         del driver.clients[self.number]
-        driver.carry_out(driver.node.lost(driver.now_ms, self.number))
+        driver.step(inputs.ClientLost(self.number))
         driver.plane.close(self.number)
         driver.turn()
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tidings.broker.links import LinkSettings
-from tidings.broker.peers import Peers
-from tidings.broker.server import Broker, Listener
+from tidings.broker.links import LinkSettings, Peers
+from tidings.broker.listening import Listener
+from tidings.broker.server import Broker
 from tidings.broker.sqlite_store import SqliteStore
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanSettings
@@ -58,7 +58,7 @@ class PanBrokers:
 
     def known(self) -> bool:
         """Whether every broker is in, has a route to, and the present interests of, every other."""
-        networks = {router: broker.node.network for router, broker in self.brokers.items()}
+        networks = {router: broker.engine.node.network for router, broker in self.brokers.items()}
         for router, network in networks.items():
             assert network is not None
             assert network.pan is not None
@@ -85,7 +85,7 @@ class PanBrokers:
         return True
 
     def hermes(self, router: int) -> HermesScheme:
-        network = self.brokers[router].node.network
+        network = self.brokers[router].engine.node.network
         assert network is not None
         assert isinstance(network.scheme, HermesScheme)
         return network.scheme

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
-from tidings.broker.limits import Limits
 from tidings.broker.listening import Listener
 from tidings.broker.server import Broker
 from tidings.broker.user_guard import UserGuard
 from tidings.delivery.store import MemoryStore
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession

@@ -9,9 +9,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tidings.model.values import Value
-from tidings.node.requests import Ack, AckMode, Begin, Commit, Request, Rollback, Subscribe, Sync
-from tidings.sim.broker import ID, Delivery, SimBroker, SimClient
+from tidings.node.requests import Ack, AckMode, Begin, Commit, Credit, Request, Rollback, Subscribe, Sync
+from tidings.sim.broker import ID, SimBroker
 from tidings.sim.brokers import TOPIC, Brokers, Publication, Subscriber
+from tidings.sim.client import Delivery, SimClient
 
 QUEUE = "work"
 CREDIT = 5
@@ -58,7 +59,7 @@ class Mailbox:
         return f"{self.kind} {self.number} at router {self.router}"
 
     def request(self) -> Subscribe:
-        common = {"ack": AckMode.CLIENT, "credit": CREDIT, "window": True}
+        common = {"ack": AckMode.CLIENT, "credit": CREDIT}
         if self.kind == "queue":
             return Subscribe(1, 1, f"queue:{QUEUE}", **common)  # type: ignore[arg-type]
         name = {"durable": f"mailbox {self.number}"}
@@ -140,7 +141,7 @@ class Consumer:
 
     def _attach(self) -> None:
         def act(machine: SimBroker, now: float) -> list[Any]:
-            self.client = machine.connect(self.name)
+            self.client = machine.connect(now, self.name)
             return machine.request(now, self.client, self.mailbox.request())
 
         self._taken, self._held = 0, {}
@@ -168,10 +169,9 @@ class Consumer:
         client = self.client
         if not done or client is None:
             return
-        way = self.asks.choice((Ack, Sync, None)) if self.asks else None
-        receipt = next(self._receipts) if way else 0
-        requests: list[Request] = [Ack(1, tuple(done), receipt=receipt if way is Ack else 0)]
-        if way is Sync:
+        receipt = next(self._receipts) if self.asks and self.asks.random() < 0.6 else 0
+        requests: list[Request] = [Ack(1, tuple(done)), Credit(1, len(done))]
+        if receipt:
             requests.append(Sync(receipt))
         self.mailbox.acknowledged += [Acknowledged(client, tag, self._held.pop(tag), receipt) for tag in done]
         for request in requests:
@@ -235,7 +235,7 @@ class Transactor:
             return False
 
         def act(machine: SimBroker, now: float) -> list[Any]:
-            client = machine.connect()
+            client = machine.connect(now)
             group.clients.append(client)
             out = machine.request(now, client, Begin(BEGIN, SESSION))
             for message in group.messages:

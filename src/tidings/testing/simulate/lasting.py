@@ -14,7 +14,8 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.type_topics import topic_of
 from tidings.node.requests import Subscribe
-from tidings.sim.broker import ID, SimBroker, SimClient
+from tidings.sim.broker import ID, SimBroker
+from tidings.sim.client import SimClient
 from tidings.testing.simulate.typed import PATHS, SELECTORS, Listener, Typed
 
 READ_MS = 1_000.0
@@ -94,7 +95,7 @@ class LastingEvents:
 
     def _read(self, one: Lasting) -> None:
         def act(machine: SimBroker, now: float) -> list[Any]:
-            one.client = machine.connect(one.name)
+            one.client = machine.connect(now, one.name)
             return machine.request(now, one.client, one.request())
 
         self.typed.call(one.router, act)

@@ -58,7 +58,12 @@ class Moments:
     def _strike(self, router: int) -> None:
         host = self.brokers.hosts[router]
         host.witness = host.asked = nobody
+        host.dying = True
         self.struck.add(router)
         driver, calendar = self.brokers.driver, self.brokers.calendar
-        calendar.at(calendar.now, inflict, driver, Crash(router))
+        calendar.at(calendar.now, self._crash, router)
         calendar.after(self.rng.uniform(*AWAY_MS), inflict, driver, Restart(router))
+
+    def _crash(self, router: int) -> None:
+        self.brokers.hosts[router].dying = False
+        inflict(self.brokers.driver, Crash(router))

@@ -19,8 +19,9 @@ from tidings.model.selector import Selector
 from tidings.model.type_topics import topic_of
 from tidings.node.requests import AddType, AdvertiseType, Subscribe
 from tidings.routing.hermes import HermesOptions
-from tidings.sim.broker import ID, Action, SimBroker, SimClient
+from tidings.sim.broker import ID, Action, SimBroker
 from tidings.sim.brokers import Brokers
+from tidings.sim.client import SimClient
 
 OPTIONS = HermesOptions(refresh_ms=2_000, lifetime_ms=7_000, settle_ms=5_000)
 REPAIR_MS = 3 * OPTIONS.lifetime_ms  # until what brokers that crashed had said is forgotten, and said again
@@ -90,7 +91,7 @@ class Typed:
             found: list[SimClient] = []
 
             def act(machine: SimBroker, now: float, found: list[SimClient] = found) -> list[Any]:
-                found.append(machine.connect(client_id))
+                found.append(machine.connect(now, client_id))
                 return machine.request(now, found[0], request)
 
             self.call(router, act)

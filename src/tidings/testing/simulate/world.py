@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from random import Random
 
 from tidings.model.values import Value
-from tidings.sim.broker import ID, SimClient
+from tidings.sim.broker import ID
 from tidings.sim.brokers import Brokers, Publication, Subscriber, no_loops
+from tidings.sim.client import SimClient
 from tidings.sim.driver import Trace
 from tidings.sim.faults import Crash, LoseHost, Restart, Unclog, healing, inflict
 from tidings.sim.host import WRITE_MS
@@ -212,12 +213,15 @@ class World:
         broker, writer = brokers.broker(router), self.writers.get(router)
         if broker is None:
             return None
-        if writer is None or broker.clients.get(writer.number) is not writer:
-            writer = self.writers[router] = broker.connect()
+        if writer is not None and broker.clients.get(writer.number) is not writer:
+            writer = None
         stray_ms = self.stray_ms(router)
-        return brokers.publish(
+        one = brokers.publish(
             router, self.something(), persistent=persistent, stray_ms=stray_ms, queue=queue, writer=writer
         )
+        if one is not None:
+            self.writers[router] = one.clients[0]
+        return one
 
     # --- trouble --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""How much one broker process takes on."""
+"""Limits of one broker process: connections, frames, memory, log-ins."""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,394 @@
+"""The broker as one machine: everything that happens goes in by `step`, everything to be done comes out as effects.
+
+    driver ──Input──► step ─┬─ events of the plane ──► client sessions, link sessions ─┐
+       ▲                    ├─ completions, timers ──► node ◄──────────────────────────┘
+       └──────Effect────────┴─ turn: write, give out, answer, release publishers
+
+Drivers (the broker on asyncio, the simulator in virtual time, the tests' by hand) feed bytes to the forwarding plane,
+bring inputs and carry out effects; none of them looks at an event. Plain messages never come here: the plane finishes
+them alone. `view` is for those who only look; `node` is for checkers and tests. One step handles what one socket read brought, and ends with one turn of the node. Requests are dear, so one
+step takes a bounded number of them (`REQUESTS_MAX`); a driver asks `has_events` and lets others go first.
+"""
+
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import assert_never
+
+from tidings.delivery.store import Recovered
+from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.kernel.events import (
+    Acknowledged,
+    ClockDrift,
+    ControlFrame,
+    CreditGiven,
+    FrameError,
+    MemoryShort,
+    OutputRoom,
+    PlaneEvent,
+    PublishCheck,
+    Published,
+    PublishedToRouters,
+    PublishedToScheme,
+    Relayed,
+    RemoteMessage,
+    SlowConsumer,
+    Transacted,
+)
+from tidings.kernel.forwarder import Forwarder
+from tidings.node import inputs
+from tidings.node.client_clocks import ClientClocks
+from tidings.node.client_sessions import ClientOptions, ClientSession, ClientSessions
+from tidings.node.effects import (
+    Close,
+    Effect,
+    Inquire,
+    Load,
+    Log,
+    NodeEffect,
+    Persist,
+    PersistNow,
+    Reply,
+    Track,
+)
+from tidings.node.inputs import Input, Now
+from tidings.node.link_sessions import LinkSession, LinkSessions
+from tidings.node.network_settings import NetworkSettings
+from tidings.node.node import Node
+from tidings.node.requests import Ack, Credit
+from tidings.node.settings import Settings
+from tidings.node.solo_publisher import SoloPublisher
+from tidings.node.view import View
+from tidings.overlay import effects as fx
+from tidings.tracking.attachments import Attachment
+from tidings.tracking.record import Recorder
+from tidings.tracking.record import Settings as TrackingSettings
+
+ACK_CUMULATIVE = 1  # flag of an acknowledgement: and all before
+ACK_FLAGS_MAX = 63  # all that there are
+REQUESTS_MAX = 32  # of clients in one step, before others are read
+
+
+class Engine:
+    def __init__(
+        self,
+        plane: Forwarder,
+        settings: Settings,
+        clients: ClientOptions,
+        network: NetworkSettings | None = None,
+        *,
+        secret: bytes = b"",
+        tracking: TrackingSettings | None = None,
+        incarnation: int = 1,
+        rng: Random | None = None,
+        requests_max: int = REQUESTS_MAX,
+    ) -> None:
+        """`secret`: the network's, by which links prove themselves; empty: they need not."""
+        self._plane = plane
+        self.node = node = Node(plane, settings, network, tracking=tracking, incarnation=incarnation, rng=rng)
+        self._out: list[Effect] = []
+        clocks = ClientClocks(plane, node.tracking.skew_ms)
+        self._clients = ClientSessions(plane, node, settings, clients, clocks, self._out, self._turn)
+        self._links = None if node.network is None else LinkSessions(plane, node.network, secret)
+        self._solo = SoloPublisher()
+        self._alone: Published | None = None  # is being written by itself
+        self._handed_on = True  # what was written by itself
+        self._unfinished = False  # the node's turn is due
+        self._requests_max = requests_max
+        self.view = View(node, self._clients)
+
+    @property
+    def recorder(self) -> Recorder:
+        """Answers inquiries from stored histories, which another thread may have it do."""
+        return self.node.tracking.recorder
+
+    def recover(self, now: Now, recovered: Recovered) -> None:
+        """Stand where the store says the broker stood; before the first step."""
+        self.node.recover(recovered, now.steady_ms)
+
+    def start_tracking(self, now: Now, past: Iterable[Attachment], stored_ms: Mapping[int, int]) -> None:
+        """What earlier processes have recorded (`Recorder.start`); after `recover`."""
+        self.node.start_tracking(now.wall_ms, past, stored_ms)
+
+    def step(self, now: Now, told: Input) -> list[Effect]:
+        node = self.node
+        if node.network is not None:
+            node.network.clock.at(now.steady_ms)
+        self._hand_on(now)
+        match told:
+            case inputs.PlaneReady():
+                self._take_events(now, alone=True)
+                if self._alone is None and self._unfinished:
+                    self._turn(now)
+                return self._take()
+            case inputs.Persisted(tickets, error):
+                for ticket in tickets:
+                    self._pass(now, node.persisted(ticket, error))
+                return self._take()
+            case inputs.PersistedNow(written, error):
+                self._persisted_now(written, error)
+                return self._take()
+            case inputs.Loaded(asked, messages, damaged):
+                node.loaded(now.wall_ms, asked, messages, damaged)
+            case inputs.Resolved(number, answer):
+                node.tracking.resolved(now.wall_ms, number, answer)
+            case inputs.Turn():
+                pass
+            case inputs.Tick():
+                node.tick(now.wall_ms)
+            case inputs.TrackingTick():
+                node.tracking.tick(now.wall_ms)
+            case inputs.StopTracking():
+                node.tracking.close(now.wall_ms)
+            case (
+                inputs.LinksReady()
+                | inputs.LinkOpened()
+                | inputs.StopLinks()
+                | fx.Lost()
+                | fx.Authenticated()
+                | fx.Denied()
+                | fx.Carried()
+                | fx.Timer()
+            ):
+                self._link_input(now, told)
+            case _:
+                self._client_input(now, told)
+        self._turn(now)
+        if isinstance(told, inputs.Tick):
+            self._pass(now, node.retry())
+        return self._take()
+
+    # --- inputs -----------------------------------------------------------------------------------------------------
+
+    def _client_input(
+        self, now: Now, told: inputs.ClientInput | inputs.LoggedIn | inputs.LoginRefused | inputs.Inspected
+    ) -> None:
+        clients = self._clients
+        match told:
+            case inputs.ClientOpened(connection, session, address):
+                clients.opened(connection, session, address)
+                return
+            case inputs.ClientLost(connection):
+                self._take_events(now, alone=False)  # what it published before it left counts
+                clients.lost(connection)
+                return
+            case inputs.Reconfigured(limits, open):
+                clients.configure(limits, open=open)
+                return
+        client = clients.by_connection.get(told.connection)
+        if client is None:  # it has left meanwhile
+            return
+        match told:
+            case inputs.LoggedIn():
+                clients.logged_in(now, client, told)
+            case inputs.LoginRefused(error=error):
+                clients.fail(now, client, error)
+            case inputs.Inspected(outcome=outcome):
+                clients.answer(now, client, outcome)
+                clients.go_on(now, client)
+            case inputs.ClientRequest(request=request):
+                clients.request(now, client, request)
+            case inputs.PingClient():
+                clients.ping(client)
+            case inputs.FailClient(error=error):
+                clients.fail(now, client, error)
+            case inputs.EndClient(code=code, reason=reason):
+                clients.end(now, client, code, reason)
+            case inputs.RefuseClient(reason=reason):
+                clients.refuse(now, client, reason)
+            case _:
+                assert_never(told)
+
+    def _link_input(self, now: Now, told: inputs.LinkInput) -> None:
+        network, links = self.node.network, self._links
+        assert network is not None
+        assert links is not None
+        match told:
+            case inputs.LinksReady(address):
+                network.address = address
+                network.start(now.steady_ms)
+            case inputs.LinkOpened():
+                links.opened(now, told)
+            case inputs.StopLinks(reason):
+                network.stop(now.steady_ms, reason)
+            case fx.Lost():
+                links.lost(now, told)
+            case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():
+                network.step(now.steady_ms, told)
+            case _:
+                assert_never(told)
+
+    # --- events of the plane ----------------------------------------------------------------------------------------
+
+    def _take_events(self, now: Now, *, alone: bool) -> None:
+        """Handle what the plane has, a batch at a time, up to a number of requests; `alone`: a single publisher's
+        message may be written by itself."""
+        requests = 0
+        while requests < self._requests_max and (events := self._plane.events()):
+            first = events[0]
+            if len(events) == 1:
+                if type(first) is Published and self._write_alone(first, alone):
+                    return
+                requests += type(first) is ControlFrame
+            for event in events:
+                try:
+                    self._event(now, event)
+                except Exception:  # noqa: BLE001  # a bug must cost one connection, not all of them: it is logged
+                    self._internal_error(now, event)
+            if self._unfinished:
+                self._turn(now)
+
+    def _event(self, now: Now, event: PlaneEvent) -> None:
+        """One event. Messages count even if their client is about to be closed; nothing else of it does."""
+        node, self._unfinished = self.node, True
+        match event:
+            case Published():
+                node.publishing.message(event)
+                return
+            case PublishedToRouters() | PublishedToScheme():
+                node.publishing.entered(now.wall_ms, event)
+                return
+            case RemoteMessage():
+                node.publishing.arrived(event)
+                return
+            case Relayed():
+                node.publishing.relayed(now.wall_ms, event)
+                return
+        client = self._clients.by_connection.get(event.connection)
+        if client is not None:
+            if event.connection in node.connections or not client.closing:
+                self._client_event(now, client, event)
+        elif self._links is not None and (link := self._links.by_number.get(event.connection)) is not None:
+            self._link_event(now, self._links, link, event)
+
+    def _client_event(
+        self,
+        now: Now,
+        client: ClientSession,
+        event: Acknowledged
+        | CreditGiven
+        | ControlFrame
+        | Transacted
+        | PublishCheck
+        | FrameError
+        | SlowConsumer
+        | MemoryShort
+        | OutputRoom
+        | ClockDrift,
+    ) -> None:
+        node, clients = self.node, self._clients
+        match event:
+            case Acknowledged():
+                self._acknowledged(now, client, event)
+            case CreditGiven(connection, subscription, more):
+                node.asked(now.wall_ms, connection, Credit(subscription, more))
+            case ControlFrame():
+                self._unfinished = False  # each request has a turn of its own
+                clients.control(now, client, event)
+            case Transacted():
+                node.transacted(now.wall_ms, event)
+            case PublishCheck():
+                clients.check_publish(now, client, event)
+            case FrameError(_, code, reason, position, receipt):
+                clients.fail(now, client, RemoteProtocolError(code, reason, position=position), receipt)
+            case SlowConsumer():
+                reason = f"subscription {event.subscription} did not keep up"
+                clients.end(now, client, "E_SLOW_CONSUMER", reason)
+            case MemoryShort():
+                reason = "memory is short, and this connection did not keep up"
+                clients.end(now, client, "E_SLOW_CONSUMER", reason)
+            case OutputRoom():
+                node.room(event.connection)
+            case ClockDrift():
+                clients.clock_drift(now, client, event.sent_ms)
+            case _:
+                assert_never(event)
+
+    def _link_event(self, now: Now, links: LinkSessions, link: LinkSession, event: PlaneEvent) -> None:
+        """Links have no subscriptions: the plane makes only two of the other kinds for them."""
+        match event:
+            case ControlFrame():
+                links.control(now, link, event)
+            case FrameError():
+                links.broken(now, link, event)
+            case _:
+                raise AssertionError(f"{type(event).__name__} of a link")
+
+    def _acknowledged(self, now: Now, client: ClientSession, event: Acknowledged) -> None:
+        node = self.node
+        if event.flags > ACK_FLAGS_MAX:
+            unknown = RemoteProtocolError("E_FRAME_ACK", "an acknowledgement with an unknown flag", position=4)
+            self._clients.fail(now, client, unknown)
+        elif event.session or event.flags > ACK_CUMULATIVE:
+            request = Ack.of(event.subscription, event.flags, event.tags, event.session)
+            node.asked(now.wall_ms, event.connection, request)
+        else:
+            connection = node.connections[event.connection]
+            cumulative = event.flags > 0
+            node.acknowledged(now.wall_ms, connection, event.subscription, event.tags, cumulative=cumulative)
+
+    def _internal_error(self, now: Now, event: PlaneEvent) -> None:
+        self._out.append(Log("ERROR", "internal error", {"exception": traceback.format_exc()}))
+        error = RemoteProtocolError("E_INTERNAL", "an error inside the broker")
+        if (client := self._clients.by_connection.get(event.connection)) is not None:
+            self._clients.fail(now, client, error)
+        elif self.node.network is not None:
+            self.node.network.broken(now.steady_ms, event.connection, error)
+
+    # --- a message that is written by itself --------------------------------------------------------------------------
+
+    def _write_alone(self, event: Published, allowed: bool) -> bool:
+        """A publisher waits for this message and hardly anybody for anything else: to disk with it, at once."""
+        solo = self._solo.published(event.connection, self._plane.feeds())
+        if not (solo and allowed) or event.perhaps_sent:
+            return False
+        records = self.node.alone.begin(event.message, event.sinks, event.expires_ms)
+        if records is None:
+            return False
+        self._alone = event
+        self._out.append(PersistNow(tuple(records)))
+        return True
+
+    def _persisted_now(self, written: bool, error: TidingsError | None) -> None:
+        event, self._alone = self._alone, None
+        assert event is not None
+        if error is not None:
+            self.node.publishing.refuse(event.connection, event.receipt, error)
+        elif not written:
+            self.node.publishing.message(event)
+        else:
+            self._handed_on = False
+            if event.receipt and event.connection in self.node.connections:
+                self._plane.confirm(event.connection, (event.receipt,))
+
+    def _hand_on(self, now: Now) -> None:
+        """The publisher has its receipt: now to those who want the message."""
+        if not self._handed_on:
+            self._handed_on = True
+            self.node.alone.end(now.wall_ms)
+
+    # --- effects ------------------------------------------------------------------------------------------------------
+
+    def _turn(self, now: Now) -> None:
+        self._unfinished = False
+        self._pass(now, self.node.turn(now.wall_ms))
+
+    def _pass(self, now: Now, effects: Sequence[NodeEffect]) -> None:
+        """Answers go to the clients' sessions, everything else to the driver."""
+        for effect in effects:
+            match effect:
+                case Reply(connection, answer):
+                    self._clients.answer(now, self._clients.by_connection[connection], answer)
+                case Close(connection, code, reason):
+                    self._clients.end(now, self._clients.by_connection[connection], code, reason)
+                case Persist() | Load() | Log() | Track() | Inquire():
+                    self._out.append(effect)
+                case _:
+                    assert_never(effect)
+
+    def _take(self) -> list[Effect]:
+        if self._links is not None:
+            self._out += self._links.take()
+        out = self._out.copy()
+        self._out.clear()
+        return out

@@ -1,0 +1,118 @@
+"""A read-only view of a running broker, for inspection, metrics and checkers.
+
+Everything is read when it is asked for: a broker that nobody looks at counts nothing more than before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from tidings.delivery.mailbox import Mailbox
+from tidings.node.client_sessions import ClientSession, ClientSessions
+from tidings.node.network import Network
+from tidings.node.node import Node
+from tidings.node.session import Connection
+from tidings.overlay.effects import Router
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Since the broker started."""
+
+    expired: int
+    dead_letters: int
+    dead_letters_failed: int  # could not be moved to the dead letters
+    duplicates: int  # publications sent again and known already
+    pushed_back: int  # times that a publisher had to wait
+    dropped: Mapping[str, int]  # for mailboxes, by reason
+    retained_read: int  # messages that readers of retained subscriptions were given
+    message_bytes: int  # of messages held in memory now
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    state: str
+    latency_ms: float
+    connection: str
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    next_hop: Router | None
+    distance: float | None
+
+
+UNREACHABLE = RouteView(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkView:
+    router: Router
+    name: str
+    scheme: str
+    dialled: frozenset[Router]  # neighbours that the configuration names
+    links: Mapping[Router, LinkView]
+    routes: Mapping[Router, RouteView]
+    interests: Mapping[Router, int]  # rows known of other brokers
+    scheme_counts: Mapping[str, int]
+    pan: Mapping[str, Any]
+    in_transit: int
+    copies_expired: int
+    copies_duplicate: int
+    copies_abandoned: int
+
+
+class View:
+    def __init__(self, node: Node, clients: ClientSessions) -> None:
+        self._node, self._clients = node, clients
+        self.connections: Mapping[int, Connection] = MappingProxyType(node.connections)  # those that have logged in
+        self.clients: Mapping[int, ClientSession] = MappingProxyType(clients.by_connection)
+        self.mailboxes: Mapping[str, Mailbox] = MappingProxyType(node.post_office.mailboxes.by_name)
+        self.protocol_errors: Mapping[str, int] = MappingProxyType(clients.protocol_errors)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits to be written."""
+        return self._node.idle
+
+    def counts(self) -> Counts:
+        office = self._node.post_office
+        return Counts(
+            office.expired,
+            office.dead_letters.buried,
+            office.dead_letters.failed,
+            office.repeats.duplicates,
+            self._node.brakes.pushed_back,
+            office.overflow.dropped,
+            self._node.retaining.retrieved,
+            office.depot.bytes,
+        )
+
+    def network(self) -> NetworkView | None:
+        network = self._node.network
+        return None if network is None else _network_view(network)
+
+
+def _network_view(network: Network) -> NetworkView:
+    settings, unicast, transit = network.settings, network.unicast, network.transit
+    links = {}
+    for peer in network.links.peers():
+        link = network.links.link(peer)
+        assert link is not None
+        links[peer] = LinkView(link.state.value, link.latency_ms or 0.0, link.connection)
+    return NetworkView(
+        settings.router,
+        settings.network,
+        settings.scheme,
+        frozenset(router for _, router in settings.dials if router),
+        links,
+        {router: RouteView(unicast.next_hop(router), unicast.distance(router)) for router in unicast.reachable()},
+        {router: len(rows) for router, rows in network.scheme.predicates.items()},
+        dict(network.scheme.counts()),
+        {} if network.pan is None else network.pan.status(),
+        len(transit),
+        transit.expired + network.event_post.expired,
+        transit.duplicates,
+        transit.abandoned,
+    )
