@@ -21,7 +21,8 @@ from tidings.broker.few_lines import FewLines
 from tidings.broker.link_connection import LinkConnection, code_of
 from tidings.broker.link_secret import CHALLENGE_BYTES, CHALLENGE_FRAME, PROOF_FRAME, Handshake
 from tidings.errors import CodecError, RemoteProtocolError, UsageError
-from tidings.kernel.forwarder import EventTuple, Flag, Kind
+from tidings.kernel.events import ControlFrame, FrameError, PlaneEvent, Relayed, RemoteMessage
+from tidings.kernel.forwarder import Flag
 from tidings.model.codec import encode_frame
 from tidings.node.network import Network
 from tidings.overlay import effects as fx
@@ -196,24 +197,22 @@ class BrokerLinks:
 
     # --- called by the broker -------------------------------------------------------------------------------------
 
-    def event(self, event: EventTuple) -> None:
+    def event(self, event: PlaneEvent) -> None:
         """An event of the forwarder about a link."""
-        kind, number = event[0], event[1]
+        number = event.connection
         connection = self._by_number.get(number)
         if connection is None:
             return
         now_ms = self._broker.now_ms()
-        match kind:
-            case Kind.CONTROL:
-                _, _, type, _, _, payload = event
-                self._control(connection, type, payload)
+        match event:
+            case ControlFrame():
+                self._control(connection, event.type, event.payload)
                 if connection.number >= 0:
                     self._forwarder.handled(number, now_ms)
-            case Kind.ARRIVED | Kind.RELAY:
+            case RemoteMessage() | Relayed():
                 self._broker.node.publishing.from_network(now_ms, event)
-            case Kind.ERROR:
-                _, _, code, reason, position, _ = event
-                wrong = RemoteProtocolError(code, reason, position=position)
+            case FrameError():
+                wrong = RemoteProtocolError(event.code, event.reason, position=event.position)
                 self.network.broken(self.now(), number, connection.met_tls() or wrong)
 
     def write(self, number: int, data: bytes, left: int) -> None:

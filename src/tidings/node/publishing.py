@@ -5,10 +5,11 @@ must wait, until there is (`relieve`).
 """
 
 from collections.abc import Callable, Iterable
+from typing import assert_never
 
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import TidingsError
-from tidings.kernel.forwarder import EventTuple, Kind
+from tidings.kernel.events import PublishedToRouters, PublishedToScheme, Relayed, RemoteMessage
 from tidings.model.type_topics import is_event
 from tidings.node.brakes import CROWD, LINKS, Brakes
 from tidings.node.encoded import ID, PERSISTENT, QUEUE, expires_ms_of
@@ -18,8 +19,6 @@ from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PostOffice
 from tidings.node.settings import Settings
-
-PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
 
 
 class Publishing:
@@ -64,27 +63,27 @@ class Publishing:
         """A message could not be written (`Alone`)."""
         self._outbox.refused(connection, receipt, error)
 
-    def from_network(self, now_ms: int, event: EventTuple) -> None:
+    def from_network(
+        self, now_ms: int, event: RemoteMessage | Relayed | PublishedToRouters | PublishedToScheme
+    ) -> None:
         """An event of the plane that only a network causes."""
         assert self._network is not None
         match event:
-            case (Kind.ARRIVED, _, expires_ms, message, sinks):
-                mailboxes = self._mailboxes.for_message(message, sinks)
-                self._office.accept(message, mailboxes, expires_ms=expires_ms)
-            case (Kind.RELAY, link, hops, tag, routers, expires_ms, message):
-                self._network.relayed(now_ms, link, hops, tag, routers, expires_ms, message)
-            case (Kind.ENTRY, connection, flags, receipt, expires_ms, message, sinks, routers):
-                if routers:
-                    self._network.transit.accept(message, routers, expires_ms)
-                else:
-                    self._enter(self._network, now_ms, message, connection)
-                errors: list[TidingsError] = []
-                perhaps_sent = bool(flags & PERHAPS_SENT)
-                self._post(connection, message, sinks, expires_ms, perhaps_sent, None, errors.append)
-                self._journal.then(  # the receipt is for both: what is kept here, and what others are to get
-                    lambda: self._answered(connection, receipt, errors),
-                    lambda error: self._outbox.refused(connection, receipt, error),
+            case RemoteMessage():
+                mailboxes = self._mailboxes.for_message(event.message, event.sinks)
+                self._office.accept(event.message, mailboxes, expires_ms=event.expires_ms)
+            case Relayed():
+                self._network.relayed(
+                    now_ms, event.connection, event.hops, event.tag, event.routers, event.expires_ms, event.message
                 )
+            case PublishedToRouters():
+                self._network.transit.accept(event.message, event.routers, event.expires_ms)
+                self._post_here(event)
+            case PublishedToScheme():
+                self._enter(self._network, now_ms, event.message, event.connection)
+                self._post_here(event)
+            case _:
+                assert_never(event)
 
     def event(self, now_ms: int, connection: int, receipt: int, message: bytes) -> None:
         """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
@@ -131,6 +130,15 @@ class Publishing:
                 self._brakes.release(CROWD)
         if self._brakes.holding(LINKS) and not (self._network and self._network.carriage.congested(0.5)):
             self._brakes.release(LINKS)
+
+    def _post_here(self, event: PublishedToRouters | PublishedToScheme) -> None:
+        """The receipt is for both: what is kept here, and what other brokers are to get."""
+        connection, receipt, errors = event.connection, event.receipt, list[TidingsError]()
+        self._post(connection, event.message, event.sinks, event.expires_ms, event.perhaps_sent, None, errors.append)
+        self._journal.then(
+            lambda: self._answered(connection, receipt, errors),
+            lambda error: self._outbox.refused(connection, receipt, error),
+        )
 
     def _post(
         self,

@@ -11,12 +11,22 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tidings.errors import RemoteProtocolError, StoreError
-from tidings.kernel.forwarder import FRAME_HEADER_BYTES, EventTuple, Forwarder, Kind
+from tidings.kernel.events import (
+    ControlFrame,
+    FrameError,
+    PlaneEvent,
+    Published,
+    PublishedToRouters,
+    PublishedToScheme,
+    Relayed,
+    RemoteMessage,
+    Transacted,
+)
+from tidings.kernel.forwarder import FRAME_HEADER_BYTES, Forwarder
 from tidings.model.codec import encode_frame
 from tidings.node import effects as nfx
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.node import Node
-from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Accepted, Done, Failed, Request
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
@@ -185,25 +195,29 @@ class SimBroker:
                 self._close(effect.connection)
         return out
 
-    def _event(self, now: float, event: EventTuple) -> None:
-        kind, number = event[0], event[1]
-        match kind:
-            case Kind.CONTROL:
-                _, _, type, _, _, payload = event
-                self.network.control(now, number, type, payload)
+    def _event(self, now: float, event: PlaneEvent) -> None:
+        number = event.connection
+        match event:
+            case ControlFrame():
+                self.network.control(now, number, event.type, event.payload)
                 if number in self._links.values():
                     self.forwarder.handled(number, self._wall(now))
-            case Kind.MESSAGE:
-                _, _, flags, receipt, expires_ms, message, sinks = event
-                again = bool(flags & PERHAPS_SENT)
-                self.node.publishing.message(number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again)
-            case Kind.TRANSACTED:
-                self.node.transacted(self._wall(now), number, *event[2:])
-            case Kind.ARRIVED | Kind.RELAY | Kind.ENTRY:
+            case Published():
+                self.node.publishing.message(
+                    number,
+                    event.receipt,
+                    event.message,
+                    event.sinks,
+                    expires_ms=event.expires_ms,
+                    perhaps_sent=event.perhaps_sent,
+                )
+            case Transacted():
+                self.node.transacted(self._wall(now), number, event.session, event.receipt, event.message)
+            case RemoteMessage() | Relayed() | PublishedToRouters() | PublishedToScheme():
                 self.node.publishing.from_network(self._wall(now), event)
-            case Kind.ERROR:
-                _, _, code, reason, position, _ = event
-                self.network.broken(now, number, RemoteProtocolError(code, reason, position=position))
+            case FrameError():
+                wrong = RemoteProtocolError(event.code, event.reason, position=event.position)
+                self.network.broken(now, number, wrong)
 
     def _carry_out(self, now: float, effects: list[nfx.Effect]) -> list[Any]:
         out: list[Any] = []

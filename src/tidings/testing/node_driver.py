@@ -8,14 +8,14 @@ from tidings.broker.guard import Anybody
 from tidings.delivery.store import MemoryStore, Store
 from tidings.errors import StoreError, TidingsError
 from tidings.kernel.codec import decode_message, encode_message
-from tidings.kernel.forwarder import Forwarder, Kind
+from tidings.kernel.events import MemoryShort, OutputRoom, Published, SlowConsumer, Transacted
+from tidings.kernel.forwarder import Forwarder
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
 from tidings.node.effects import Close, Effect, Load, Log, Persist, Reply
 from tidings.node.node import Node
-from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Accepted, Ack, Answer, Begin, Commit, Refused, Request, Rollback, Subscribe, Verdict
 from tidings.node.session import Principal
 from tidings.node.settings import Settings
@@ -131,19 +131,22 @@ class NodeDriver:
         """Handle what the forwarding plane hands over, until there is nothing more."""
         while events := self.plane.events():
             for event in events:
-                match event[0]:
-                    case Kind.MESSAGE:
-                        _, number, flags, receipt, expires_ms, message, sinks = event
-                        again = bool(flags & PERHAPS_SENT)
+                match event:
+                    case Published():
                         self.node.publishing.message(
-                            number, receipt, message, sinks, expires_ms=expires_ms, perhaps_sent=again
+                            event.connection,
+                            event.receipt,
+                            event.message,
+                            event.sinks,
+                            expires_ms=event.expires_ms,
+                            perhaps_sent=event.perhaps_sent,
                         )
-                    case Kind.TRANSACTED:
-                        self.node.transacted(self.now_ms, *event[1:])
-                    case Kind.ROOM:
-                        self.carry_out(self.node.room(self.now_ms, event[1]))
-                    case Kind.SLOW:
-                        self.closed.append(event[1])
+                    case Transacted():
+                        self.node.transacted(self.now_ms, event.connection, event.session, event.receipt, event.message)
+                    case OutputRoom():
+                        self.carry_out(self.node.room(self.now_ms, event.connection))
+                    case SlowConsumer() | MemoryShort():
+                        self.closed.append(event.connection)
             self.carry_out(self.node.turn(self.now_ms))
 
     def tick(self, ms: int = 1000) -> None:
