@@ -1,8 +1,9 @@
-// The forwarder's binding. Numbers, bytes and tuples cross; the GIL is released while input is parsed and matched.
+// The forwarder's binding. Numbers, bytes and records of events cross; the GIL is released while input is parsed and matched.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/pair.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
 
 #include "python_forwarder.hpp"
@@ -14,7 +15,7 @@ namespace {
 std::string_view view_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
 void bind_sinks(nb::class_<PyForwarder>& type) {
-    type.def("subscribe",
+    type.def("add_direct_sink",
              [](PyForwarder& self, uint32_t connection, uint32_t subscription, nb::bytes predicate, int64_t credit, int policy,
                 size_t backlog_bytes_max, bool no_local) {
                  if (policy < 0 || policy > 3) throw UsageError{"E_POLICY", "policies are 0 to 3"};
@@ -24,17 +25,20 @@ void bind_sinks(nb::class_<PyForwarder>& type) {
              nb::arg("connection"), nb::arg("subscription"), nb::arg("predicate"), nb::arg("credit"), nb::arg("policy"),
              nb::arg("backlog_bytes_max"), nb::arg("no_local"))
         .def("mailbox", [](PyForwarder& self, nb::bytes predicate) { return self.forwarder.mailbox(view_of(predicate)); },
-             nb::arg("predicate"))
+             nb::arg("predicate"), "A sink whose messages come back as events. Returns its number.")
         .def("unsubscribe", [](PyForwarder& self, uint32_t sink) { self.forwarder.unsubscribe(sink); }, nb::arg("sink"))
-        .def("take_credit", [](PyForwarder& self, uint32_t sink) { return self.forwarder.outlets().sink_at(sink).take_credit(); }, nb::arg("sink"))
+        .def("take_credit", [](PyForwarder& self, uint32_t sink) { return self.forwarder.outlets().sink_at(sink).take_credit(); }, nb::arg("sink"),
+             "Take back the credit that is left; returns how much that was.")
         .def("credit", [](PyForwarder& self, uint32_t sink, uint32_t more, int64_t now_ms) { self.forwarder.outlets().credit(sink, more, now_ms); },
              nb::arg("sink"), nb::arg("more"), nb::arg("now_ms"))
-        .def("match", [](PyForwarder& self, nb::bytes message) { return self.forwarder.match(view_of(message)); }, nb::arg("message"))
+        .def("match", [](PyForwarder& self, nb::bytes message) { return self.forwarder.match(view_of(message)); }, nb::arg("message"),
+             "The mailbox sinks that match.")
         .def("publish",
-             [](PyForwarder& self, nb::bytes message, int64_t now_ms, int64_t publisher) {
-                 self.forwarder.publish(view_of(message), now_ms, publisher < 0 ? Outlets::nobody : static_cast<uint32_t>(publisher));
+             [](PyForwarder& self, nb::bytes message, int64_t now_ms, std::optional<uint32_t> publisher) {
+                 self.forwarder.publish(view_of(message), now_ms, publisher.value_or(Outlets::nobody));
              },
-             nb::arg("message"), nb::arg("now_ms"), nb::arg("publisher"))
+             nb::arg("message"), nb::arg("now_ms"), nb::arg("connection").none(),
+             "Serve the direct sinks that match; `connection` is the publisher's, if it has one.")
         .def("deliver", &PyForwarder::deliver, nb::arg("connection"), nb::arg("subscription"), nb::arg("attempts"), nb::arg("tags"),
              nb::arg("messages"),
              nb::sig("def deliver(self, connection: int, subscription: int, attempts: list[int], tags: list[int], messages: list[bytes]) -> None"))
@@ -117,7 +121,7 @@ void bind_stomp(nb::class_<PyForwarder>& type) {
 }
 
 void bind_network(nb::class_<PyForwarder>& type) {
-    type.def("join",
+    type.def("join_network",
              [](PyForwarder& self, uint32_t router, bool flooding, bool hands_up, uint32_t broadcast_above, uint8_t hops_max, size_t backlog_bytes_max,
                 bool vectors, uint32_t bits, uint32_t hashes, uint64_t key, bool graded) {
                  NetworkOptions options{.router = router, .flooding = flooding, .hands_up = hands_up, .broadcast_above = broadcast_above,
@@ -134,10 +138,8 @@ void bind_network(nb::class_<PyForwarder>& type) {
              nb::arg("router"), nb::arg("added"), nb::arg("removed"))
         .def("forget", [](PyForwarder& self, uint32_t router) { self.forwarder.network().interests.forget(router); }, nb::arg("router"))
         .def("routes",
-             [](PyForwarder& self, const std::vector<std::pair<uint32_t, uint32_t>>& pairs) {
-                 self.forwarder.network().set_routes({pairs.begin(), pairs.end()});
-             },
-             nb::arg("next_hops"))
+             [](PyForwarder& self, std::unordered_map<uint32_t, uint32_t> next_hops) { self.forwarder.network().set_routes(std::move(next_hops)); },
+             nb::arg("next_hops"), "For every router that can be reached: the neighbour on the way to it.")
         .def("link", [](PyForwarder& self, uint32_t connection, uint32_t neighbour) { self.forwarder.network().link(connection, neighbour); },
              nb::arg("connection"), nb::arg("neighbour"))
         .def("unlink", [](PyForwarder& self, uint32_t neighbour) { self.forwarder.network().unlink(neighbour); }, nb::arg("neighbour"))
@@ -146,10 +148,11 @@ void bind_network(nb::class_<PyForwarder>& type) {
         .def("destinations", [](PyForwarder& self, nb::bytes message) { return self.forwarder.destinations(view_of(message)); },
              nb::arg("message"))
         .def("enter",
-             [](PyForwarder& self, nb::bytes message, int64_t now_ms, int64_t publisher) {
-                 self.forwarder.enter(view_of(message), now_ms, publisher < 0 ? Outlets::nobody : static_cast<uint32_t>(publisher));
+             [](PyForwarder& self, nb::bytes message, int64_t now_ms, std::optional<uint32_t> publisher) {
+                 self.forwarder.enter(view_of(message), now_ms, publisher.value_or(Outlets::nobody));
              },
-             nb::arg("message"), nb::arg("now_ms"), nb::arg("publisher"))
+             nb::arg("message"), nb::arg("now_ms"), nb::arg("connection").none(),
+             "Send a message that is not persistent to the other brokers that want it.")
         .def("relay",
              [](PyForwarder& self, uint32_t neighbour, const std::vector<uint32_t>& routers, uint8_t hops, uint64_t tag, nb::bytes message,
                 int64_t now_ms) { return self.forwarder.network().relay(neighbour, routers, hops, tag, view_of(message), now_ms); },
@@ -167,7 +170,7 @@ void bind_forwarder(nb::module_& m) {
                 int64_t stall_ms) {
                  new (self) PyForwarder(read_bytes, {output_bytes_max, memory_bytes_max, login_frame_bytes_max, stall_ms});
              },
-             nb::arg("read_bytes") = 64 << 10, nb::arg("output_bytes_max") = 1 << 20, nb::arg("memory_bytes_max") = 256 << 20,
+             nb::kw_only(), nb::arg("read_bytes") = 64 << 10, nb::arg("output_bytes_max") = 1 << 20, nb::arg("memory_bytes_max") = 256 << 20,
              nb::arg("login_frame_bytes_max") = 64 << 10, nb::arg("stall_ms") = 1000)
         .def_prop_ro("buffer", &PyForwarder::view, nb::sig("def buffer(self) -> memoryview"))
         .def("open", [](PyForwarder& self) { return self.forwarder.outlets().open(); })
@@ -177,10 +180,10 @@ void bind_forwarder(nb::module_& m) {
         .def("allow", [](PyForwarder& self, uint32_t connection, nb::str destination) { self.forwarder.allow(connection, text_of(destination)); },
              nb::arg("connection"), nb::arg("destination"))
         .def("skip", [](PyForwarder& self, uint32_t connection) { self.forwarder.skip(connection); }, nb::arg("connection"))
-        .def("set_transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
-             nb::arg("connection"), nb::arg("session"), nb::arg("on"))
+        .def("transacted", [](PyForwarder& self, uint32_t connection, uint16_t session, bool on) { self.forwarder.set_transacted(connection, session, on); },
+             nb::arg("connection"), nb::arg("session"), nb::arg("on"), "Whether messages of this session wait for a commit.")
         .def("ignore", [](PyForwarder& self, uint32_t connection) { self.forwarder.ignore(connection); }, nb::arg("connection"))
-        .def("use_tracker", [](PyForwarder& self, Tracker& tracker) { self.forwarder.outlets().use_tracker(tracker); }, nb::arg("tracker"),
+        .def("record_in", [](PyForwarder& self, Tracker& tracker) { self.forwarder.outlets().use_tracker(tracker); }, nb::arg("tracker"),
              nb::keep_alive<1, 2>(), "What passes from now on is recorded there.")
         .def("set_subscriber",
              [](PyForwarder& self, uint32_t connection, uint32_t subscriber) { self.forwarder.outlets().set_subscriber(connection, subscriber); },
@@ -188,14 +191,17 @@ void bind_forwarder(nb::module_& m) {
         .def("watch_clock",
              [](PyForwarder& self, uint32_t connection, int64_t skew_ms_max) { self.forwarder.outlets().at(connection).skew_ms_max = skew_ms_max; },
              nb::arg("connection"), nb::arg("skew_ms_max"))
-        .def("hold", [](PyForwarder& self, uint32_t connection) { self.forwarder.hold(connection); }, nb::arg("connection"))
+        .def("hold", [](PyForwarder& self, uint32_t connection) { self.forwarder.hold(connection); }, nb::arg("connection"),
+             "Parse nothing more of this connection until `release`.")
         .def("release", [](PyForwarder& self, uint32_t connection) { self.forwarder.release(connection); }, nb::arg("connection"))
         .def("feed", &PyForwarder::feed, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))
-        .def("serve", &PyForwarder::serve, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"))
+        .def("serve", &PyForwarder::serve, nb::arg("connection"), nb::arg("size"), nb::arg("now_ms"),
+             "As `feed`; writes what comes of it if it is only output.")
         .def("feed_bytes", &PyForwarder::feed_bytes, nb::arg("connection"), nb::arg("data"), nb::arg("now_ms"))
         .def("handled", &PyForwarder::handled, nb::arg("connection"), nb::arg("now_ms"))
         .def("resume", &PyForwarder::resume, nb::arg("connection"), nb::arg("now_ms"))
-        .def("events", &PyForwarder::events, nb::sig("def events(self) -> list[tuple[object, ...]]"))
+        .def("events", &PyForwarder::events, nb::sig("def events(self) -> list[tidings.kernel.events.PlaneEvent]"),
+             "What only Python can do, in order.")
         .def("has_events", [](PyForwarder& self) { return !self.forwarder.outlets().events.empty(); })
         .def("stats", &PyForwarder::stats, nb::sig("def stats(self) -> dict[str, int]"))
         .def("grade_sums", &PyForwarder::grade_sums, nb::sig("def grade_sums(self) -> tuple[float, float, float]"),
@@ -203,6 +209,7 @@ void bind_forwarder(nb::module_& m) {
         .def("destination_counts", &PyForwarder::destination_counts, nb::arg("now_ms"),
              nb::sig("def destination_counts(self, now_ms: int) -> dict[str, tuple[int, int]]"),
              "Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.")
+        .def("feeds", [](PyForwarder& self) { return self.forwarder.outlets().stats.feeds; }, "Reads so far, of all connections.")
         .def("received", [](PyForwarder& self) { return self.forwarder.outlets().stats.received; })
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })

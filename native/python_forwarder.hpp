@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "python_events.hpp"
 #include "python_values.hpp"
 #include "tidings/forwarder.hpp"
 
@@ -119,46 +120,12 @@ public:
     }
 
     nb::list events() {
-        nb::list all;
-        for (const Event& event : forwarder.outlets().take_events()) all.append(tuple_of(event));
+        const std::vector<Event> taken = forwarder.outlets().take_events();
+        nb::list all = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(taken.size())));
+        if (!all.is_valid()) throw nb::python_error();
+        Py_ssize_t place = 0;
+        for (const Event& event : taken) PyList_SET_ITEM(all.ptr(), place++, EventRecords::of(event).release().ptr());
         return all;
-    }
-
-    static nb::tuple tuple_of(const Event& event) {
-        const int kind = static_cast<int>(event.kind);
-        switch (event.kind) {
-            case Event::Kind::Control:
-                return nb::make_tuple(kind, event.connection, event.type, event.flags, event.session, to_bytes(event.bytes));
-            case Event::Kind::Message:
-                return nb::make_tuple(kind, event.connection, event.flags, event.receipt, event.expires_ms, to_bytes(event.bytes),
-                                      event.sinks);
-            case Event::Kind::Transacted:
-                return nb::make_tuple(kind, event.connection, event.session, event.receipt, to_bytes(event.bytes));
-            case Event::Kind::Ask:
-                return nb::make_tuple(kind, event.connection, event.session, event.receipt, bool(event.flags & MessageView::Queue),
-                                      to_str(event.bytes));
-            case Event::Kind::Error:
-                return nb::make_tuple(kind, event.connection, to_str(event.bytes), to_str(event.reason), event.position, event.receipt);
-            case Event::Kind::Slow:
-                return nb::make_tuple(kind, event.connection, event.receipt);
-            case Event::Kind::Room:
-                return nb::make_tuple(kind, event.connection);
-            case Event::Kind::Arrived:
-                return nb::make_tuple(kind, event.connection, event.expires_ms, to_bytes(event.bytes), event.sinks);
-            case Event::Kind::Relay:
-                return nb::make_tuple(kind, event.connection, event.flags, event.tag, event.routers, event.expires_ms,
-                                      to_bytes(event.bytes));
-            case Event::Kind::Entry:
-                return nb::make_tuple(kind, event.connection, event.flags, event.receipt, event.expires_ms, to_bytes(event.bytes),
-                                      event.sinks, event.routers);
-            case Event::Kind::Ack:
-                return nb::make_tuple(kind, event.connection, event.session, event.receipt, event.flags, event.tags);
-            case Event::Kind::Credit:
-                return nb::make_tuple(kind, event.connection, event.receipt, event.more);
-            case Event::Kind::Clock:
-                return nb::make_tuple(kind, event.connection, event.expires_ms);
-        }
-        throw UsageError{"E_EVENT", "unknown event"};
     }
 
     nb::dict stats() {

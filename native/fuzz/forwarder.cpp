@@ -35,13 +35,15 @@ struct Run {
 
     void answer(bool yes) {
         for (const Event& event : forwarder.outlets().take_events()) {
-            if (event.kind == Event::Kind::Ask) {
+            if (const auto* check = std::get_if<PublishCheck>(&event)) {
                 if (yes)
-                    forwarder.allow(event.connection, (event.flags & MessageView::Queue ? "queue:" : "topic:") + event.bytes);
+                    forwarder.allow(check->connection, (check->queue ? "queue:" : "topic:") + check->destination);
                 else
-                    forwarder.skip(event.connection);
+                    forwarder.skip(check->connection);
+                forwarder.handled(check->connection, now_ms);
+            } else if (const auto* control = std::get_if<ControlFrame>(&event)) {
+                forwarder.handled(control->connection, now_ms);
             }
-            if (event.kind == Event::Kind::Ask || event.kind == Event::Kind::Control) forwarder.handled(event.connection, now_ms);
         }
         for (const uint32_t number : forwarder.outlets().take_resumable()) forwarder.resume(number, now_ms);
     }

@@ -84,12 +84,15 @@ struct Run {
     // Persistent copies go on by both links, as from a store.
     void answer() {
         for (const Event& event : out.take_events()) {
-            std::vector<uint32_t> routers = event.routers;
-            std::erase(routers, here);
-            if (event.kind == Event::Kind::Relay && event.flags && !routers.empty())
+            if (const auto* relayed = std::get_if<Relayed>(&event); relayed && relayed->hops) {
+                std::vector<uint32_t> routers = relayed->routers;
+                std::erase(routers, here);
+                if (routers.empty()) continue;
                 for (const uint32_t neighbour : neighbours)
-                    network.relay(neighbour, routers, static_cast<uint8_t>(event.flags - 1), event.tag, event.bytes, now_ms);
-            if (event.kind == Event::Kind::Control) forwarder.handled(event.connection, now_ms);
+                    network.relay(neighbour, routers, static_cast<uint8_t>(relayed->hops - 1), relayed->tag, relayed->message, now_ms);
+            } else if (const auto* control = std::get_if<ControlFrame>(&event)) {
+                forwarder.handled(control->connection, now_ms);
+            }
         }
         for (const uint32_t number : out.take_resumable()) forwarder.resume(number, now_ms);
     }

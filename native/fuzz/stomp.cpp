@@ -88,19 +88,31 @@ struct Run {
         mailbox = forwarder.mailbox(everything);
     }
 
+    static void check_message(const std::string& message) {
+        MessageBatch batch;
+        batch.decode_message(message, {});
+        FUZZ_CHECK(batch[0].status == Entry::Status::Message);
+    }
+
     void answer() {
         for (const Event& event : out.take_events()) {
-            if (event.kind == Event::Kind::Message || event.kind == Event::Kind::Transacted) {
-                MessageBatch batch;
-                batch.decode_message(event.bytes, {});
-                FUZZ_CHECK(batch[0].status == Entry::Status::Message);
-                if (event.kind == Event::Kind::Message) out.deliver(receiver, 1, 2, 77, event.bytes);
+            if (const auto* published = std::get_if<Published>(&event)) {
+                check_message(published->message);
+                out.deliver(receiver, 1, 2, 77, published->message);
+                forwarder.stomp(sender).receipts.take(published->receipt);
+            } else if (const auto* transacted = std::get_if<Transacted>(&event)) {
+                check_message(transacted->message);
+                forwarder.stomp(sender).receipts.take(transacted->receipt);
+            } else if (const auto* error = std::get_if<FrameError>(&event)) {
+                forwarder.stomp(sender).receipts.take(error->receipt);
+            } else if (const auto* acks = std::get_if<Acknowledged>(&event)) {
+                FUZZ_CHECK(acks->subscription <= 2 && !acks->tags.empty() && acks->tags[0] > 0);
+            } else if (const auto* check = std::get_if<PublishCheck>(&event)) {
+                forwarder.allow(sender, (check->queue ? "queue:" : "topic:") + check->destination);
+                forwarder.handled(sender, 1000);
+            } else if (std::holds_alternative<ControlFrame>(event)) {
+                forwarder.handled(sender, 1000);
             }
-            if (event.kind == Event::Kind::Ack) FUZZ_CHECK(event.receipt <= 2 && !event.tags.empty() && event.tags[0] > 0);
-            else if (event.kind != Event::Kind::Ask) forwarder.stomp(sender).receipts.take(event.receipt);
-            if (event.kind == Event::Kind::Ask)
-                forwarder.allow(sender, (event.flags & MessageView::Queue ? "queue:" : "topic:") + event.bytes);
-            if (event.kind == Event::Kind::Ask || event.kind == Event::Kind::Control) forwarder.handled(sender, 1000);
         }
         for (const uint32_t number : {sender, receiver}) {
             check_output(out.front(number, SIZE_MAX));

@@ -303,7 +303,7 @@ private:
                 fail(number, connection, stomp_.error(), stomp_.receipt());
             } else {
                 connection.waiting = true;
-                out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .bytes = std::string(stomp_.frame().bytes)});
+                out_.events.add(ControlFrame{number, 0, 0, 0, std::string(stomp_.frame().bytes)});
                 used += stomp_.frame().size;
             }
         }
@@ -331,8 +331,7 @@ private:
     void handle_control(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         if (connection.logged_in && (handle_credit(number, connection, entry, now_ms) || handle_ack(number, entry))) return;
         connection.waiting = true;
-        out_.events.add(Event{.kind = Event::Kind::Control, .connection = number, .type = entry.type, .flags = entry.frame_flags,
-                        .session = entry.session, .bytes = std::string(entry.payload)});
+        out_.events.add(ControlFrame{number, entry.type, entry.frame_flags, entry.session, std::string(entry.payload)});
     }
 
     // False: malformed, or something else.
@@ -344,7 +343,7 @@ private:
         if (const auto found = connection.direct.find(subscription); found != connection.direct.end())
             out_.credit(found->second, more, now_ms);
         else
-            out_.events.add(Event{.kind = Event::Kind::Credit, .connection = number, .receipt = subscription, .more = more});
+            out_.events.add(CreditGiven{number, subscription, more});
         return true;
     }
 
@@ -356,8 +355,7 @@ private:
         if (entry.payload.size() != ack_fixed_bytes + 8 * size_t{count}) return false;
         std::vector<uint64_t> tags(count);
         if (count) std::memcpy(tags.data(), entry.payload.data() + ack_fixed_bytes, 8 * size_t{count});
-        out_.events.add(Event{.kind = Event::Kind::Ack, .connection = number, .flags = static_cast<uint8_t>(entry.payload[4]),
-                        .session = entry.session, .receipt = subscription, .tags = std::move(tags)});
+        out_.events.add(Acknowledged{number, entry.session, subscription, static_cast<uint8_t>(entry.payload[4]), std::move(tags)});
         return true;
     }
 
@@ -365,16 +363,15 @@ private:
         const MessageView& message = entry.message;
         if (connection.checks_destinations && !allowed(connection, message)) {
             connection.waiting = true;
-            out_.events.add(Event{.kind = Event::Kind::Ask, .connection = number, .flags = message.flags, .session = entry.session,
-                            .receipt = entry.receipt(), .bytes = std::string(message.destination)});
+            out_.events.add(PublishCheck{number, entry.session, entry.receipt(), bool(message.flags & MessageView::Queue),
+                                         std::string(message.destination)});
             return false;
         }
         ++out_.stats.received;
         if (connection.skew_ms_max >= 0 && !(entry.frame_flags & PerhapsSent)) watch_clock(number, connection, message, now_ms);
         // A session that is in no transaction, perhaps no longer after a reconnection, must not publish at once: Python refuses.
         if (entry.session != 0 || (!connection.transacted.empty() && connection.in_transaction(entry.session)) || message.typed()) {
-            out_.events.add(Event{.kind = Event::Kind::Transacted, .connection = number, .session = entry.session,
-                            .receipt = entry.receipt(), .bytes = std::string(message.bytes)});
+            out_.events.add(Transacted{number, entry.session, entry.receipt(), std::string(message.bytes)});
         } else if (expired(message, now_ms)) {
             ++out_.stats.expired;
             note_receipt(connection, entry);
@@ -390,7 +387,7 @@ private:
         const int64_t sent_ms = id_time_ms(message.id);
         if (std::abs(now_ms - sent_ms) <= connection.skew_ms_max) return;
         connection.skew_ms_max = -1;
-        out_.events.add(Event{.kind = Event::Kind::Clock, .connection = number, .expires_ms = sent_ms});
+        out_.events.add(ClockDrift{number, sent_ms});
     }
 
     void forward(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
@@ -401,16 +398,14 @@ private:
         bool elsewhere = false;  // whether another broker's subscribers want it
         if (network_ && !(entry.message.flags & MessageView::Queue)) {
             const bool persistent = entry.message.flags & MessageView::Persistent;
-            if (network_->hands_up() && !persistent) return hand_up(number, entry, {});
+            if (network_->hands_up() && !persistent) return hand_up<PublishedToScheme>(number, entry);
             const std::vector<uint32_t>& routers = network_->destinations(entry.message);
-            if (persistent && !routers.empty() && network_->partitions()) return hand_up(number, entry, routers);
+            if (persistent && !routers.empty() && network_->partitions()) return hand_up<PublishedToRouters>(number, entry, routers);
             elsewhere = !routers.empty();
             network_->enter(entry.message, routers, number, now_ms);
         }
         if (!mailboxes_.empty() || entry.message.flags & MessageView::Queue) {
-            out_.events.add(Event{.kind = Event::Kind::Message, .connection = number, .flags = entry.frame_flags, .session = entry.session,
-                            .receipt = entry.receipt(), .expires_ms = publication.expires_ms,
-                            .bytes = std::string(entry.payload), .sinks = mailboxes_});
+            hand_up<Published>(number, entry);
         } else {
             out_.stats.unmatched += matched_.empty() && !elsewhere;
             note_receipt(connection, entry);
@@ -430,11 +425,11 @@ private:
         out_.record_deliveries(publication, {matched_.data(), matched_.size()}, now_ms);
     }
 
-    // Python brings it to other brokers, and to mailboxes here.
-    void hand_up(uint32_t number, const Entry& entry, const std::vector<uint32_t>& routers) {
-        out_.events.add(Event{.kind = Event::Kind::Entry, .connection = number, .flags = entry.frame_flags,
-                        .receipt = entry.receipt(), .expires_ms = expiration(entry.message),
-                        .bytes = std::string(entry.payload), .sinks = mailboxes_, .routers = routers});
+    // For Python, which brings it to mailboxes here, and to other brokers as the kind says.
+    template <typename Kind, typename... Routers>
+    void hand_up(uint32_t number, const Entry& entry, const Routers&... routers) {
+        out_.events.add(Kind{number, entry.receipt(), bool(entry.frame_flags & PerhapsSent), expiration(entry.message), std::string(entry.payload),
+                             mailboxes_, routers...});
     }
 
     // From another broker: pass it on, deliver it here, or both. Persistent ones are Python's, which stores them first.
@@ -447,9 +442,8 @@ private:
         if (out_.tracker()) out_.tracker()->routed(entry.message.id, now_ms);
         if (header_.tagged) {
             ++network_->stats.arrived;
-            out_.events.add(Event{.kind = Event::Kind::Relay, .connection = number, .flags = header_.hops,
-                            .expires_ms = expiration(entry.message), .bytes = std::string(entry.payload),
-                            .routers = header_.routers, .tag = header_.tag});
+            out_.events.add(Relayed{number, header_.hops, header_.tag, header_.routers, expiration(entry.message),
+                                    std::string(entry.payload)});
         } else if (expired(entry.message, now_ms)) {
             ++network_->stats.expired;
         } else if (network_->arrive(connection.neighbour, header_, entry.message, now_ms)) {
@@ -461,8 +455,7 @@ private:
         deliver(entry, {Outlets::nobody, 1, expiration(entry.message), entry.payload}, now_ms);
         network_->stats.in_vain += matched_.empty();
         if (!mailboxes_.empty())
-            out_.events.add(Event{.kind = Event::Kind::Arrived, .connection = number, .expires_ms = expiration(entry.message),
-                            .bytes = std::string(entry.payload), .sinks = mailboxes_});
+            out_.events.add(RemoteMessage{number, expiration(entry.message), std::string(entry.payload), mailboxes_});
     }
 
     // A topic and a queue may have the same name and not the same guests.
@@ -482,8 +475,7 @@ private:
 
     void fail(uint32_t number, Connection& connection, const CodecError& error, uint32_t receipt = 0) {
         connection.broken = true;
-        out_.events.add(Event{.kind = Event::Kind::Error, .connection = number, .receipt = receipt, .bytes = error.code, .reason = error.reason,
-                        .position = error.position});
+        out_.events.add(FrameError{number, error.code, error.reason, error.position, receipt});
     }
 
     Outlets out_;

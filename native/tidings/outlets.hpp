@@ -266,7 +266,7 @@ public:
         }
         if (connection.wants_room && connection.output.size() <= options.output_bytes_max / 2) {
             connection.wants_room = false;
-            events.add(Event{.kind = Event::Kind::Room, .connection = number});
+            events.add(OutputRoom{number});
         }
         if (connection.choked && connection.output.size() <= options.output_bytes_max) {
             connection.choked = false;
@@ -382,7 +382,7 @@ private:
                 return true;
             case Policy::Disconnect:
                 if (!sink.leaving)
-                    events.add(Event{.kind = Event::Kind::Slow, .connection = sink.connection, .receipt = sink.number});
+                    events.add(SlowConsumer{sink.connection, sink.number});
                 sink.leaving = true;
                 [[fallthrough]];
             default:
@@ -482,7 +482,7 @@ private:
             if (!connection || connection->leaving || now_ms - connection->moved_ms < options.stall_ms) continue;
             if (connection->output.empty() && connection->writable) continue;
             connection->leaving = true;
-            events.add(Event{.kind = Event::Kind::Slow, .connection = connection->number});
+            events.add(MemoryShort{connection->number});
         }
     }
 

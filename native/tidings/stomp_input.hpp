@@ -38,8 +38,8 @@ struct StompAcks {
         return true;
     }
 
-    Event event(uint32_t connection) const {
-        return {.kind = Event::Kind::Ack, .connection = connection, .flags = cumulative, .receipt = subscription, .tags = tags};
+    Acknowledged event(uint32_t connection) const {
+        return {.connection = connection, .session = 0, .subscription = subscription, .flags = cumulative, .tags = tags};
     }
 
 private:

@@ -1,11 +1,13 @@
 """Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import numpy
 import numpy.typing
 from numpy.typing import NDArray
+
+import tidings.kernel.events
 
 
 class BlockRing:
@@ -135,7 +137,7 @@ class Forwarder:
     From the bytes of a socket read to the output of every sink they match.
     """
 
-    def __init__(self, read_bytes: int = 65536, output_bytes_max: int = 1048576, memory_bytes_max: int = 268435456, login_frame_bytes_max: int = 65536, stall_ms: int = 1000) -> None: ...
+    def __init__(self, *, read_bytes: int = 65536, output_bytes_max: int = 1048576, memory_bytes_max: int = 268435456, login_frame_bytes_max: int = 65536, stall_ms: int = 1000) -> None: ...
 
     @property
     def buffer(self) -> memoryview: ...
@@ -150,24 +152,27 @@ class Forwarder:
 
     def skip(self, connection: int) -> None: ...
 
-    def set_transacted(self, connection: int, session: int, on: bool) -> None: ...
+    def transacted(self, connection: int, session: int, on: bool) -> None:
+        """Whether messages of this session wait for a commit."""
 
     def ignore(self, connection: int) -> None: ...
 
-    def use_tracker(self, tracker: Tracker) -> None:
+    def record_in(self, tracker: Tracker) -> None:
         """What passes from now on is recorded there."""
 
     def set_subscriber(self, connection: int, subscriber: int) -> None: ...
 
     def watch_clock(self, connection: int, skew_ms_max: int) -> None: ...
 
-    def hold(self, connection: int) -> None: ...
+    def hold(self, connection: int) -> None:
+        """Parse nothing more of this connection until `release`."""
 
     def release(self, connection: int) -> None: ...
 
     def feed(self, connection: int, size: int, now_ms: int) -> int: ...
 
-    def serve(self, connection: int, size: int, now_ms: int) -> int: ...
+    def serve(self, connection: int, size: int, now_ms: int) -> int:
+        """As `feed`; writes what comes of it if it is only output."""
 
     def feed_bytes(self, connection: int, data: bytes, now_ms: int) -> int: ...
 
@@ -175,7 +180,8 @@ class Forwarder:
 
     def resume(self, connection: int, now_ms: int) -> int: ...
 
-    def events(self) -> list[tuple[object, ...]]: ...
+    def events(self) -> list[tidings.kernel.events.PlaneEvent]:
+        """What only Python can do, in order."""
 
     def has_events(self) -> bool: ...
 
@@ -191,6 +197,9 @@ class Forwarder:
         Messages and deliveries by destination since somebody began to look; the empty name is all those beyond the first thousand.
         """
 
+    def feeds(self) -> int:
+        """Reads so far, of all connections."""
+
     def received(self) -> int: ...
 
     def held_bytes(self) -> int: ...
@@ -201,19 +210,25 @@ class Forwarder:
 
     def matcher_bytes(self) -> int: ...
 
-    def subscribe(self, connection: int, subscription: int, predicate: bytes, credit: int, policy: int, backlog_bytes_max: int, no_local: bool) -> int: ...
+    def add_direct_sink(self, connection: int, subscription: int, predicate: bytes, credit: int, policy: int, backlog_bytes_max: int, no_local: bool) -> int: ...
 
-    def mailbox(self, predicate: bytes) -> int: ...
+    def mailbox(self, predicate: bytes) -> int:
+        """A sink whose messages come back as events. Returns its number."""
 
     def unsubscribe(self, sink: int) -> None: ...
 
-    def take_credit(self, sink: int) -> int: ...
+    def take_credit(self, sink: int) -> int:
+        """Take back the credit that is left; returns how much that was."""
 
     def credit(self, sink: int, more: int, now_ms: int) -> None: ...
 
-    def match(self, message: bytes) -> list[int]: ...
+    def match(self, message: bytes) -> list[int]:
+        """The mailbox sinks that match."""
 
-    def publish(self, message: bytes, now_ms: int, publisher: int) -> None: ...
+    def publish(self, message: bytes, now_ms: int, connection: int | None) -> None:
+        """
+        Serve the direct sinks that match; `connection` is the publisher's, if it has one.
+        """
 
     def deliver(self, connection: int, subscription: int, attempts: list[int], tags: list[int], messages: list[bytes]) -> None: ...
 
@@ -270,13 +285,14 @@ class Forwarder:
 
     def stomp_types(self, rules: Sequence[tuple[str, bool, str, int]]) -> None: ...
 
-    def join(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
+    def join_network(self, router: int, flooding: bool, hands_up: bool, broadcast_above: int, hops_max: int, backlog_bytes_max: int, vectors: bool, bits: int, hashes: int, key: int, graded: bool) -> None: ...
 
     def interest(self, router: int, added: Sequence[bytes], removed: Sequence[bytes]) -> None: ...
 
     def forget(self, router: int) -> None: ...
 
-    def routes(self, next_hops: Sequence[tuple[int, int]]) -> None: ...
+    def routes(self, next_hops: Mapping[int, int]) -> None:
+        """For every router that can be reached: the neighbour on the way to it."""
 
     def link(self, connection: int, neighbour: int) -> None: ...
 
@@ -286,7 +302,10 @@ class Forwarder:
 
     def destinations(self, message: bytes) -> list[int]: ...
 
-    def enter(self, message: bytes, now_ms: int, publisher: int) -> None: ...
+    def enter(self, message: bytes, now_ms: int, connection: int | None) -> None:
+        """
+        Send a message that is not persistent to the other brokers that want it.
+        """
 
     def relay(self, neighbour: int, routers: Sequence[int], hops: int, tag: int, message: bytes, now_ms: int) -> bool: ...
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidings.errors import UsageError
-from tidings.kernel.forwarder import Flag, Forwarder, Kind
+from tidings.kernel.events import MemoryShort, Published
+from tidings.kernel.forwarder import DirectSink, Flag, Forwarder
 from tidings.model.codec import encode_frame, encode_message, encode_predicate
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
@@ -33,7 +34,7 @@ def opened(forwarder: Forwarder) -> int:
 
 def sink(forwarder: Forwarder, connection: int, *, policy: str = "push-back", bytes_max: int = 1_000) -> int:
     return forwarder.subscribe(
-        connection, 1, EVERYTHING, credit=1, policy=policy, backlog_bytes_max=bytes_max, no_local=False
+        DirectSink(connection, 1, EVERYTHING, credit=1, policy=policy, backlog_bytes_max=bytes_max)
     )
 
 
@@ -45,9 +46,7 @@ def test_a_connection_with_several_sinks_gets_each_in_order() -> None:
     forwarder = Forwarder()
     reader, writer = opened(forwarder), opened(forwarder)
     for number in range(1, 6):
-        forwarder.subscribe(
-            reader, number, EVERYTHING, credit=0, policy="push-back", backlog_bytes_max=1 << 20, no_local=False
-        )
+        forwarder.subscribe(DirectSink(reader, number, EVERYTHING))
     forwarder.feed_bytes(writer, b"".join(publish(b"%d" % i) for i in range(50)), 0)
     frames = list(FrameSplitter(1 << 20).feed(forwarder.take(reader, 1 << 20, 0)))
     bodies: dict[int, list[bytes]] = {}
@@ -135,14 +134,12 @@ def test_output_that_nobody_takes_costs_the_connection_when_memory_is_short() ->
     writer = opened(forwarder)
     dead = [opened(forwarder) for _ in range(3)]
     for connection in dead:
-        forwarder.subscribe(
-            connection, 1, EVERYTHING, credit=0, policy="drop-newest", backlog_bytes_max=0, no_local=False
-        )
+        forwarder.subscribe(DirectSink(connection, 1, EVERYTHING, policy="drop-newest", backlog_bytes_max=0))
         forwarder.set_writable(connection, False)
     while not forwarder.feed_bytes(writer, publish(bytes(500)), 0) & Flag.BLOCKED:
         pass
     forwarder.check_stalls(200)
-    assert {event[1] for event in forwarder.events() if event[0] == Kind.SLOW} == set(dead)
+    assert {event.connection for event in forwarder.events() if isinstance(event, MemoryShort)} == set(dead)
 
 
 def test_what_is_stuck_in_a_socket_counts() -> None:
@@ -178,8 +175,9 @@ def test_a_removed_sinks_number_is_not_used_while_events_name_it() -> None:
     forwarder.feed_bytes(writer, publish(), 0)
     forwarder.unsubscribe(old)
     assert forwarder.mailbox(EVERYTHING) != old
-    ((_, _, _, _, _, _, sinks),) = forwarder.events()
-    assert sinks == [old]
+    [event] = forwarder.events()
+    assert isinstance(event, Published)
+    assert event.sinks == [old]
     assert forwarder.mailbox(EVERYTHING) == old
 
 
@@ -253,7 +251,7 @@ def test_so_many_destinations_are_counted_and_no_more() -> None:
 def test_small_input_is_served_in_one_call() -> None:
     forwarder = Forwarder()
     reader, writer = opened(forwarder), opened(forwarder)
-    forwarder.subscribe(reader, 1, EVERYTHING, credit=0, policy="push-back", backlog_bytes_max=1000, no_local=False)
+    forwarder.subscribe(DirectSink(reader, 1, EVERYTHING, backlog_bytes_max=1000))
     frame = publish(b"hello")
     view = forwarder.buffer
     view[: len(frame)] = frame

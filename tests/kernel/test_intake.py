@@ -9,7 +9,7 @@ import pytest
 
 from tidings.errors import UsageError
 from tidings.kernel.codec import encode_message
-from tidings.kernel.forwarder import Flag, Forwarder
+from tidings.kernel.forwarder import DirectSink, Flag, Forwarder
 from tidings.kernel.intake import Intake, Pace, open_intake
 from tidings.model.codec import encode_frame, encode_predicate
 from tidings.model.destination import Destination
@@ -31,15 +31,7 @@ class World:
         for number in (subscriber, self.publisher):
             self.forwarder.log_in(number, 1 << 20, False)
         self.forwarder.set_socket(subscriber, reader.fileno())
-        self.forwarder.subscribe(
-            subscriber,
-            1,
-            encode_predicate(Predicate.always()),
-            credit=1000,
-            policy="push-back",
-            backlog_bytes_max=1 << 20,
-            no_local=False,
-        )
+        self.forwarder.subscribe(DirectSink(subscriber, 1, encode_predicate(Predicate.always()), credit=1000))
         self.intake = open_intake(self.forwarder, self.pace, self.rest)
         self.intake.number = self.publisher
         self.intake.watched = False

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.kernel.codec import encode_message
-from tidings.kernel.forwarder import FRAME_HEADER_BYTES, Flag, Forwarder, Kind, NetworkShape
+from tidings.kernel.events import FrameError, PublishedToRouters, Relayed
+from tidings.kernel.forwarder import FRAME_HEADER_BYTES, DirectSink, Flag, Forwarder, NetworkShape
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.codec import encode_predicate
@@ -74,9 +75,7 @@ class Plane:
         self.client = self.forwarder.open()
         self.forwarder.log_in(self.client, 1 << 20, False)
         everything = encode_predicate(Predicate.of(DestinationPattern.parse("topic:>").constraint))
-        self.forwarder.subscribe(
-            self.client, 1, everything, credit=0, policy="push-back", backlog_bytes_max=1 << 20, no_local=True
-        )
+        self.forwarder.subscribe(DirectSink(self.client, 1, everything, no_local=True))
 
     def output(self) -> tuple[int, dict[int, Forward]]:
         """How often it was delivered here, and the copies by neighbour."""
@@ -168,8 +167,9 @@ def test_persistent_copies_are_left_to_python(copy: Forward) -> None:
     flags = plane.forwarder.feed_bytes(plane.links[2], frame(FORWARD, encode_forward(copy)), 0)
     assert flags & Flag.EVENTS
     [event] = plane.forwarder.events()
-    assert event == (Kind.RELAY, plane.links[2], copy.hops, copy.tag, list(copy.routers), 0, copy.message)
     assert copy.tag is not None
+    assert isinstance(event, Relayed)
+    assert event == Relayed(plane.links[2], copy.hops, copy.tag, list(copy.routers), 0, copy.message)
     assert plane.forwarder.relay(3, list(copy.routers), copy.hops, copy.tag, copy.message, 0)
     assert plane.output() == (0, {3: copy})
     assert not plane.forwarder.relay(9, [9], 1, 1, copy.message, 0)
@@ -180,7 +180,7 @@ def test_noise_in_a_header_breaks_the_link_and_nothing_else(noise: bytes, size: 
     plane = Plane(1, encoding_of("vectors"), {2})
     payload = size.to_bytes(4, "little") + noise
     plane.forwarder.feed_bytes(plane.links[2], frame(FORWARD, payload), 0)
-    assert [event[0] for event in plane.forwarder.events()] in ([], [Kind.ERROR])
+    assert [type(event) for event in plane.forwarder.events()] in ([], [FrameError])
     assert plane.output()[1] == {}
 
 
@@ -189,7 +189,8 @@ def test_a_client_forwards_nothing() -> None:
     copy = Forward(3, message(1, {}), routers=(2,))
     plane.forwarder.feed_bytes(plane.client, frame(FORWARD, encode_forward(copy)), 0)
     [event] = plane.forwarder.events()
-    assert event[:3] == (Kind.ERROR, plane.client, "E_FRAME_UNEXPECTED")
+    assert isinstance(event, FrameError)
+    assert (event.connection, event.code) == (plane.client, "E_FRAME_UNEXPECTED")
 
 
 def test_a_persistent_message_that_others_want_is_left_to_python() -> None:
@@ -198,7 +199,9 @@ def test_a_persistent_message_that_others_want_is_left_to_python() -> None:
     plane.forwarder.interest(2, encoding.rows(Predicate.always()), ())
     one = message(1, {"x": 2}, persistent=True)
     plane.forwarder.feed_bytes(plane.client, frame(PUBLISH, (7).to_bytes(4, "little") + one), 0)
-    assert plane.forwarder.events() == [(Kind.ENTRY, plane.client, 0, 7, 0, one, [], [2])]
+    [event] = plane.forwarder.events()
+    assert isinstance(event, PublishedToRouters)
+    assert event == PublishedToRouters(plane.client, 7, False, 0, one, [], [2])
     assert plane.output() == (0, {})
 
 
@@ -230,9 +233,7 @@ def test_what_is_too_much_for_a_subscriber_of_another_brokers_message_is_counted
     reader = plane.forwarder.open()
     plane.forwarder.log_in(reader, 1 << 20, False)
     predicate = encode_predicate(Predicate.of(DestinationPattern("t").constraint))
-    plane.forwarder.subscribe(
-        reader, 1, predicate, credit=1, policy="push-back", backlog_bytes_max=100_000, no_local=False
-    )
+    plane.forwarder.subscribe(DirectSink(reader, 1, predicate, credit=1, backlog_bytes_max=100_000))
     body = encode_message(Message(Destination("t"), {}, body=bytes(50_000)))
     for tag in range(6):
         plane.forwarder.feed_bytes(plane.links[2], frame(FORWARD, encode_forward(Forward(3, body, routers=(1,)))), tag)
@@ -260,7 +261,7 @@ def test_strangers_take_no_memory_from_links() -> None:
     others = [forwarder.open() for _ in range(3)]
     for other in others:
         forwarder.feed_bytes(other, half, 0)
-    broken = {event[1] for event in forwarder.events() if event[0] == Kind.ERROR}
+    broken = {event.connection for event in forwarder.events() if isinstance(event, FrameError)}
     assert broken
     assert broken <= set(others)
     forwarder.feed_bytes(link, bytes(900), 0)

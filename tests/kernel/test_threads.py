@@ -11,7 +11,7 @@ from tidings.kernel.bloom import BloomFilter
 from tidings.kernel.codec import MessageBatch, Program, encode_messages
 from tidings.kernel.element_matrix import ElementMatrix, pack
 from tidings.kernel.encoder import MessageEncoder
-from tidings.kernel.forwarder import Forwarder
+from tidings.kernel.forwarder import DirectSink, Forwarder
 from tidings.kernel.matrix import EncodedMatrix, as_vectors
 from tidings.kernel.tracker import Tracker
 from tidings.matching.indexed import IndexedMatcher
@@ -137,9 +137,7 @@ def test_each_thread_has_a_forwarder_that_records() -> None:
         forwarder.use_tracker(tracker)
         connection = forwarder.open()
         forwarder.log_in(connection, 1 << 20, False)
-        forwarder.subscribe(
-            connection, 1, everything, credit=0, policy="push-back", backlog_bytes_max=1 << 20, no_local=False
-        )
+        forwarder.subscribe(DirectSink(connection, 1, everything))
         for turn in range(TIMES):
             data = b"".join(
                 encode_frame(0x10, bytes(4) + encode_messages([one])[4:]) for one in messages(number * TIMES + turn)

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,7 +9,8 @@ from hypothesis import strategies as st
 
 from tidings.errors import CodecError, UsageError
 from tidings.kernel.codec import decode_message, encode_message
-from tidings.kernel.forwarder import Forwarder, Kind
+from tidings.kernel.events import FrameError, PlaneEvent, Published
+from tidings.kernel.forwarder import DirectSink, Forwarder
 from tidings.model.codec import encode_predicate
 from tidings.model.destination import DestinationPattern
 from tidings.model.message import Message
@@ -59,13 +59,23 @@ class Plane:
         self.forwarder.log_in(self.client, 1 << 20, False)
         self.forwarder.mailbox(encode_predicate(mailbox))
 
-    def events(self, data: bytes) -> list[Any]:
+    def events(self, data: bytes) -> list[PlaneEvent]:
         self.forwarder.feed_bytes(self.client, data, NOW_MS)
         return self.forwarder.events()
 
     def delivered(self, message: bytes, tag: int = 0, attempt: int = 1) -> bytes:
         self.forwarder.deliver(self.client, 3, [attempt], [tag], [message])
         return self.forwarder.take(self.client, 1 << 20, NOW_MS)
+
+
+def published(event: PlaneEvent) -> Published:
+    assert isinstance(event, Published), event
+    return event
+
+
+def error(event: PlaneEvent) -> FrameError:
+    assert isinstance(event, FrameError), event
+    return event
 
 
 PLANES = {version: Plane(version) for version in Version}
@@ -101,14 +111,13 @@ def test_send(version: Version, given: dict[str, str], body: bytes, destination:
     try:
         expected = message_of(meant, body, MessageId(7, 9, NOW_MS, 0))
     except (CodecError, UsageError, KeyError):
-        assert [event[0] for event in events] == [Kind.ERROR], (given, events)
+        assert [type(event) for event in events] == [FrameError], (given, events)
         return
     if expected.expired(NOW_MS):
         assert not events
         return
     [event] = events
-    assert event[0] == Kind.MESSAGE, (given, event)
-    assert decode_message(event[5]) == expected
+    assert decode_message(published(event).message) == expected, given
 
 
 @given(versions, messages, st.integers(0, 3), st.integers(1, 2))
@@ -159,7 +168,7 @@ def test_frames_may_be_cut_anywhere(version: Version, sent: list[tuple[str, byte
     plane, found = Plane(version), []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         found += plane.events(stream[start:end])
-    assert [decode_message(event[5]).body for event in found] == [body for _, body in sent]
+    assert [decode_message(published(event).message).body for event in found] == [body for _, body in sent]
     assert plane.forwarder.held_bytes() == 0
 
 
@@ -177,9 +186,10 @@ def test_frames_that_begin_alike(version: Version, sent: list[tuple[bytes, bytes
         stream += b"SEND\ndestination:/topic/a\n" + line + length + b"\n" + body + b"\0"
         value = line[2:3].decode() if line[:2] == b"a:" else None
         expected.append((body, {"a": value} if value else {}, line[:1] == b"r"))
-    events = plane.events(stream)
-    messages_seen = [decode_message(event[5]) for event in events]
-    found = [(one.body, dict(one.properties), event[3] > 0) for one, event in zip(messages_seen, events, strict=True)]
+    events = [published(event) for event in plane.events(stream)]
+    messages_seen = [decode_message(event.message) for event in events]
+    receipts = [event.receipt for event in events]
+    found = [(one.body, dict(one.properties), n > 0) for one, n in zip(messages_seen, receipts, strict=True)]
     assert found == expected
     assert len({one.id for one in messages_seen}) == len(sent)
 
@@ -235,10 +245,12 @@ def test_forms_that_are_filled_in(version: Version, names: list[str], sent: list
 
     def seen(plane: Plane, data: bytes) -> tuple[object, ...]:
         [event] = plane.events(data)
-        if event[0] == Kind.ERROR:
-            return event[2], plane.forwarder.stomp_receipt(plane.client, event[5])
-        receipt = plane.forwarder.stomp_receipt(plane.client, event[3])
-        return replace(decode_message(event[5]), id=MessageId.NONE), event[1:3], receipt
+        if isinstance(event, FrameError):
+            return event.code, plane.forwarder.stomp_receipt(plane.client, event.receipt)
+        event = published(event)
+        receipt = plane.forwarder.stomp_receipt(plane.client, event.receipt)
+        message = replace(decode_message(event.message), id=MessageId.NONE)
+        return message, event.connection, event.perhaps_sent, receipt
 
     plane = Plane(version)
     for others, before, destination in sent:
@@ -274,7 +286,7 @@ def test_receipts_are_answered_at_once(version: Version, asked: list[str | None]
     ]
     assert plane.forwarder.take(plane.client, 1 << 20, NOW_MS) == expected
     [event] = events
-    plane.forwarder.confirm(plane.client, [event[3]])
+    plane.forwarder.confirm(plane.client, [published(event).receipt])
     assert plane.forwarder.take(plane.client, 1 << 20, NOW_MS) == b"RECEIPT\nreceipt-id:kept\n\n\0"
 
 
@@ -304,13 +316,13 @@ def test_receipts_are_answered_at_once(version: Version, asked: list[str | None]
 def test_what_is_refused(frame: bytes, code: str) -> None:
     plane = Plane(Version.V12)
     [event] = plane.events(frame)
-    assert event[:3] == (Kind.ERROR, plane.client, code)
+    assert (event.connection, error(event).code) == (plane.client, code)
 
 
 def test_the_receipt_of_a_refused_frame_is_known() -> None:
     plane = Plane(Version.V12)
     [event] = plane.events(b"SEND\nreceipt:r\ndestination:nowhere\n\n\0")
-    assert plane.forwarder.stomp_receipt(plane.client, event[5]) == b"r"
+    assert plane.forwarder.stomp_receipt(plane.client, error(event).receipt) == b"r"
 
 
 def test_declared_types() -> None:
@@ -320,7 +332,7 @@ def test_declared_types() -> None:
     )
     frame = b"SEND\ndestination:%s\nn:7\nx:7\ns:7\nb:TRUE\nother:7\n\n\0"
     [event] = plane.events(frame % b"/topic/a.b")
-    found = decode_message(event[5]).properties
+    found = decode_message(published(event).message).properties
     assert [(value, type(value).__name__) for value in found.values()] == [
         (7, "int"),
         (7.0, "float"),
@@ -329,9 +341,10 @@ def test_declared_types() -> None:
         ("7", "Untyped"),
     ]
     [event] = plane.events(frame % b"/queue/a.b")
-    assert {type(value).__name__ for value in decode_message(event[5]).properties.values()} == {"Untyped"}
+    found = decode_message(published(event).message).properties
+    assert {type(value).__name__ for value in found.values()} == {"Untyped"}
     [event] = plane.events(b"SEND\ndestination:/topic/a.b\nn:seven\n\n\0")
-    assert event[2] == "E_STOMP_TYPE"
+    assert error(event).code == "E_STOMP_TYPE"
 
 
 SELECTORS = [
@@ -366,9 +379,7 @@ def test_selectors_see_what_texts_read_as_whoever_else_subscribes() -> None:
 
     for number, selector in enumerate(SELECTORS):
         predicate = encode_predicate(predicate_of(DestinationPattern.parse("a"), Selector(selector)))
-        sinks[selector] = forwarder.subscribe(
-            reader, number, predicate, credit=0, policy="push-back", backlog_bytes_max=1000, no_local=False
-        )
+        sinks[selector] = forwarder.subscribe(DirectSink(reader, number, predicate, backlog_bytes_max=1000))
         check()
     for selector in (*SELECTORS[1:], SELECTORS[0]):
         forwarder.unsubscribe(sinks.pop(selector))
@@ -381,4 +392,4 @@ def test_ids_are_never_the_same() -> None:
     events = plane.events(frame * 70_000)
     while more := plane.forwarder.events():
         events += more
-    assert len({event[5][4:20] for event in events}) == 70_000
+    assert len({published(event).message[4:20] for event in events}) == 70_000

@@ -3,7 +3,7 @@
 import random
 
 from tidings.kernel.codec import encode_message
-from tidings.kernel.forwarder import Forwarder
+from tidings.kernel.forwarder import DirectSink, Forwarder
 from tidings.kernel.tracker import KINDS, Tracker
 from tidings.model.codec import encode_frame, encode_predicate
 from tidings.model.destination import Destination, DestinationPattern
@@ -69,7 +69,7 @@ class World:
 
     def subscribe(self, connection: int) -> None:
         subscription = max(self.readers[connection], default=0) + 1
-        self.readers[connection][subscription] = self.forwarder.subscribe(
+        sink = DirectSink(
             connection,
             subscription,
             PATTERNS[self.rng.choice((*TOPICS, ">"))],
@@ -78,6 +78,7 @@ class World:
             backlog_bytes_max=self.rng.choice((0, 500, 10_000)),
             no_local=self.rng.random() < 0.3,
         )
+        self.readers[connection][subscription] = self.forwarder.subscribe(sink)
 
     def go(self, connection: int) -> None:
         self.read(connection)

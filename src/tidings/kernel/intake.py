@@ -10,4 +10,4 @@ __all__ = ["Intake", "Pace", "open_intake"]
 
 def open_intake(forwarder: Forwarder, pace: Pace, rest: Callable[[int, bool, int], None]) -> Intake:
     """Of one client. `rest` is told what a read has left to do: flags, whether it was small, the pause before it."""
-    return Intake(forwarder.kernel, pace, rest)
+    return Intake(forwarder, pace, rest)

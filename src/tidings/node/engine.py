@@ -6,8 +6,9 @@
 
 Drivers (the broker on asyncio, the simulator in virtual time, the tests' by hand) feed bytes to the forwarding plane,
 bring inputs and carry out effects; none of them looks at an event. Plain messages never come here: the plane finishes
-them alone. `view` is for those who only look; `node` is for checkers and tests. One step handles what one socket read brought, and ends with one turn of the node. Requests are dear, so one
-step takes a bounded number of them (`REQUESTS_MAX`); a driver asks `has_events` and lets others go first.
+them alone. One step handles what one socket read brought, and ends with one turn of the node. Requests are dear, so one
+step takes a bounded number of them (`REQUESTS_MAX`); a driver asks `has_events` and lets others go first. `view` is for
+those who only look, `node` for checkers and tests.
 """
 
 import traceback

@@ -3,26 +3,13 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from tidings.kernel.forwarder import NetworkShape
+from tidings.kernel.forwarder import DirectSink, NetworkShape
 from tidings.kernel.tracker import Tracker
 
 
 class Plane(Protocol):
-    def subscribe(
-        self,
-        connection: int,
-        subscription: int,
-        predicate: bytes,
-        *,
-        credit: int,
-        policy: str,
-        backlog_bytes_max: int,
-        no_local: bool,
-    ) -> int:
-        """A direct sink: messages that match go straight to the connection's output. Returns the sink number.
-
-        `credit`: how many; 0 means without end, -1 none at first.
-        """
+    def subscribe(self, sink: DirectSink) -> int:
+        """Returns the sink number."""
 
     def mailbox(self, predicate: bytes) -> int:
         """A sink whose messages come back as events. Returns the sink number."""

@@ -19,8 +19,6 @@ from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PostOffice
 from tidings.node.settings import Settings
 
-PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
-
 
 class Publishing:
     """Call `Node.turn` after the last message of a batch."""

@@ -2,6 +2,7 @@
 
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
+from tidings.kernel.forwarder import DirectSink
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
@@ -32,7 +33,7 @@ class Subscriptions:
         if request.no_local and wanted.kind is not None:
             raise UsageError("E_NO_LOCAL", "no_local is for topics, with ack auto, neither durable nor shared")
         if wanted.kind is None:
-            sink = self._plane.subscribe(
+            sink = DirectSink(
                 client.number,
                 request.subscription,
                 wanted.predicate,
@@ -41,7 +42,10 @@ class Subscriptions:
                 backlog_bytes_max=self._settings.sink_bytes_max,
                 no_local=request.no_local,
             )
-            client.subscriptions[request.subscription] = DirectSubscription(sink, request.destination, request.selector)
+            number = self._plane.subscribe(sink)
+            client.subscriptions[request.subscription] = DirectSubscription(
+                number, request.destination, request.selector
+            )
             self._outbox.answer(client.number, Done(request.receipt))
         else:
             self._subscribe_mailbox(now_ms, client, request, wanted, wanted.kind)

@@ -4,6 +4,7 @@ What local subscriptions ask for is what a routing scheme advertises, and who ha
 and post office install predicates in the plane and know nothing of either; this stands between, and lists changes.
 """
 
+from tidings.kernel.forwarder import DirectSink
 from tidings.node.plane import Plane
 
 
@@ -24,29 +25,11 @@ class WatchedPlane:
         self.hold = plane.hold
         self.release = plane.release
 
-    def subscribe(
-        self,
-        connection: int,
-        subscription: int,
-        predicate: bytes,
-        *,
-        credit: int,
-        policy: str,
-        backlog_bytes_max: int,
-        no_local: bool,
-    ) -> int:
-        sink = self._plane.subscribe(
-            connection,
-            subscription,
-            predicate,
-            credit=credit,
-            policy=policy,
-            backlog_bytes_max=backlog_bytes_max,
-            no_local=no_local,
-        )
-        self._connections[sink] = connection
-        self._direct.append((True, connection))
-        return self._note(sink, predicate)
+    def subscribe(self, sink: DirectSink) -> int:
+        number = self._plane.subscribe(sink)
+        self._connections[number] = sink.connection
+        self._direct.append((True, sink.connection))
+        return self._note(number, sink.predicate)
 
     def mailbox(self, predicate: bytes) -> int:
         return self._note(self._plane.mailbox(predicate), predicate)

@@ -1,8 +1,8 @@
 """A whole broker in virtual time: the engine and the kernel's forwarder that ship; the driver's part is played here.
 
 Links carry bytes: the forwarder's output goes into the simulated stream as it is, and what arrives is fed to the
-forwarder. Clients speak native frames (sim/client.py). Writing to disk takes a moment in two halves, so that a crash can
-fall before or after the write.
+forwarder. Clients speak native frames (sim/client.py). Writing to disk takes a moment in two halves, so that a crash
+can fall before or after the write.
 """
 
 from collections.abc import Callable

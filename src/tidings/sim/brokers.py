@@ -15,13 +15,13 @@ from random import Random
 from typing import Any
 
 from tidings.kernel.codec import encode_message
+from tidings.kernel.forwarder import PERHAPS_SENT
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import COUNTER_MAX, MessageId
 from tidings.model.selector import Selector
 from tidings.model.values import Value
 from tidings.node.network_settings import NetworkSettings
-from tidings.node.publishing import PERHAPS_SENT
 from tidings.node.requests import Subscribe
 from tidings.node.requests import Trace as TraceRequest
 from tidings.overlay.graph import Graph, distances

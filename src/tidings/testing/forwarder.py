@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tidings.kernel.forwarder import Kind
+from tidings.kernel.events import ControlFrame, FrameError, PlaneEvent, PublishCheck, Published, SlowConsumer
+from tidings.kernel.forwarder import DirectSink
 from tidings.model.codec import encode_frame, encode_message, encode_predicate
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
@@ -75,7 +76,7 @@ class _Pair:
         self.numbers = (real, plain)
         self.unsent = b""
         self.sink: tuple[int, int] | None = None
-        self.question: tuple[Any, ...] | None = None
+        self.question: ControlFrame | PublishCheck | None = None
         self.blocked = False
         self.broken = False
 
@@ -142,15 +143,7 @@ class _Contract(RuleBasedStateMachine):
         pair = self.pick(data)
         if pair.sink is None:
             real, plain = (
-                forwarder.subscribe(
-                    number,
-                    1,
-                    predicate,
-                    credit=credit,
-                    policy=policy,
-                    backlog_bytes_max=bytes_max,
-                    no_local=no_local,
-                )
+                forwarder.subscribe(DirectSink(number, 1, predicate, credit, policy, bytes_max, no_local))
                 for forwarder, number in zip(self.both, pair.numbers, strict=True)
             )
             pair.sink = (real, plain)
@@ -219,10 +212,10 @@ class _Contract(RuleBasedStateMachine):
         pair = data.draw(st.sampled_from(asked))
         question, pair.question = pair.question, None
         assert question is not None
-        if question[0] == Kind.ASK:
+        if isinstance(question, PublishCheck):
             for forwarder, number in zip(self.both, pair.numbers, strict=True):
                 if yes:
-                    forwarder.allow(number, f"{'queue' if question[2] else 'topic'}:{question[3]}")
+                    forwarder.allow(number, f"{'queue' if question.queue else 'topic'}:{question.destination}")
                 else:
                     forwarder.skip(number)
         self.same_flags(pair, "handled", self.now_ms)
@@ -302,24 +295,27 @@ class _Contract(RuleBasedStateMachine):
         places = {one[which]: index for index, one in enumerate(self.mailboxes)}
         return sorted(places[sink] for sink in sinks)
 
-    def named(self, which: int, event: tuple[Any, ...]) -> tuple[Any, ...]:
-        kind, number, *rest = event
-        if kind == Kind.MESSAGE:
-            rest[-1] = self.mailbox_names(which, rest[-1])
-        if kind == Kind.ERROR:
-            rest = rest[:1]  # where the fault is counts from what was fed at a time
-        return (int(kind), *self.names(which, [number]), *rest)
+    def named(self, which: int, event: PlaneEvent) -> tuple[str, PlaneEvent]:
+        """The event with the pair's place for the connection; with its kind, because named tuples of two kinds may be
+        equal."""
+        [place] = self.names(which, [event.connection])
+        match event:
+            case Published():
+                event = event._replace(sinks=self.mailbox_names(which, event.sinks))
+            case FrameError():  # where the fault is counts from what was fed at a time
+                event = FrameError(place, event.code, "", 0, 0)
+        return type(event).__name__, event._replace(connection=place)
 
     @invariant()
     def same_events(self) -> None:
         lists = [[self.named(i, event) for event in self.both[i].events()] for i in (0, 1)]
-        slow = [sorted(event for event in events if event[0] == Kind.SLOW) for events in lists]
+        slow = [sorted(event for _, event in events if isinstance(event, SlowConsumer)) for events in lists]
         assert slow[0] == slow[1]
-        real, plain = ([event for event in events if event[0] != Kind.SLOW] for events in lists)
+        real, plain = ([one for one in events if not isinstance(one[1], SlowConsumer)] for events in lists)
         assert real == plain
-        for event in real:
-            if event[0] in (Kind.CONTROL, Kind.ASK):
-                self.pairs[event[1]].question = event
+        for _, event in real:
+            if isinstance(event, ControlFrame | PublishCheck):
+                self.pairs[event.connection].question = event
 
     @invariant()
     def same_state(self) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tidings.broker import passwords
 from tidings.errors import RemoteProtocolError, TidingsError
-from tidings.kernel.forwarder import Forwarder, Kind
+from tidings.kernel.events import FrameError
+from tidings.kernel.forwarder import Forwarder
 from tidings.model.constraint import NAME_BYTES_MAX as ATTRIBUTE_BYTES_MAX
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import NAME_BYTES_MAX, Destination
@@ -122,8 +123,8 @@ def _stomp(frame: bytes) -> None:
     plane.log_in(client, LIMITS.frame_bytes_max, False)
     plane.feed_bytes(client, frame, 0)
     for event in plane.events():
-        if event[0] == Kind.ERROR:
-            raise RemoteProtocolError(event[2], event[3])
+        if isinstance(event, FrameError):
+            raise RemoteProtocolError(event.code, event.reason)
 
 
 def _stomp_headers(count: int) -> None:

@@ -3,11 +3,22 @@
 import struct
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 from tidings.errors import CodecError
 from tidings.kernel.codec import MessageBatch
-from tidings.kernel.forwarder import Kind
+from tidings.kernel.events import (
+    Acknowledged,
+    ControlFrame,
+    CreditGiven,
+    FrameError,
+    OutputRoom,
+    PlaneEvent,
+    PublishCheck,
+    Published,
+    SlowConsumer,
+    Transacted,
+)
+from tidings.kernel.forwarder import PERHAPS_SENT, DirectSink
 from tidings.matching.matcher import per_message
 from tidings.matching.scan import ScanMatcher
 from tidings.model.codec import decode_message, decode_predicate, encode_frame
@@ -77,7 +88,7 @@ class ReferenceForwarder:
         self._connections: dict[int, _Connection] = {}
         self._sinks: dict[int, _Sink] = {}
         self._matcher = ScanMatcher()
-        self._events: list[tuple[Any, ...]] = []
+        self._events: list[PlaneEvent] = []
         self._dirty: list[_Connection] = []
         self._resumable: list[_Connection] = []
         self._next = 0
@@ -125,20 +136,11 @@ class ReferenceForwarder:
 
     # --- sinks ----------------------------------------------------------------------------------------------------
 
-    def subscribe(
-        self,
-        connection: int,
-        subscription: int,
-        predicate: bytes,
-        *,
-        credit: int,
-        policy: str,
-        backlog_bytes_max: int,
-        no_local: bool,
-    ) -> int:
-        one = self._connections[connection]
-        allowed = max(credit, 0) if credit else None
-        return self._add(predicate, _Sink(one, subscription, allowed, policy, backlog_bytes_max, no_local))
+    def subscribe(self, sink: DirectSink) -> int:
+        one = self._connections[sink.connection]
+        allowed = max(sink.credit, 0) if sink.credit else None
+        made = _Sink(one, sink.subscription, allowed, sink.policy, sink.backlog_bytes_max, sink.no_local)
+        return self._add(sink.predicate, made)
 
     def mailbox(self, predicate: bytes) -> int:
         return self._add(predicate, _Sink(None))
@@ -229,16 +231,16 @@ class ReferenceForwarder:
                 if sink.connection is one and sink.subscription == subscription:
                     self.credit(number, more, now_ms)
                     return True
-            self._events.append((Kind.CREDIT, one.number, subscription, more))
+            self._events.append(CreditGiven(one.number, subscription, more))
             return True
         if type == FrameType.ACK and one.logged_in and len(payload) >= 9:
             subscription, verdict, count = struct.unpack_from("<IBI", payload)
             if len(payload) == 9 + 8 * count:
                 tags = [*struct.unpack_from(f"<{count}Q", payload, 9)]
-                self._events.append((Kind.ACK, one.number, session, subscription, verdict, tags))
+                self._events.append(Acknowledged(one.number, session, subscription, verdict, tags))
                 return True
         one.waiting = True
-        self._events.append((Kind.CONTROL, one.number, type, flags, session, payload))
+        self._events.append(ControlFrame(one.number, type, flags, session, payload))
         return True
 
     def _publish(self, one: _Connection, flags: int, session: int, payload: bytes, now_ms: int) -> bool:
@@ -256,12 +258,12 @@ class ReferenceForwarder:
         destination = decoded.destination
         if one.checks and f"{'queue' if destination.queue else 'topic'}:{destination.name}" not in one.allowed:
             one.waiting = True
-            self._events.append((Kind.ASK, one.number, session, receipt, destination.queue, destination.name))
+            self._events.append(PublishCheck(one.number, session, receipt, destination.queue, destination.name))
             return False
         self._counts["received"] += 1
         expires_ms = decoded.expiration_ms or 0
         if session or session in one.transacted or (destination.name.startswith(ROOT) and not destination.queue):
-            self._events.append((Kind.TRANSACTED, one.number, session, receipt, message))
+            self._events.append(Transacted(one.number, session, receipt, message))
             return True
         if 0 < expires_ms <= now_ms:
             self._counts["expired"] += 1
@@ -272,7 +274,8 @@ class ReferenceForwarder:
                     self._deliver(self._sinks[number], one, 1 + (flags & 1), expires_ms, message, now_ms)
             mailboxes = [number for number in matched if self._sinks[number].connection is None]
             if mailboxes or destination.queue:
-                self._events.append((Kind.MESSAGE, one.number, flags, receipt, expires_ms, message, mailboxes))
+                again = bool(flags & PERHAPS_SENT)
+                self._events.append(Published(one.number, receipt, again, expires_ms, message, mailboxes))
                 return True
             self._counts["unmatched"] += not matched
         if receipt:
@@ -287,7 +290,7 @@ class ReferenceForwarder:
 
     def _fail(self, one: _Connection, code: str) -> None:
         one.broken, one.tail = True, b""
-        self._events.append((Kind.ERROR, one.number, code))
+        self._events.append(FrameError(one.number, code, "", 0, 0))
 
     # --- deliveries -----------------------------------------------------------------------------------------------
 
@@ -333,7 +336,7 @@ class ReferenceForwarder:
             return True
         if sink.policy == "disconnect" and not sink.leaving:
             sink.leaving = True
-            self._events.append((Kind.SLOW, one.number, sink.subscription))
+            self._events.append(SlowConsumer(one.number, sink.subscription))
         self._drop(sink, "dropped_stalled" if sink.policy == "push-back" else "dropped_newest")
         return False
 
@@ -403,7 +406,7 @@ class ReferenceForwarder:
                 self._pump(sink, now_ms)
         if one.wants_room and len(one.output) <= self._output_bytes_max // 2:
             one.wants_room = False
-            self._events.append((Kind.ROOM, one.number))
+            self._events.append(OutputRoom(one.number))
         if one.choked and len(one.output) <= self._output_bytes_max:
             one.choked = False
             self._maybe_resumable(one)
@@ -433,7 +436,7 @@ class ReferenceForwarder:
             sink.stalled = True
             self._release_waiters(sink)
 
-    def events(self) -> list[tuple[Any, ...]]:
+    def events(self) -> list[PlaneEvent]:
         events, self._events = self._events, []
         return events
 
