@@ -60,15 +60,17 @@ class Sizes:
 
 class SimBroker:
     def __init__(
-        self, network: NetworkSettings, host: Host, incarnation: int, rng: Random, sizes: Sizes | None = None
+        self, network: NetworkSettings | None, host: Host, incarnation: int, rng: Random, sizes: Sizes | None = None
     ) -> None:
+        """Without a network it stands alone."""
         self.sizes = sizes or Sizes()
+        self._alone, self._router = network is None, 1 if network is None else network.router
         self.forwarder = Forwarder(read_bytes=4096, output_bytes_max=self.sizes.output_bytes_max)
         host.lives += 1
         self.life = host.lives
         self.engine = Engine(
             self.forwarder,
-            Settings(broker_id=network.router, deliveries_max=DELIVERIES_MAX),
+            Settings(broker_id=self._router, deliveries_max=DELIVERIES_MAX),
             ClientOptions(count(1 + (self.life << 16))),
             network,
             tracking=host.records.settings,
@@ -78,7 +80,6 @@ class SimBroker:
         )
         self.clients: dict[int, SimClient] = {}
         self._host, self._records = host, host.records
-        self._router = network.router
         self._links: dict[str, int] = {}  # connection -> the forwarder's number
         self._unwritten: list[nfx.Persist] = []
         self._written: list[tuple[int, StoreError | None]] = []
@@ -99,7 +100,7 @@ class SimBroker:
         stored_ms = self._records.archive.stored_ms(self._router)
         self.engine.start_tracking(at, self._records.changes, stored_ms)
         self._out.append(fx.SetTimer("tick", now + TICK_MS))
-        return self._finish(now, inputs.LinksReady(str(self._router)))
+        return self._finish(now, None if self._alone else inputs.LinksReady(str(self._router)))
 
     def _now(self, now: float) -> Now:
         """The wall clock in whole milliseconds, and the time of links."""
