@@ -380,7 +380,7 @@ def test_too_many_connections_are_turned_away_until_one_leaves(limits: Limits, g
             first, second = await client(here, "writer"), await client(here, "writer")
             with pytest.raises(RemoteError, match="E_CONNECTIONS"):
                 await client(here, "writer")
-            assert here.broker.clients.crowd.refused == 1
+            assert here.broker.view().connections_refused == 1
             await second.publish("news.a", wait=True)
             await first.close()
             await gone(here, 1)

@@ -32,3 +32,8 @@ class BrokerView:
     writer: StoreWriter | None
     observer: Observer | None
     admission: Admission | None
+
+    @property
+    def connections_refused(self) -> int:
+        """Because there were too many; some before they could say anything."""
+        return self.clients.crowd.refused + self.engine.refused

@@ -48,7 +48,6 @@ class ClientSockets:
         self.connections[number] = self._flushing.ends[number] = connection
         self._step(ClientOpened(number, connection.session, connection.address))
         if not room or self.closed:
-            self.crowd.refused += 1
             self._step(RefuseClient(number, "too many connections"))
 
     def lost(self, connection: ClientConnection) -> None:

@@ -126,7 +126,7 @@ def _clients(text: _Text, broker: BrokerView) -> None:
     logged_in = sum(connection.logged_in for connection in broker.clients.connections.values())
     states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.clients.connections) - logged_in)]
     text.add("connections", "gauge", "Connections of clients.", states)
-    text.add("connections_refused_total", "counter", "Turned away: too many.", broker.clients.crowd.refused)
+    text.add("connections_refused_total", "counter", "Turned away: too many.", broker.connections_refused)
     for name, counts, meaning in (
         ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
         ("protocol_errors_total", broker.engine.protocol_errors, "Connections ended for what they sent."),

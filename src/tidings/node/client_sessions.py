@@ -90,6 +90,7 @@ class ClientSessions:
         self.by_connection: dict[int, ClientSession] = {}
         self.per_user: Counter[str] = Counter()
         self.protocol_errors: Counter[str] = Counter()  # by code
+        self.refused = 0  # because there were too many
         self._plane, self._node, self._settings, self._options = plane, node, settings, options
         self._clocks, self._out, self._turn = clocks, out, turn
         self._limits, self._open = options.limits, options.open
@@ -224,6 +225,7 @@ class ClientSessions:
             self._plane.send(client.connection, client.session.ping())
 
     def refuse(self, now: Now, client: ClientSession, reason: str) -> None:
+        self.refused += 1
         error = LimitError("E_CONNECTIONS", reason, fatal=True)
         self._plane.send(client.connection, client.session.error(error))
         self.close(now, client)

@@ -76,6 +76,11 @@ class View:
         """Nothing waits to be written."""
         return self._node.idle
 
+    @property
+    def refused(self) -> int:
+        """Clients that were not served because there were too many."""
+        return self._clients.refused
+
     def counts(self) -> Counts:
         office = self._node.post_office
         return Counts(
