@@ -15,6 +15,7 @@ from tidings.model.type_topics import is_event
 from tidings.node.advertising import Advertising
 from tidings.node.alone import Alone
 from tidings.node.brakes import Brakes
+from tidings.node.completer import Completer
 from tidings.node.desk import Desk
 from tidings.node.effects import Effect
 from tidings.node.event_post import EventPost
@@ -92,7 +93,8 @@ class Node:
         self.publishing = Publishing(plane, office, journal, outbox, self.brakes, settings, self.network)
         self._desk = Desk(watched, office, journal, outbox, settings, self.publishing)
         self.acknowledged = self._desk.consuming.acknowledged  # the usual `Ack`, without the form
-        self._own_types = OwnTypes(journal)
+        self._completer = Completer(journal, outbox, office, self.publishing, self._desk, self.retaining, self.network)
+        self._own_types = OwnTypes(journal, outbox)
         self._types = TypeDesk(self._type_book(), outbox, self.brakes)
         self._advertising = Advertising(outbox, self._advertise)
         self.tracking = Tracking(
@@ -111,8 +113,8 @@ class Node:
         if self.network is None:
             return self._own_types
         if self.network.carriage.events is None:
-            return NoTypes(self.network.settings.scheme)
-        return NetworkTypes(self.network, self._journal)
+            return NoTypes(self.network.settings.scheme, self._outbox)
+        return NetworkTypes(self.network, self._journal, self._outbox)
 
     def recover(self, recovered: Recovered, now: float = 0.0) -> None:
         """Stand where the store says we stood; `now` is the time of the links."""
@@ -215,7 +217,7 @@ class Node:
 
     def persisted(self, ticket: int, error: TidingsError | None) -> list[Effect]:
         """A batch is on disk, or refused: receipts, which need not wait for what else follows. Call `turn` then."""
-        self._journal.finished(ticket, error)
+        self._completer.finished(ticket, error)
         return self._outbox.take()
 
     def loaded(
@@ -238,11 +240,11 @@ class Node:
         self.retaining.tick(now_ms)
         if self.network is not None:
             self.network.tick(now_ms, self._journal)
-        return [*self.turn(now_ms), *self._journal.flush(retry=True)]
+        return [*self.turn(now_ms), *self._completer.flush(retry=True)]
 
     def turn(self, now_ms: int) -> list[Effect]:
         """The end of each door: write, give out, answer, hold or release publishers."""
-        writes = self._journal.flush()
+        writes = self._completer.flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
         if self.network is not None or self._watched.changes or self.post_office.mailboxes.changes:
@@ -251,7 +253,7 @@ class Node:
         wanted += self._giving_out.round(now_ms)
         if wanted or self.retaining.reads:
             self._loading.ask(wanted)
-        writes += self._journal.flush()
+        writes += self._completer.flush()
         if self.brakes.held or self.post_office.overflow.slow:
             self.publishing.relieve(now_ms)
             self.post_office.overflow.relieve(now_ms)

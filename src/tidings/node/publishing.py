@@ -4,19 +4,21 @@ The path of plain messages never comes here: the plane serves it by itself. Who 
 must wait, until there is (`relieve`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import TidingsError
 from tidings.kernel.forwarder import EventTuple, Kind
 from tidings.model.type_topics import is_event
 from tidings.node.brakes import CROWD, LINKS, Brakes
+from tidings.node.completions import ConfirmEntry, ConfirmPublication, Outcome, Publication, PublishEvent
 from tidings.node.encoded import ID, PERSISTENT, QUEUE, expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.network import Network
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PostOffice
+from tidings.node.repeats import copy_refused
 from tidings.node.settings import Settings
 
 PERHAPS_SENT = 1  # flag of a PUBLISH frame: sent again after a broken connection
@@ -50,15 +52,11 @@ class Publishing:
         perhaps_sent: bool = False,
     ) -> None:
         """A message that mailboxes wait for."""
-        self._post(
-            connection,
-            message,
-            sinks,
-            expires_ms,
-            perhaps_sent,
-            lambda: self._outbox.accepted(connection, receipt),
-            lambda error: self._outbox.refused(connection, receipt, error),
-        )
+        outcome = ConfirmPublication(connection, receipt)
+        try:
+            self._post(connection, message, sinks, expires_ms, perhaps_sent, outcome)
+        except TidingsError as error:
+            self._outbox.refused(connection, receipt, error.alone())
 
     def refuse(self, connection: int, receipt: int, error: TidingsError) -> None:
         """A message could not be written (`Alone`)."""
@@ -78,13 +76,32 @@ class Publishing:
                     self._network.transit.accept(message, routers, expires_ms)
                 else:
                     self._enter(self._network, now_ms, message, connection)
-                errors: list[TidingsError] = []
                 perhaps_sent = bool(flags & PERHAPS_SENT)
-                self._post(connection, message, sinks, expires_ms, perhaps_sent, None, errors.append)
-                self._journal.then(  # the receipt is for both: what is kept here, and what others are to get
-                    lambda: self._answered(connection, receipt, errors),
-                    lambda error: self._outbox.refused(connection, receipt, error),
-                )
+                self._journal.then(self._entered(connection, receipt, message, sinks, expires_ms, perhaps_sent))
+
+    def _entered(
+        self, connection: int, receipt: int, message: bytes, sinks: Iterable[int], expires_ms: int, perhaps_sent: bool
+    ) -> ConfirmEntry:
+        """For mailboxes here; the receipt is for both: what is kept here, and what others are to get."""
+        try:
+            repeated = self._post(connection, message, sinks, expires_ms, perhaps_sent, None)
+        except TidingsError as error:
+            return ConfirmEntry(connection, receipt, refusal=error.alone())
+        return ConfirmEntry(connection, receipt, copy_of=message[ID] if repeated else b"")
+
+    def confirm_entry(self, entry: ConfirmEntry, error: TidingsError | None) -> None:
+        connection, receipt, copy_of, refusal = entry
+        error = error or refusal
+        if error is None and copy_of and not self._is_safe(copy_of):
+            error = copy_refused()
+        if error is None:
+            self._outbox.accepted(connection, receipt)
+        else:
+            self._outbox.refused(connection, receipt, error)
+
+    def _is_safe(self, message_id: bytes) -> bool:
+        seen_here = message_id in self._office.repeats.recent
+        return seen_here or (self._network is not None and self._network.transit.missing(message_id) is None)
 
     def event(self, now_ms: int, connection: int, receipt: int, message: bytes) -> None:
         """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
@@ -95,31 +112,34 @@ class Publishing:
             known = not self._network.transit.saw(message[ID])
         expires_ms = expires_ms_of(message)
         if known or 0 < expires_ms <= now_ms:
-            self._journal.then(lambda: self._outbox.accepted(connection, receipt))
+            self._journal.then(ConfirmEntry(connection, receipt, copy_of=message[ID] if known else b""))
             return
         mailboxes = self._mailboxes.for_message(message, self._plane.match(message))
-        publish = self.prepare(now_ms, connection, message, mailboxes)
-
-        def published() -> None:
-            publish()
-            self._outbox.accepted(connection, receipt)
-
-        self._journal.then(published, lambda error: self._outbox.refused(connection, receipt, error))
+        self._journal.then(PublishEvent(receipt, self.prepare(now_ms, connection, message, mailboxes)))
         if self._crowded(1.0):
             self._brakes.hold(connection, CROWD)
 
-    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
-        """Journal the message if need be; returns what publishes it once that is safe."""
-        _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
-        send = self._abroad(now_ms, connection, message)
+    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Publication:
+        """Journal the message if need be; returns what is to be published once that is safe."""
+        offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
+        return Publication(now_ms, connection, message, offer, enters=self._abroad(message))
 
-        def publish() -> None:
-            self._plane.publish(message, now_ms, connection)
-            offer()
-            if send is not None:
-                send()
+    def publish(self, publication: Publication) -> None:
+        """A message that is safe goes to its subscribers."""
+        now_ms, connection, message, offer, enters = publication
+        self._plane.publish(message, now_ms, connection)
+        self._office.offer(*offer)
+        if enters:
+            assert self._network is not None
+            self._enter(self._network, now_ms, message, connection)
 
-        return publish
+    def publish_event(self, event: PublishEvent, error: TidingsError | None) -> None:
+        receipt, publication = event
+        if error is None:
+            self.publish(publication)
+            self._outbox.accepted(publication.connection, receipt)
+        else:
+            self._outbox.refused(publication.connection, receipt, error)
 
     def relieve(self, now_ms: int) -> None:
         """Let publishers go who need not wait any more; while memory is short, end who holds it and takes nothing."""
@@ -139,49 +159,39 @@ class Publishing:
         sinks: Iterable[int],
         expires_ms: int,
         perhaps_sent: bool,
-        done: Callable[[], None] | None,
-        failed: Callable[[TidingsError], None],
-    ) -> None:
+        outcome: Outcome | None,
+    ) -> bool:
+        """`PostOffice.accept` for a publisher, which must wait if there is too much."""
         try:
-            self._office.accept(
+            return self._office.accept(
                 message,
                 self._mailboxes.for_message(message, sinks),
                 expires_ms=expires_ms,
                 publisher=connection,
                 perhaps_sent=perhaps_sent,
-                done=done,
-                failed=failed,
+                outcome=outcome,
             )
-        except TidingsError as error:
-            failed(error.alone())
-        if self._crowded(1.0):
-            self._brakes.hold(connection, CROWD)
-
-    def _answered(self, connection: int, receipt: int, errors: list[TidingsError]) -> None:
-        if errors:
-            self._outbox.refused(connection, receipt, errors[0])
-        else:
-            self._outbox.accepted(connection, receipt)
+        finally:
+            if self._crowded(1.0):
+                self._brakes.hold(connection, CROWD)
 
     def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
         network.carriage.enter(now_ms, message, connection)
         if network.carriage.congested(1.0) and connection in self._outbox.connected:
             self._brakes.hold(connection, LINKS)
 
-    def _abroad(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None] | None:
-        """The message for other brokers: what is persistent is stored in the same batch. Returns what is to be
-        done once that is safe."""
+    def _abroad(self, message: bytes) -> bool:
+        """The message for other brokers: what is persistent is stored in the same batch. Returns whether it is to enter
+        the network once that is safe."""
         if self._network is None or message[1] & QUEUE:
-            return None
-        if self._network.carriage.events is not None and message[1] & PERSISTENT and is_event(message):
-            self._network.event_post.accept(message)
-            return None
+            return False
         if not message[1] & PERSISTENT:
-            network = self._network
-            return lambda: self._enter(network, now_ms, message, connection)
-        if routers := self._plane.destinations(message):
+            return True
+        if self._network.carriage.events is not None and is_event(message):
+            self._network.event_post.accept(message)
+        elif routers := self._plane.destinations(message):
             self._network.transit.accept(message, routers, expires_ms_of(message))
-        return None
+        return False
 
     def _crowded(self, share: float) -> bool:
         """Whether publishers must wait: too much on its way to disk, or too much that only memory has."""
