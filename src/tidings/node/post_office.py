@@ -160,7 +160,7 @@ class PostOffice:
                 self._journal.then(ConfirmRepeat(message_id, outcome))
                 return True
         offer = self.prepare(message, mailboxes, expires_ms, publisher, PERHAPS_SEEN if perhaps_sent else NEW)
-        if offer.stored or any(part.stored for part in offer.more):
+        if offer.stored or (offer.more and any(part.stored for part in offer.more)):
             repeats.under_way.add(message_id)
             self._journal.then(OfferMessage(offer, outcome))
         else:
@@ -209,15 +209,16 @@ class PostOffice:
     def _settle(self, outcome: Outcome | None, error: TidingsError | None) -> None:
         """A message is safe, or (`error`) was refused."""
         match outcome:
-            case None:
-                pass
-            case ConfirmPublication(connection, receipt):
+            case ConfirmPublication():  # the most frequent one
+                connection, receipt = outcome
                 if error is None:
                     self._outbox.accepted(connection, receipt)
                 else:
                     self._outbox.refused(connection, receipt, error)
             case FinishMove():
                 self.dead_letters.finish_move(outcome, error)
+            case None:
+                pass
             case _:
                 assert_never(outcome)
 
