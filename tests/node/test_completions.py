@@ -377,6 +377,15 @@ def test_all_are_carried_out_even_if_one_raises(error: StoreError | None) -> Non
     assert told == [0, 1, 2, 3]
 
 
+def test_an_entry_that_mailboxes_here_could_not_take_is_refused_though_its_batch_is_durable() -> None:
+    driver = Driver()
+    driver.prepare()
+    for refusal in (FULL, None):
+        driver.node.publishing.confirm_entry(records.ConfirmEntry(driver.one.number, 1, refusal=refusal), None)
+    driver.carry_out(driver.node.turn(driver.now_ms))
+    assert driver.said(driver.one) == ["accepted", "refused E_STORE_FULL"]  # receipts leave first
+
+
 def test_what_needs_no_write_is_carried_out_at_once() -> None:
     outbox, journal = Outbox(), Journal()
     outbox.connected.add(1)
