@@ -1,6 +1,5 @@
 """Events that a scheme brought: handed over, or refused by the store."""
 
-from collections.abc import Callable
 from typing import Any
 
 from tidings.errors import StoreError, TidingsError
@@ -8,6 +7,7 @@ from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.node.carriage import Carriage
+from tidings.node.completions import ConfirmHandOver
 from tidings.node.link_clock import LinkClock
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.pan_links import PanSettings
@@ -33,10 +33,10 @@ class _Transit:
     """Stores nothing until it is asked how that went."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[Callable[[], None], Callable[[TidingsError], None]]] = []
+        self.completions: list[ConfirmHandOver] = []
 
     def relayed(self, *given: Any) -> None:
-        self.calls.append(given[-2:])
+        self.completions.append(given[-1])
 
 
 def test_events_that_a_full_store_refuses_are_one_line_of_the_log() -> None:
@@ -50,11 +50,7 @@ def test_events_that_a_full_store_refuses_are_one_line_of_the_log() -> None:
     def hand_over(tag: bytes, error: TidingsError | None) -> None:
         carriage.handed.append(HandOver(MESSAGE, tag, "tick"))
         carriage.settle(0)
-        done, failed = transit.calls.pop()
-        if error is None:
-            done()
-        else:
-            failed(error)
+        carriage.complete(transit.completions.pop(), error)
 
     for _ in range(3):
         hand_over(b"1", FULL)

@@ -1,23 +1,23 @@
 """Persistent events that wait for others: in the store, in memory as far as there is room, on their way."""
 
 from array import array
-from collections.abc import Callable
 from types import SimpleNamespace
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored, Waiting
-from tidings.errors import TidingsError
 from tidings.kernel.codec import encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
+from tidings.node.completions import CarryEvent
 from tidings.node.event_post import KIND, EventPost
 
 
 class _Journal:
-    """Everything is written at once."""
+    """Everything is written when it is asked for."""
 
     def __init__(self) -> None:
         self.records: list[object] = []
+        self.completions: list[CarryEvent] = []
 
     def change(self, record: object) -> None:
         self.records.append(record)
@@ -25,8 +25,13 @@ class _Journal:
     def message(self, record: object, size: int) -> None:
         self.records.append(record)
 
-    def then(self, done: Callable[[], None], failed: Callable[[TidingsError], None] | None = None) -> None:
-        done()
+    def then(self, completion: CarryEvent) -> None:
+        self.completions.append(completion)
+
+    def write(self, post: EventPost) -> None:
+        for seq, message in self.completions:
+            post.add(seq, message)
+        self.completions.clear()
 
 
 class _Office:
@@ -54,6 +59,8 @@ def test_an_event_is_stored_sent_and_forgotten_when_it_is_safe() -> None:
     waiting, journal = post()
     waiting.accept(event(1))
     assert journal.records == [MailboxAdded(7, KIND, KIND), Stored(1, event(1), (7,))]
+    assert list(waiting.take(5)) == []  # not before it is safe
+    journal.write(waiting)
     assert list(waiting.take(5)) == [event(1)]
     assert (list(waiting.take(5)), len(waiting)) == ([], 1)
     waiting.safe(event(1)[4:20])
@@ -61,10 +68,11 @@ def test_an_event_is_stored_sent_and_forgotten_when_it_is_safe() -> None:
 
 
 def test_only_so_much_is_under_way_or_in_memory_and_the_rest_is_read_again() -> None:
-    waiting, _ = post(window_bytes=1000)
+    waiting, journal = post(window_bytes=1000)
     messages = {number: event(number, 600) for number in range(1, 6)}
     for message in messages.values():
         waiting.accept(message)
+    journal.write(waiting)
     assert list(waiting.take(5)) == [messages[1], messages[2]]  # one more may begin while there is room
     assert waiting.wanted() == []
     waiting.safe(messages[1][4:20])

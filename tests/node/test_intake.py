@@ -1,5 +1,8 @@
 """Copies that come by links while the store refuses them: a transit with its journal, flushed by hand."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from tidings.delivery.store import Record, Stored
@@ -10,8 +13,10 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.brakes import Brakes
+from tidings.node.completer import Completer
+from tidings.node.completions import Copy
 from tidings.node.effects import Persist
-from tidings.node.intake import Copy, Intake
+from tidings.node.intake import Intake
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.post_office import PostOffice
@@ -31,16 +36,21 @@ class Receiver:
 
     def __init__(self) -> None:
         plane, self.journal = Forwarder(), Journal()
-        office = PostOffice(plane, self.journal, Brakes(plane), Settings(), Outbox())
+        outbox = Outbox()
+        office = PostOffice(plane, self.journal, Brakes(plane), Settings(), outbox)
+        transit = Transit(plane, self.journal, office, 1)
         self.records: list[Record] = []
         self.broken: list[str] = []
         self.waits: list[str | None] = []
         self.intake = Intake(
-            Transit(plane, self.journal, office, 1),
+            transit,
             lambda _, error: self.broken.append(error.code),
             lambda _, error: self.waits.append(None if error is None else error.code),
         )
         self.acks: list[int] = []
+        unused: Any = None
+        network: Any = SimpleNamespace(transit=transit, intake=self.intake)
+        self.completer = Completer(self.journal, outbox, office, unused, unused, unused, network)
 
     def arrive(self, *tags: int) -> None:
         for tag in tags:
@@ -48,13 +58,13 @@ class Receiver:
 
     def turn(self, error: TidingsError | None = None) -> None:
         """As a node does: what was gathered is written, what is stored acknowledged, what waits perhaps tried again."""
-        while flushed := self.journal.flush():
+        while flushed := self.completer.flush():
             self.finish(flushed[0], error)
         self.settle()
 
     def finish(self, persist: Persist, error: TidingsError | None = None) -> None:
         self.records += () if error else persist.records
-        self.journal.finished(persist.ticket, error)
+        self.completer.finished(persist.ticket, error)
 
     def settle(self) -> None:
         self.acks += self.intake.take_acks().get(LINK, [])
@@ -99,14 +109,14 @@ def test_one_is_tried_before_the_others() -> None:
     receiver.turn(FULL)
     receiver.intake.tick()
     receiver.settle()
-    (persist,) = receiver.journal.flush()
+    (persist,) = receiver.completer.flush()
     assert len([one for one in persist.records if isinstance(one, Stored)]) == 1
 
 
 def test_what_is_gathered_behind_it_does_not_overtake_it_either() -> None:
     receiver = Receiver()
     receiver.arrive(1)
-    (persist,) = receiver.journal.flush()
+    (persist,) = receiver.completer.flush()
     receiver.arrive(2)
     receiver.finish(persist, FULL)
     receiver.turn()
@@ -138,7 +148,7 @@ def test_a_lost_link_takes_along_what_waits() -> None:
 def test_what_was_under_way_then_is_not_acknowledged_to_the_next_link() -> None:
     receiver = Receiver()
     receiver.arrive(1)
-    (persist,) = receiver.journal.flush()
+    (persist,) = receiver.completer.flush()
     receiver.intake.forget(LINK)
     receiver.arrive(7)
     receiver.finish(persist)

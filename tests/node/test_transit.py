@@ -1,6 +1,7 @@
 """Store-and-forward of persistent messages, by itself: a plane that records, a journal that is flushed by hand."""
 
-from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.brakes import Brakes
+from tidings.node.completer import Completer
+from tidings.node.completions import Copy, TakeRelay
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.post_office import PostOffice
@@ -45,11 +48,26 @@ def message(counter: int, size: int = 10, expiration_ms: int | None = None) -> b
     )
 
 
+class Relays:
+    """Notes what becomes of copies."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, str]] = []
+
+    def complete(self, relay: TakeRelay, error: TidingsError | None) -> bool:
+        self.told.append((relay.copy.tag, "taken" if error is None else error.code))
+        return False
+
+
 class Bench:
     def __init__(self, store: MemoryStore | None = None, **options: int) -> None:
         self.plane, self.journal = Plane(), Journal()
-        self.office = PostOffice(self.plane, self.journal, Brakes(self.plane), Settings(), Outbox())
-        self.transit = Transit(self.plane, self.journal, self.office, 1, **options)
+        outbox = Outbox()
+        unused: Any = None
+        self.office = PostOffice(self.plane, self.journal, Brakes(self.plane), Settings(), outbox)
+        self.transit, self.relays = Transit(self.plane, self.journal, self.office, 1, **options), Relays()
+        network: Any = SimpleNamespace(transit=self.transit, intake=self.relays)
+        self.completer = Completer(self.journal, outbox, self.office, unused, unused, unused, network)
         self.store = store or MemoryStore()
         recovered = self.store.recover()
         self.office.recover(recovered)
@@ -59,17 +77,21 @@ class Bench:
 
     def turn(self, now_ms: int = 0, error: TidingsError | None = None) -> None:
         self.transit.pump(now_ms)
-        while flushed := self.journal.flush():
+        while flushed := self.completer.flush():
             (persist,) = flushed
             if error is None:
                 self.store.append(persist.records)
                 self.records += persist.records
-            self.journal.finished(persist.ticket, error)
+            self.completer.finished(persist.ticket, error)
         self.transit.pump(now_ms)
         wanted = self.transit.take_wanted()
         if wanted:
             self.transit.loaded(dict(zip(wanted, self.store.read(wanted), strict=True)))
             self.transit.pump(now_ms)
+
+    def relay(self, tag: int, routers: list[int], message: bytes, hops: int = 5) -> None:
+        copy = Copy(hops, tag, routers, 0, message)
+        self.transit.relayed(0, hops, routers, 0, message, TakeRelay(9, 1, tag, copy))
 
     def waiting(self) -> int:
         return sum(map(len, self.store.recover().waiting.values()))
@@ -164,31 +186,25 @@ def test_what_memory_has_no_room_for_comes_from_the_store() -> None:
 
 def test_delivered_here_once_also_after_a_restart() -> None:
     bench = Bench()
-    acknowledged: list[int] = []
-
-    def relay(bench: Bench, tag: int) -> None:
-        bench.transit.relayed(0, 5, [1], 0, message(7), lambda: acknowledged.append(tag), lambda error: None)
-
-    relay(bench, 1)
-    assert acknowledged == []
+    bench.relay(1, [1], message(7))
+    assert bench.relays.told == []
     bench.turn()
-    relay(bench, 2)
+    bench.relay(2, [1], message(7))
     bench.turn()
-    assert (acknowledged, bench.transit.duplicates) == ([1, 2], 1)
+    assert (bench.relays.told, bench.transit.duplicates) == ([(1, "taken"), (2, "taken")], 1)
     again = Bench(bench.store)
-    relay(again, 3)
+    again.relay(3, [1], message(7))
     again.turn()
-    assert (acknowledged, again.transit.duplicates) == ([1, 2, 3], 1)
+    assert (again.relays.told, again.transit.duplicates) == ([(3, "taken")], 1)
     assert any(isinstance(record, Note) for record in bench.records)
 
 
 def test_what_cannot_be_stored_is_not_acknowledged_and_may_come_again() -> None:
     bench = Bench()
-    failed: list[TidingsError] = []
-    for _ in range(2):
-        bench.transit.relayed(0, 5, [1, 3], 0, message(7), lambda: pytest.fail("not stored"), failed.append)
+    for tag in (1, 2):
+        bench.relay(tag, [1, 3], message(7))
         bench.turn(error=StoreError("E_STORE_FULL", "no room"))
-    assert len(failed) == 2
+    assert bench.relays.told == [(1, "E_STORE_FULL"), (2, "E_STORE_FULL")]
     assert bench.transit.duplicates == 0
     assert len(bench.transit) == 0
 
@@ -197,7 +213,7 @@ def test_what_went_in_circles_rests_before_it_is_tried_again() -> None:
     bench = Bench()
     bench.transit.routed({3: 2})
     bench.transit.link_up(2)
-    bench.transit.relayed(0, 0, [3], 0, message(1), lambda: None, lambda error: None)
+    bench.relay(1, [3], message(1), hops=0)
     bench.turn()
     assert (bench.plane.take_sent(), bench.transit.no_hops) == ([], 1)
     bench.transit.unpark()
@@ -210,7 +226,7 @@ def test_each_link_costs_one_hop() -> None:
     bench.transit.routed({3: 2})
     bench.transit.link_up(2)
     bench.transit.accept(message(1), [3], 0)
-    bench.transit.relayed(0, 31, [3], 0, message(2), lambda: None, lambda error: None)
+    bench.relay(2, [3], message(2), hops=31)
     bench.turn()
     assert [hops for _, _, hops, *_ in bench.plane.sent] == [31, 30]  # that it may cross after this one
 
@@ -236,31 +252,31 @@ def test_items_as_bytes() -> None:
 @pytest.mark.parametrize("error", [None, StoreError("E_STORE_FULL", "no room")])
 def test_a_copy_of_what_is_on_its_way_to_disk_shares_its_fate(error: StoreError | None) -> None:
     bench = Bench()
-    told: list[str] = []
-    relay = partial(bench.transit.relayed, 0, 5, [1], 0, message(7))
-    relay(lambda: told.append("first"), lambda _: None)
-    (persist,) = bench.journal.flush()
-    relay(lambda: told.append("second"), lambda _: told.append("second refused"))
-    assert bench.journal.flush() == []
-    assert told == []  # whoever sent it must keep it
-    bench.journal.finished(persist.ticket, error)
+    bench.relay(1, [1], message(7))
+    (persist,) = bench.completer.flush()
+    bench.relay(2, [1], message(7))
+    assert bench.completer.flush() == []
+    assert bench.relays.told == []  # whoever sent it must keep it
+    bench.completer.finished(persist.ticket, error)
     bench.turn()
-    assert told == (["first", "second"] if error is None else ["second refused"])
+    fates = ["taken", "taken"] if error is None else ["E_STORE_FULL", "E_STORE_IO"]
+    assert bench.relays.told == [*enumerate(fates, 1)]
 
 
 def test_what_was_refused_is_not_remembered_by_the_next_batch() -> None:
     bench = Bench()
-    bench.transit.relayed(0, 5, [1], 0, message(7), lambda: pytest.fail("not stored"), lambda _: None)
-    (persist,) = bench.journal.flush()
-    bench.transit.relayed(0, 5, [1], 0, message(8), lambda: None, lambda _: pytest.fail("it was stored"))
-    bench.journal.finished(persist.ticket, StoreError("E_STORE_FULL", "no room"))
+    bench.relay(1, [1], message(7))
+    (persist,) = bench.completer.flush()
+    bench.relay(2, [1], message(8))
+    bench.completer.finished(persist.ticket, StoreError("E_STORE_FULL", "no room"))
     bench.turn()
-    again, taken = Bench(bench.store), []
+    assert bench.relays.told == [(1, "E_STORE_FULL"), (2, "taken")]
+    again = Bench(bench.store)
     for counter in (7, 8):
-        again.transit.relayed(0, 5, [1], 0, message(counter), lambda: taken.append(1), lambda _: None)
+        again.relay(counter, [1], message(counter))
     again.turn()
     assert again.transit.duplicates == 1  # of 8: 7 is taken now
-    assert len(taken) == 2
+    assert again.relays.told == [(7, "taken"), (8, "taken")]
 
 
 def test_a_message_for_several_does_not_overtake_one_before_it() -> None:

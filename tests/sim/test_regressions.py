@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidings.node.repeats import Repeats
+from tidings.node.post_office import PostOffice
 from tidings.node.tracking import Tracking
 from tidings.node.transit import Transit
 from tidings.overlay.links import Links
@@ -53,7 +53,7 @@ BROKEN: dict[str, Break] = {
         Tracking, "_record", "for id, to in passed:", "for id, to in []:"
     ),
     "a message sent again while the first copy was on its way to disk was kept twice": without(
-        Repeats, "repeated", "message_id in self.under_way", "False"
+        PostOffice, "accept", "message_id in repeats.under_way", "False"
     ),
     "two brokers that came back before they were missed waited for each other to join": without(
         Pan, "hear", "if self.joined or any(True for _ in self.leaves):", "if self.joined:"

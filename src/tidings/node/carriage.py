@@ -9,6 +9,7 @@ from typing import cast
 from tidings.errors import TidingsError
 from tidings.model.predicate import Predicate
 from tidings.model.type_topics import is_event
+from tidings.node.completions import ConfirmHandOver
 from tidings.node.encoded import expires_ms_of
 from tidings.node.event_post import EventPost
 from tidings.node.link_clock import LinkClock
@@ -83,22 +84,23 @@ class Carriage:
 
     def _hand_over(self, now_ms: int, one: HandOver) -> None:
         """To subscribers here. If a persistent event cannot be stored, the broker it came from keeps it."""
-
-        def done() -> None:
-            self.typed(lambda events, now: events.handed(now, one.type, one.tag))
-            if self._refused[0] and self._refused[1] == one.tag:
-                self._refused = "", b""
-                self._carry_out([Report("STORED", "events are stored again")])
-
-        def failed(error: TidingsError) -> None:
-            self.typed(lambda events, now: events.refused(now, one.type, one.tag))
-            if error.code != self._refused[0]:  # once, however many they are and however often they are tried
-                told = f"an event of type {one.type!r} could not be stored, others may follow: {error.reason}"
-                self._carry_out([Report(error.code, told)])
-            self._refused = error.code, one.tag
-
         if one.tag:
             here, until_ms = [self._settings.router], expires_ms_of(one.message)
-            self._transit.relayed(now_ms, 0, here, until_ms, one.message, done, failed)
+            self._transit.relayed(now_ms, 0, here, until_ms, one.message, ConfirmHandOver(one.type, one.tag))
         else:
             self._transit.deliver(now_ms, one.message)
+
+    def complete(self, handed: ConfirmHandOver, error: TidingsError | None) -> None:
+        """A persistent event is safe here, or (`error`) could not be stored."""
+        type, tag = handed
+        if error is None:
+            self.typed(lambda events, now: events.handed(now, type, tag))
+            if self._refused[0] and self._refused[1] == tag:
+                self._refused = "", b""
+                self._carry_out([Report("STORED", "events are stored again")])
+            return
+        self.typed(lambda events, now: events.refused(now, type, tag))
+        if error.code != self._refused[0]:  # once, however many they are and however often they are tried
+            told = f"an event of type {type!r} could not be stored, others may follow: {error.reason}"
+            self._carry_out([Report(error.code, told)])
+        self._refused = error.code, tag

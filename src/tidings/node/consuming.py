@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.errors import UsageError
+from tidings.node.completions import AnswerRequest
 from tidings.node.dead_letters import REJECTED
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
@@ -94,7 +95,7 @@ class Consuming:
             consumer.credit += held - len(consumer.unacknowledged)
         self._maybe_touch(mailbox, consumer)
         if request.receipt:
-            self._outbox.answer_after(self._journal.then_changed, client.number, Done(request.receipt))
+            self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt)))
 
     def _resolve(self, client: Connection, request: Ack) -> tuple[Mailbox, Consumer, list[int]]:
         subscription = client.subscription(request.subscription)

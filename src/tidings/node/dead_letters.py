@@ -1,7 +1,6 @@
 """Messages that go from one queue to another, in one batch with their end where they were: dead letters above all."""
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from tidings.delivery.backlog import Place
@@ -12,6 +11,7 @@ from tidings.kernel.codec import altered, decode_message, encode_message
 from tidings.model.destination import Destination
 from tidings.model.message import PROPERTIES_MAX, Message
 from tidings.model.values import Value
+from tidings.node.completions import FinishMove, Outcome
 from tidings.node.effects import Log
 from tidings.node.mailboxes import Mailboxes
 from tidings.node.outbox import Outbox
@@ -34,9 +34,8 @@ class Office(Protocol):
         mailboxes: list[Mailbox],
         *,
         expires_ms: int = 0,
-        done: Callable[[], None] | None = None,
-        failed: Callable[[TidingsError], None] | None = None,
-    ) -> None: ...
+        outcome: Outcome | None = None,
+    ) -> bool: ...
 
 
 class DeadLetters:
@@ -72,14 +71,17 @@ class DeadLetters:
 
     def move(self, mailbox: Mailbox, place: Place, message: bytes, target: Destination) -> bool:
         """A message that has left the backlog goes to the end of another queue; False: it cannot, and is back."""
+        return self._relocate(decode_message(message), target, FinishMove(mailbox, place, cause=""))
 
-        def back(_: TidingsError) -> None:
-            if self._mailboxes.is_open(mailbox):
-                mailbox.put_back(place)
-            else:
-                mailbox.finish(place.seq)
-
-        return self._relocate(mailbox, place, decode_message(message), target, back)
+    def finish_move(self, move: FinishMove, error: TidingsError | None) -> None:
+        """The message is in the other queue, or (`error`) cannot be there and stays in its mailbox."""
+        mailbox, place = move.mailbox, move.place
+        if error is not None and move.cause:
+            self._kept(mailbox, place, move.cause, error)
+        elif error is not None and self._mailboxes.is_open(mailbox):
+            mailbox.put_back(place)
+        else:
+            mailbox.finish(place.seq)
 
     def _bury(self, mailbox: Mailbox, place: Place, message: bytes, cause: str) -> None:
         try:
@@ -90,8 +92,7 @@ class DeadLetters:
             if letter.destination == self._grave:
                 self._die_twice(mailbox, place, cause)
                 return
-            failed = partial(self._kept, mailbox, place, cause)
-            self.buried += self._relocate(mailbox, place, _marked(letter, cause), self._grave, failed)
+            self.buried += self._relocate(_marked(letter, cause), self._grave, FinishMove(mailbox, place, cause))
 
     def _kept(self, mailbox: Mailbox, place: Place, cause: str, error: TidingsError) -> None:
         """Better delivered too often than lost, but not unnoticed."""
@@ -118,28 +119,15 @@ class DeadLetters:
         else:
             mailbox.put_back(place)
 
-    def _relocate(
-        self,
-        mailbox: Mailbox,
-        place: Place,
-        message: Message,
-        target: Destination,
-        failed: Callable[[TidingsError], None],
-    ) -> bool:
+    def _relocate(self, message: Message, target: Destination, move: FinishMove) -> bool:
         try:
             moved = encode_message(altered(message, destination=target))
             queue = self._mailboxes.queue(target)
         except TidingsError as error:  # no more mailboxes, or more than a message can hold
-            failed(error)
+            self.finish_move(move, error)
             return False
-        self._office.finished_if_written(mailbox, [place.seq])
-        self._office.accept(
-            moved,
-            [queue],
-            expires_ms=message.expiration_ms or 0,
-            done=lambda: mailbox.finish(place.seq),
-            failed=failed,
-        )
+        self._office.finished_if_written(move.mailbox, [move.place.seq])
+        self._office.accept(moved, [queue], expires_ms=message.expiration_ms or 0, outcome=move)
         return True
 
 

@@ -5,6 +5,7 @@ from typing import assert_never
 from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import LimitError, SecurityError, UsageError
 from tidings.model.destination import Destination
+from tidings.node.completions import AnswerRequest
 from tidings.node.consuming import Consuming
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
@@ -53,8 +54,8 @@ class Desk:
         self._office, self._journal, self._outbox = office, journal, outbox
         self.queues = Queues(plane, office, journal, outbox)
         self.consuming = Consuming(plane, office, journal, outbox, settings)
-        self._subscriptions = Subscriptions(plane, office, journal, outbox, settings)
-        self.transactions = Transactions(plane, office, journal, outbox, settings, self._subscriptions, publishing)
+        self.subscriptions = Subscriptions(plane, office, journal, outbox, settings)
+        self.transactions = Transactions(plane, office, journal, outbox, settings, self.subscriptions, publishing)
 
     def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
         match request:
@@ -63,11 +64,11 @@ class Desk:
             case Credit():
                 self.consuming.credit(now_ms, client, request)
             case Subscribe():
-                self._subscriptions.subscribe(now_ms, client, request)
+                self.subscriptions.subscribe(now_ms, client, request)
             case Unsubscribe():
-                self._subscriptions.unsubscribe(client, request)
+                self.subscriptions.unsubscribe(client, request)
             case Forget():
-                self._subscriptions.forget(client, request)
+                self.subscriptions.forget(client, request)
             case Drain():
                 self.consuming.drain(client, request)
             case Identify():
@@ -83,10 +84,10 @@ class Desk:
             case Rollback():
                 self.transactions.roll_back(client, request)
             case Sync():
-                self._outbox.answer_after(self._journal.then, client.number, Done(request.receipt))
+                self._journal.then(AnswerRequest(client.number, Done(request.receipt)))
             case Leave():
-                self._subscriptions.end_all(client)
-                self._outbox.answer_after(self._journal.then, client.number, Done(request.receipt))
+                self.subscriptions.end_all(client)
+                self._journal.then(AnswerRequest(client.number, Done(request.receipt)))
             case Browse():
                 self.queues.browse(now_ms, client, request)
             case Purge():
@@ -99,7 +100,7 @@ class Desk:
     def lost(self, client: Connection) -> None:
         """The connection is gone: so are its transactions and subscriptions."""
         self.transactions.lost(client)
-        self._subscriptions.end_all(client)
+        self.subscriptions.end_all(client)
         for mailbox in client.temporary.values():
             with self._outbox.told("a temporary queue could not be removed"):
                 self._office.remove(mailbox)

@@ -9,6 +9,7 @@ Between brokers nothing of an event is on disk: whoever passed it on keeps it un
 from collections.abc import Iterator
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
+from tidings.node.completions import CarryEvent
 from tidings.node.encoded import ID, expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.post_office import PostOffice
@@ -43,7 +44,7 @@ class EventPost:
             self._journal.change(MailboxAdded(self._box, KIND, KIND))
         seq = self._office.take_seq()
         self._journal.message(Stored(seq, message, (self._box,)), len(message))
-        self._journal.then(lambda: self._add(seq, message))
+        self._journal.then(CarryEvent(seq, message))
 
     def wanted(self) -> list[int]:
         """What the store must bring."""
@@ -55,7 +56,7 @@ class EventPost:
     def loaded(self, messages: dict[int, bytes]) -> None:
         """The store has brought these; the others are not ours."""
         for seq in [seq for seq in messages if seq in self._waiting]:
-            self._add(seq, messages.pop(seq))
+            self.add(seq, messages.pop(seq))
 
     def take(self, now_ms: int) -> Iterator[bytes]:
         """Those that may go now, in order; their tag is their message's id."""
@@ -78,7 +79,7 @@ class EventPost:
         self._bytes -= size
         self._journal.change(Acked(self._box, (seq,)))
 
-    def _add(self, seq: int, message: bytes) -> None:
+    def add(self, seq: int, message: bytes) -> None:
         """In memory as long as there is room; otherwise it is read again when its turn comes."""
         if self._memory_bytes < self._window_bytes or next(iter(self._waiting), seq) == seq:
             self._waiting[seq] = message

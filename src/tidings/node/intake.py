@@ -13,26 +13,19 @@ acknowledged: its window bounds what waits here, and a link that is lost takes a
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from tidings.errors import StoreError, TidingsError
+from tidings.node.completions import Copy, TakeRelay
 from tidings.node.transit import Transit
 from tidings.overlay.effects import Router
 from tidings.routing.effects import Report
-
-
-class Copy(NamedTuple):
-    hops: int
-    tag: int
-    routers: list[Router]
-    expires_ms: int
-    message: bytes
 
 
 @dataclass(slots=True, eq=False)
 class _Link:
     """One life of a link: what was under way when it was lost is nothing to the next one, whatever its number."""
 
+    life: int
     trying: int = 0  # copies whose fate is not known yet
     tried: int = 0  # ever
     refused: list[tuple[int, Copy]] = field(default_factory=list)  # when it was tried, what
@@ -55,9 +48,13 @@ class Intake:
         self._careful: dict[int, _Link] = {}  # those of which something was refused, until all of it is stored
         self._acks: dict[int, list[int]] = {}  # tags
         self._due = False  # it is time to try what was refused
+        self._lives = 0  # of links, so far
 
     def relayed(self, now_ms: int, number: int, copy: Copy) -> None:
-        link = self._links.setdefault(number, _Link())
+        link = self._links.get(number)
+        if link is None:
+            self._lives += 1
+            link = self._links[number] = _Link(self._lives)
         if number in self._careful:
             link.held.append(copy)
         else:
@@ -99,29 +96,30 @@ class Intake:
 
     def _store(self, now_ms: int, number: int, link: _Link, copy: Copy) -> None:
         link.tried += 1
-        place = link.tried
-
-        def done() -> None:
-            link.trying -= 1
-            if self._links.get(number) is link:
-                self._acks.setdefault(number, []).append(copy.tag)
-
-        def failed(error: TidingsError) -> None:
-            link.trying -= 1
-            if self._links.get(number) is not link:
-                return
-            if not isinstance(error, StoreError):
-                self._broken(number, error)
-                return
-            link.refused.append((place, copy))
-            self._transit.withdraw(link, error)
-            if number not in self._careful:
-                self._careful[number] = link
-                self._waits(number, error)
-
-        hops, _, routers, expires_ms, message = copy
-        self._transit.relayed(now_ms, hops, routers, expires_ms, message, done, failed, link)
         link.trying += 1
+        hops, _, routers, expires_ms, message = copy
+        completion = TakeRelay(number, link.life, link.tried, copy)
+        self._transit.relayed(now_ms, hops, routers, expires_ms, message, completion, link.life)
+
+    def complete(self, relay: TakeRelay, error: TidingsError | None) -> bool:
+        """The copy is stored, or (`error`) was refused; True: so must be those behind it that have not left for the
+        store."""
+        number, life, order, copy = relay
+        link = self._links.get(number)
+        if link is None or link.life != life:
+            return False
+        link.trying -= 1
+        if error is None:
+            self._acks.setdefault(number, []).append(copy.tag)
+            return False
+        if not isinstance(error, StoreError):
+            self._broken(number, error)
+            return False
+        link.refused.append((order, copy))
+        if number not in self._careful:
+            self._careful[number] = link
+            self._waits(number, error)
+        return True
 
 
 def waiting_report(peer: Router, error: StoreError | None) -> Report:

@@ -14,27 +14,31 @@ second.
 
 Changes that had to wait, for a full disk say, may be more than a store takes at once. Those that do not fit go first,
 by themselves; the batch they were part of fails with them, as a whole.
+
+The journal carries nothing out: it keeps completions in order beside what they wait for and returns them when the fate
+of that is known (`completer`).
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from tidings.delivery.store import Acked, MailboxAdded, Note, Record, check_record
 from tidings.errors import TidingsError, UsageError
+from tidings.node.completions import Completion
 from tidings.node.effects import Persist
+from tidings.node.seen import Seen
 
-Late: TypeAlias = Callable[[], Sequence[Record]]  # asked for its records when the batch leaves
 CHANGES_BYTES_MAX = 64 << 20  # in one batch, about: a store may take no more than 512 MiB
 LATER_MAX = 1000  # changes that nobody waits for, before they are written all the same
 
 
-class _Call(NamedTuple):
-    """Who wants to know what became of it."""
+class Flush(NamedTuple):
+    """What left the journal: a batch to be written, or completions of one that needs no write."""
 
-    done: Callable[[], None]
-    failed: Callable[[TidingsError], None] | None
-    changes_only: bool
+    write: Persist | None = None
+    completions: Sequence[Completion] = ()
+    more: bool = False  # flush again when these are carried out
 
 
 @dataclass(slots=True)
@@ -42,7 +46,7 @@ class _Group:
     """Places in a batch."""
 
     messages: list[int] = field(default_factory=list)
-    calls: list[int] = field(default_factory=list)
+    completions: list[int] = field(default_factory=list)
     bytes: int = 0
 
 
@@ -50,11 +54,33 @@ class _Group:
 class _Batch:
     changes: list[Record] = field(default_factory=list)
     changes_bytes: int = 0  # of those that may be large, about
-    messages: list[Record | Late] = field(default_factory=list)
-    calls: list["_Call"] = field(default_factory=list)
+    messages: list[Record | Seen | None] = field(default_factory=list)  # None: withdrawn
+    completions: list[Completion | None] = field(default_factory=list)
+    changes_only: set[int] = field(default_factory=set)  # places of completions that wait for no message
     groups: dict[Hashable, _Group] = field(default_factory=dict)
     bytes: int = 0
     urgent: bool = False  # some change should not wait for the next batch
+
+    def records(self) -> list[Record]:
+        """What to write now that the batch leaves."""
+        records = [*self.changes]
+        for one in self.messages:
+            if isinstance(one, Seen):
+                records += one.notes()
+            elif one is not None:
+                records.append(one)
+        return records
+
+    def waiting(self, *, changes_only: bool) -> list[Completion]:
+        """Completions that wait for changes alone, or those that also wait for messages."""
+        return [
+            one
+            for place, one in enumerate(self.completions)
+            if one is not None and (place in self.changes_only) is changes_only
+        ]
+
+    def all_waiting(self) -> list[Completion]:
+        return [one for one in self.completions if one is not None]
 
 
 class Journal:
@@ -65,7 +91,7 @@ class Journal:
         self._again: _Batch | None = None  # the changes of a batch that failed with its messages, or the rest of one
         self._under_way: _Batch | None = None
         self._ticket = 0
-        self.group: Hashable = None  # what messages and calls given now belong to: `withdraw`
+        self.group: Hashable = None  # what messages and completions given now belong to: `withdraw`
 
     @property
     def idle(self) -> bool:
@@ -84,9 +110,9 @@ class Journal:
         if len(self._gathering.changes) >= LATER_MAX:
             self._gathering.urgent = True
 
-    def message(self, record: Record | Late, size: int) -> None:
-        """Something that counts only once it is written. What rests on the fate of the batch before is asked for late,
-        when that is known."""
+    def message(self, record: Record | Seen, size: int) -> None:
+        """Something that counts only once it is written. What rests on the fate of the batch before (`Seen`) is asked
+        for its records late, when that is known."""
         batch = self._gathering
         if self.group is not None:
             group = batch.groups.setdefault(self.group, _Group())
@@ -96,34 +122,39 @@ class Journal:
         batch.bytes += size
         self.pending_bytes += size
 
-    def then(self, done: Callable[[], None], failed: Callable[[TidingsError], None] | None = None) -> None:
-        """Call one of these when the fate of all that was gathered so far is known."""
+    def then(self, completion: Completion) -> None:
+        """Return this when the fate of all that was gathered so far is known."""
         batch = self._gathering
         if self.group is not None:
-            batch.groups.setdefault(self.group, _Group()).calls.append(len(batch.calls))
-        batch.calls.append(_Call(done, failed, changes_only=False))
+            batch.groups.setdefault(self.group, _Group()).completions.append(len(batch.completions))
+        batch.completions.append(completion)
 
-    def withdraw(self, group: Hashable, error: TidingsError) -> None:
-        """Refuse what was gathered of this group: it would overtake what was refused of it."""
+    def then_changed(self, completion: Completion) -> None:
+        """The same for what waits for changes alone, whatever becomes of messages in the same batch."""
         batch = self._gathering
-        gone = batch.groups.pop(group, _Group())
+        batch.changes_only.add(len(batch.completions))
+        batch.completions.append(completion)
+
+    def withdraw(self, group: Hashable) -> list[Completion]:
+        """Take back what was gathered of this group: it would overtake what was refused of it. Returns its completions,
+        to be refused too."""
+        batch = self._gathering
+        gone = batch.groups.pop(group, None)
+        if gone is None:
+            return []
         for place in gone.messages:
-            batch.messages[place] = _nothing
-        calls = [batch.calls[place] for place in gone.calls]
-        for place in gone.calls:
-            batch.calls[place] = _NOBODY
+            batch.messages[place] = None
+        completions = [one for place in gone.completions if (one := batch.completions[place]) is not None]
+        for place in gone.completions:
+            batch.completions[place] = None
         batch.bytes -= gone.bytes
         self.pending_bytes -= gone.bytes
-        _tell(calls, error)
-
-    def then_changed(self, done: Callable[[], None], failed: Callable[[TidingsError], None] | None = None) -> None:
-        """The same for who waits for changes alone, whatever becomes of messages in the same batch."""
-        self._gathering.calls.append(_Call(done, failed, changes_only=True))
+        return completions
 
     def changes_alone(self) -> list[Record] | None:
         """What would go with a message written by itself, at once; None: others must be waited for."""
         batch = self._gathering
-        if self._under_way is not None or self._again or self._unwritten or batch.messages or batch.calls:
+        if self._under_way is not None or self._again or self._unwritten or batch.messages or batch.completions:
             return None
         return batch.changes
 
@@ -133,35 +164,33 @@ class Journal:
         self._gathering.changes_bytes = 0
         self._gathering.urgent = False
 
-    def flush(self, *, retry: bool = False) -> list[Persist]:
+    def flush(self, *, retry: bool = False) -> Flush:
         """What was gathered, as one effect; with `retry` also if there is only what failed or nobody waits for."""
         if self._under_way is not None:
-            return []
+            return _NOTHING
         if self._again is not None:
             batch, self._again = self._again, None
-            return self._send(batch) or self.flush(retry=retry)
+            return self._send(batch, more=True)
         batch = self._gathering
-        if not (batch.urgent or batch.messages or batch.calls or (retry and (batch.changes or self._unwritten))):
-            return []
+        if not (batch.urgent or batch.messages or batch.completions or (retry and (batch.changes or self._unwritten))):
+            return _NOTHING
         if self._unwritten:
             batch.changes[:0] = self._unwritten
             batch.changes_bytes += sum(map(_size, self._unwritten))
             self._unwritten = []
         self._gathering = _Batch()
-        return self._send(batch)
+        return self._send(batch, more=False)
 
-    def _send(self, batch: _Batch) -> list[Persist]:
+    def _send(self, batch: _Batch, *, more: bool) -> Flush:
+        """`more`: if this one needs no write, the next may leave."""
         if batch.changes_bytes > CHANGES_BYTES_MAX:
             batch = self._first_of(batch)
-        records = [*batch.changes]
-        for one in batch.messages:
-            records += one() if callable(one) else (one,)
+        records = batch.records()
         if not records:  # nothing to write, and all before it is: it is done
-            _tell(batch.calls, None)
-            return []
+            return Flush(None, batch.all_waiting(), more)
         self._under_way = batch
         self._ticket += 1
-        return [Persist(self._ticket, tuple(records))]
+        return Flush(Persist(self._ticket, tuple(records)))
 
     def _first_of(self, batch: _Batch) -> _Batch:
         """As many of its changes as may go together; the rest follows."""
@@ -175,26 +204,28 @@ class Journal:
         self._again = batch
         return first
 
-    def finished(self, ticket: int, error: TidingsError | None) -> None:
+    def finished(self, ticket: int, error: TidingsError | None) -> list[Completion]:
+        """The batch is written, or refused with this error: the completions that this decides."""
         batch = self._under_way
         assert batch is not None
         assert ticket == self._ticket
         self._under_way = None
         self.pending_bytes -= batch.bytes
-        calls = batch.calls
-        if error is not None:
-            changes = batch.changes
-            if self._again is not None:  # the rest of it
-                rest, self._again = self._again, None
-                changes, calls = [*changes, *rest.changes], [*calls, *rest.calls]
-                self.pending_bytes -= rest.bytes
-            changes = [one for one in changes if _possible(one)]
-            if batch.messages:
-                self._again = _Batch(changes, calls=[call for call in calls if call.changes_only])
-                calls = [call for call in calls if not call.changes_only]
-            else:
-                self._unwritten = changes
-        _tell(calls, error)
+        if error is None:
+            return batch.all_waiting()
+        if batch.messages:
+            self._again = _Batch(_possible(batch.changes), completions=[*batch.waiting(changes_only=True)])
+            return batch.waiting(changes_only=False)
+        changes, completions = batch.changes, batch.all_waiting()
+        if self._again is not None:  # the rest of it
+            rest, self._again = self._again, None
+            changes, completions = [*changes, *rest.changes], [*completions, *rest.all_waiting()]
+            self.pending_bytes -= rest.bytes
+        self._unwritten = _possible(changes)
+        return completions
+
+
+_NOTHING = Flush()
 
 
 def _size(record: Record) -> int:
@@ -210,28 +241,12 @@ def _size(record: Record) -> int:
             return 16
 
 
-def _nothing() -> Sequence[Record]:
-    return ()
+def _possible(records: list[Record]) -> list[Record]:
+    """Those that some store can keep."""
+    return [one for one in records if _is_possible(one)]
 
 
-_NOBODY = _Call(lambda: None, None, changes_only=False)
-
-
-def _tell(calls: Iterable[_Call], error: TidingsError | None) -> None:
-    """All of them, even if one raises."""
-    waiting = iter(calls)
-    try:
-        for call in waiting:
-            if error is None:
-                call.done()
-            elif call.failed is not None:
-                call.failed(error)
-    except Exception:
-        _tell(waiting, error)
-        raise
-
-
-def _possible(record: Record) -> bool:
+def _is_possible(record: Record) -> bool:
     try:
         check_record(record)
     except UsageError:

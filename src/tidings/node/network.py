@@ -19,9 +19,10 @@ from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.kernel.events import Relayed
 from tidings.model.codec import decode_predicate
 from tidings.node.carriage import Carriage
+from tidings.node.completions import Copy
 from tidings.node.effects import LinkEffect as DriverEffect
 from tidings.node.event_post import EventPost
-from tidings.node.intake import Copy, Intake, waiting_report
+from tidings.node.intake import Intake, waiting_report
 from tidings.node.journal import Journal
 from tidings.node.letters import Letters
 from tidings.node.link_clock import LinkClock
@@ -65,7 +66,7 @@ class Network:
         self._notes = NetworkNotes(settings.encoding.row_bytes)
         self._tables = NetworkTables(plane, settings, transit, self._notes, self._give_up)
         self._arrange(incarnation)
-        self._intake = Intake(transit, lambda number, error: self.broken(self.clock.now, number, error), self._waits)
+        self.intake = Intake(transit, lambda number, error: self.broken(self.clock.now, number, error), self._waits)
         self.letters = Letters(settings.router, settings.hops_max, self._wires, lambda: self.unicast)
         self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
         self._started = 0.0
@@ -172,7 +173,7 @@ class Network:
         """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
         if event.connection in self._wires.names:
             copy = Copy(event.hops, event.tag, event.routers, event.expires_ms, event.message)
-            self._intake.relayed(now_ms, event.connection, copy)
+            self.intake.relayed(now_ms, event.connection, copy)
 
     def _waits(self, number: int, error: StoreError | None) -> None:
         """The store refuses what comes by a link, or takes it again: once, however often it is tried."""
@@ -183,9 +184,9 @@ class Network:
         for added, predicate in interests:
             change = self.scheme.subscribe if added else self.scheme.unsubscribe
             self._routed(change(self.clock.now, decode_predicate(predicate)))
-        for number, tags in self._intake.take_acks().items():
+        for number, tags in self.intake.take_acks().items():
             self._plane.send(number, control_frame(Taken(tuple(tags))))
-        self._intake.settle(now_ms)
+        self.intake.settle(now_ms)
         self.transit.pump(now_ms)
         self.carriage.settle(now_ms)
 
@@ -202,7 +203,7 @@ class Network:
             journal.change(self.incarnation_note())
         self.transit.unpark()
         self.transit.expire(now_ms)
-        self._intake.tick()
+        self.intake.tick()
         self._notes.note_interests(journal, self.scheme.predicates)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
@@ -339,4 +340,4 @@ class Network:
 
     def _forget_connection(self, connection: str) -> None:
         if (number := self._wires.closed(connection)) is not None:
-            self._intake.forget(number)
+            self.intake.forget(number)

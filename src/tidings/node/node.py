@@ -15,6 +15,7 @@ from tidings.model.type_topics import is_event
 from tidings.node.advertising import Advertising
 from tidings.node.alone import Alone
 from tidings.node.brakes import Brakes
+from tidings.node.completer import Completer
 from tidings.node.desk import Desk
 from tidings.node.effects import NodeEffect, Persist
 from tidings.node.event_post import EventPost
@@ -91,7 +92,8 @@ class Node:
         self.publishing = Publishing(plane, office, journal, outbox, self.brakes, settings, self.network)
         self._desk = Desk(watched, office, journal, outbox, settings, self.publishing)
         self.acknowledged = self._desk.consuming.acknowledged  # the usual `Ack`, without the form
-        self._own_types = OwnTypes(journal)
+        self._completer = Completer(journal, outbox, office, self.publishing, self._desk, self.retaining, self.network)
+        self._own_types = OwnTypes(journal, outbox)
         self._types = TypeDesk(self._type_book(), outbox, self.brakes)
         self._advertising = Advertising(outbox, self._advertise)
         self.tracking = Tracking(
@@ -110,8 +112,8 @@ class Node:
         if self.network is None:
             return self._own_types
         if self.network.carriage.events is None:
-            return NoTypes(self.network.settings.scheme)
-        return NetworkTypes(self.network, self._journal)
+            return NoTypes(self.network.settings.scheme, self._outbox)
+        return NetworkTypes(self.network, self._journal, self._outbox)
 
     def recover(self, recovered: Recovered, now: float = 0.0) -> None:
         """Stand where the store says we stood; `now` is the time of the links."""
@@ -194,7 +196,7 @@ class Node:
 
     def persisted(self, ticket: int, error: TidingsError | None) -> list[NodeEffect]:
         """A batch is on disk, or refused: receipts, which need not wait for what else follows."""
-        self._journal.finished(ticket, error)
+        self._completer.finished(ticket, error)
         return self._outbox.take()
 
     def loaded(
@@ -219,11 +221,11 @@ class Node:
 
     def retry(self) -> list[Persist]:
         """Try again what could not be written, and write what nobody waits for."""
-        return self._journal.flush(retry=True)
+        return self._completer.flush(retry=True)
 
     def turn(self, now_ms: int) -> list[NodeEffect]:
         """The end of each step: write, give out, answer, hold or release publishers."""
-        writes = self._journal.flush()
+        writes = self._completer.flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
         if self.network is not None or self._watched.changes or self.post_office.mailboxes.changes:
@@ -232,7 +234,7 @@ class Node:
         wanted += self._giving_out.round(now_ms)
         if wanted or self.retaining.reads:
             self._loading.ask(wanted)
-        writes += self._journal.flush()
+        writes += self._completer.flush()
         if self.brakes.held or self.post_office.overflow.slow:
             self.publishing.relieve(now_ms)
             self.post_office.overflow.relieve(now_ms)

@@ -1,15 +1,12 @@
 """Answers to clients, gathered during one turn of the node. Receipts of publications leave together."""
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from tidings.errors import TidingsError
 from tidings.node.effects import Log, NodeEffect, Reply
 from tidings.node.requests import Accepted, Answer, Done, Failed, Refused
-
-Then: TypeAlias = Callable[[Callable[[], None], Callable[[TidingsError], None]], None]
 
 
 class Outbox:
@@ -23,12 +20,9 @@ class Outbox:
         if connection in self.connected:
             self._effects.append(Reply(connection, answer))
 
-    def answer_after(self, then: Then, connection: int, done: Done) -> None:
-        """Answer so when that is written (`Journal.then`, `Journal.then_changed`), or say why it could not be."""
-        then(
-            lambda: self.answer(connection, done),
-            lambda error: self.answer(connection, Failed(done.receipt, error)),
-        )
+    def answer_with(self, connection: int, done: Done, error: TidingsError | None) -> None:
+        """This answer, or with the same receipt why the request failed."""
+        self.answer(connection, done if error is None else Failed(done.receipt, error))
 
     def accepted(self, connection: int, receipt: int) -> None:
         if receipt:

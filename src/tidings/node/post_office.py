@@ -9,8 +9,8 @@ The node tells it what came in and what consumers said; it keeps memory, mailbox
   message come again, marked as redelivered.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
+from typing import assert_never
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.depot import Depot
@@ -18,6 +18,7 @@ from tidings.delivery.mailbox import NEW, PERHAPS_SEEN, Consumer, Mailbox, Mailb
 from tidings.delivery.store import TARGETS_MAX, Acked, Attached, Counted, Detached, Recovered, Stored
 from tidings.errors import TidingsError
 from tidings.node.brakes import Brakes
+from tidings.node.completions import ConfirmPublication, ConfirmRepeat, FinishMove, Offer, OfferMessage, Outcome
 from tidings.node.dead_letters import EXPIRED, TOO_OFTEN, DeadLetters
 from tidings.node.encoded import ID, PERSISTENT, PRIORITY, expires_ms_of
 from tidings.node.journal import Journal
@@ -25,7 +26,7 @@ from tidings.node.mailboxes import Mailboxes
 from tidings.node.outbox import Outbox
 from tidings.node.overflow import Overflow
 from tidings.node.plane import Plane
-from tidings.node.repeats import Repeats
+from tidings.node.repeats import Repeats, copy_refused
 from tidings.node.settings import Settings
 from tidings.node.sweep import Sweep
 
@@ -37,10 +38,10 @@ class PostOffice:
         self.overflow = Overflow(self.mailboxes, brakes, settings, outbox)
         self.sweep = Sweep(self.depot)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
-        self.repeats = Repeats(journal)
+        self.repeats = Repeats()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
         self.expired = 0
-        self._journal = journal
+        self._journal, self._outbox = journal, outbox
         self._settings = settings
         self._next_seq = 1
         self._touched: dict[Mailbox, None] = {}
@@ -145,32 +146,27 @@ class PostOffice:
         expires_ms: int = 0,
         publisher: int | None = None,
         perhaps_sent: bool = False,
-        done: Callable[[], None] | None = None,
-        failed: Callable[[TidingsError], None] | None = None,
-    ) -> None:
-        """A message for these mailboxes; `done` when it is safe, `failed` when it could not be made so."""
-        message_id = message[ID]
-        perhaps_sent = self.repeats.perhaps(message_id, perhaps_sent)
-        if perhaps_sent and self.repeats.repeated(message_id, done, failed):
-            return
-        stored, offer = self.prepare(message, mailboxes, expires_ms, publisher, PERHAPS_SEEN if perhaps_sent else NEW)
-
-        def finish() -> None:
-            self.repeats.under_way.discard(message_id)
-            offer()
-            if done is not None:
-                done()
-
-        def fail(error: TidingsError) -> None:
-            self.repeats.under_way.discard(message_id)
-            if failed is not None:
-                failed(error)
-
-        if stored:
-            self.repeats.under_way.add(message_id)
-            self._journal.then(finish, fail)
+        outcome: Outcome | None = None,
+    ) -> bool:
+        """A message for these mailboxes. Its outcome follows when it is safe, or could not be made so; True: it shares
+        the fate of the same message, which was sent before and is on its way to disk."""
+        message_id, repeats = message[ID], self.repeats
+        perhaps_sent = repeats.perhaps(message_id, perhaps_sent)
+        if perhaps_sent:
+            if repeats.is_safe(message_id):
+                self._settle(outcome, None)
+                return False
+            if message_id in repeats.under_way:
+                self._journal.then(ConfirmRepeat(message_id, outcome))
+                return True
+        offer = self.prepare(message, mailboxes, expires_ms, publisher, PERHAPS_SEEN if perhaps_sent else NEW)
+        if offer.stored or (offer.more and any(part.stored for part in offer.more)):
+            repeats.under_way.add(message_id)
+            self._journal.then(OfferMessage(offer, outcome))
         else:
-            finish()
+            self.offer(*offer)
+            self._settle(outcome, None)
+        return False
 
     def prepare(
         self,
@@ -179,12 +175,12 @@ class PostOffice:
         expires_ms: int = 0,
         publisher: int | None = None,
         tries: Tries = NEW,
-    ) -> tuple[bool, Callable[[], None]]:
-        """Put the message into the journal if it must be there; returns whether, and what then offers it."""
+    ) -> Offer:
+        """Put the message into the journal if it must be there; returns what is to be offered then."""
         if len(mailboxes) > TARGETS_MAX:  # more than one record can name: to each part of them a message of its own
             parts = [mailboxes[at : at + TARGETS_MAX] for at in range(0, len(mailboxes), TARGETS_MAX)]
-            prepared = [self.prepare(message, part, expires_ms, publisher, tries) for part in parts]
-            return any(stored for stored, _ in prepared), partial(_each, [offer for _, offer in prepared])
+            first, *more = [self.prepare(message, part, expires_ms, publisher, tries) for part in parts]
+            return first._replace(more=tuple(more))
         seq = self.take_seq()
         durable = tuple([mailbox.number for mailbox in mailboxes if mailbox.durable])
         crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
@@ -196,20 +192,46 @@ class PostOffice:
             if tries.given:
                 for number in durable:
                     self._journal.message(Counted(number, seq, tries.number), 0)
+        return Offer(seq, message, mailboxes, stored, expires_ms, publisher, tries)
 
-        offer = partial(self.offer, seq, message, mailboxes, stored=stored, expires_ms=expires_ms)
-        return stored, partial(offer, publisher=publisher, tries=tries)
+    def written(self, completion: OfferMessage, error: TidingsError | None) -> None:
+        offer, outcome = completion
+        self.repeats.under_way.discard(offer.message[ID])
+        if error is None:
+            self.offer(*offer)
+        self._settle(outcome, error)
+
+    def decide_repeat(self, completion: ConfirmRepeat) -> None:
+        """The fate of the copy before it is known."""
+        message_id, outcome = completion
+        self._settle(outcome, None if self.repeats.is_safe(message_id) else copy_refused())
+
+    def _settle(self, outcome: Outcome | None, error: TidingsError | None) -> None:
+        """A message is safe, or (`error`) was refused."""
+        match outcome:
+            case ConfirmPublication():  # the most frequent one
+                connection, receipt = outcome
+                if error is None:
+                    self._outbox.accepted(connection, receipt)
+                else:
+                    self._outbox.refused(connection, receipt, error)
+            case FinishMove():
+                self.dead_letters.finish_move(outcome, error)
+            case None:
+                pass
+            case _:
+                assert_never(outcome)
 
     def offer(
         self,
         seq: int,
         message: bytes,
         mailboxes: list[Mailbox],
-        *,
         stored: bool,
         expires_ms: int = 0,
         publisher: int | None = None,
         tries: Tries = NEW,
+        more: Iterable[Offer] = (),
     ) -> None:
         """A message, perhaps written before, is there for those of the mailboxes that were not removed meanwhile."""
         open, retained = self.mailboxes.sinks, self.mailboxes.retained
@@ -233,6 +255,8 @@ class PostOffice:
                 self.depot.release(seq)
         if stored:
             self.repeats.recent.add(message[ID])
+        for part in more:
+            self.offer(*part)
 
     def finished(self, mailbox: Mailbox, seqs: list[int]) -> None:
         """These are done in this mailbox: see to it that they do not come back after a restart."""
@@ -293,8 +317,3 @@ class PostOffice:
                 self.finished(mailbox, [place.seq])
             self.touch(mailbox)
         self.dead_letters.lost(lost)
-
-
-def _each(actions: Iterable[Callable[[], None]]) -> None:
-    for action in actions:
-        action()

@@ -4,19 +4,19 @@ The path of plain messages never comes here: the plane serves it by itself. Who 
 must wait, until there is (`relieve`).
 """
 
-from collections.abc import Callable, Iterable
-
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import TidingsError
 from tidings.kernel.events import Published, PublishedToRouters, PublishedToScheme, Relayed, RemoteMessage
 from tidings.model.type_topics import is_event
 from tidings.node.brakes import CROWD, LINKS, Brakes
+from tidings.node.completions import ConfirmEntry, ConfirmPublication, Outcome, Publication, PublishEvent
 from tidings.node.encoded import ID, PERSISTENT, QUEUE, expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.network import Network
 from tidings.node.outbox import Outbox
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PostOffice
+from tidings.node.repeats import copy_refused
 from tidings.node.settings import Settings
 
 
@@ -39,16 +39,11 @@ class Publishing:
 
     def message(self, event: Published) -> None:
         """A message that mailboxes wait for."""
-        connection, receipt = event.connection, event.receipt
-        self._post(
-            connection,
-            event.message,
-            event.sinks,
-            event.expires_ms,
-            event.perhaps_sent,
-            lambda: self._outbox.accepted(connection, receipt),
-            lambda error: self._outbox.refused(connection, receipt, error),
-        )
+        outcome = ConfirmPublication(event.connection, event.receipt)
+        try:
+            self._post(event, outcome)
+        except TidingsError as error:
+            self._outbox.refused(event.connection, event.receipt, error.alone())
 
     def refuse(self, connection: int, receipt: int, error: TidingsError) -> None:
         """A message could not be written (`Alone`)."""
@@ -65,19 +60,34 @@ class Publishing:
         self._network.relayed(now_ms, event)
 
     def entered(self, now_ms: int, event: PublishedToRouters | PublishedToScheme) -> None:
-        """A message that other brokers want, or that a routing scheme carries, and perhaps mailboxes here."""
+        """A message that other brokers want, or that a routing scheme carries, and perhaps mailboxes here; the receipt
+        is for both."""
         assert self._network is not None
-        connection, receipt, message = event.connection, event.receipt, event.message
         if isinstance(event, PublishedToRouters):
-            self._network.transit.accept(message, event.routers, event.expires_ms)
+            self._network.transit.accept(event.message, event.routers, event.expires_ms)
         else:
-            self._enter(self._network, now_ms, message, connection)
-        errors: list[TidingsError] = []
-        self._post(connection, message, event.sinks, event.expires_ms, event.perhaps_sent, None, errors.append)
-        self._journal.then(  # the receipt is for both: what is kept here, and what others are to get
-            lambda: self._answered(connection, receipt, errors),
-            lambda error: self._outbox.refused(connection, receipt, error),
-        )
+            self._enter(self._network, now_ms, event.message, event.connection)
+        try:
+            repeated = self._post(event, None)
+        except TidingsError as error:
+            self._journal.then(ConfirmEntry(event.connection, event.receipt, refusal=error.alone()))
+        else:
+            copy_of = event.message[ID] if repeated else b""
+            self._journal.then(ConfirmEntry(event.connection, event.receipt, copy_of=copy_of))
+
+    def confirm_entry(self, entry: ConfirmEntry, error: TidingsError | None) -> None:
+        connection, receipt, copy_of, refusal = entry
+        error = error or refusal
+        if error is None and copy_of and not self._is_safe(copy_of):
+            error = copy_refused()
+        if error is None:
+            self._outbox.accepted(connection, receipt)
+        else:
+            self._outbox.refused(connection, receipt, error)
+
+    def _is_safe(self, message_id: bytes) -> bool:
+        seen_here = message_id in self._office.repeats.recent
+        return seen_here or (self._network is not None and self._network.transit.missing(message_id) is None)
 
     def event(self, now_ms: int, connection: int, receipt: int, message: bytes) -> None:
         """An event that fits its type. One that was sent before and is safe, as after a broken connection, is not sent
@@ -88,31 +98,34 @@ class Publishing:
             known = not self._network.transit.saw(message[ID])
         expires_ms = expires_ms_of(message)
         if known or 0 < expires_ms <= now_ms:
-            self._journal.then(lambda: self._outbox.accepted(connection, receipt))
+            self._journal.then(ConfirmEntry(connection, receipt, copy_of=message[ID] if known else b""))
             return
         mailboxes = self._mailboxes.for_message(message, self._plane.match(message))
-        publish = self.prepare(now_ms, connection, message, mailboxes)
-
-        def published() -> None:
-            publish()
-            self._outbox.accepted(connection, receipt)
-
-        self._journal.then(published, lambda error: self._outbox.refused(connection, receipt, error))
+        self._journal.then(PublishEvent(receipt, self.prepare(now_ms, connection, message, mailboxes)))
         if self._crowded(1.0):
             self._brakes.hold(connection, CROWD)
 
-    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Callable[[], None]:
-        """Journal the message if need be; returns what publishes it once that is safe."""
-        _, offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
-        send = self._abroad(now_ms, connection, message)
+    def prepare(self, now_ms: int, connection: int, message: bytes, mailboxes: list[Mailbox]) -> Publication:
+        """Journal the message if need be; returns what is to be published once that is safe."""
+        offer = self._office.prepare(message, mailboxes, expires_ms_of(message), connection)
+        return Publication(now_ms, connection, message, offer, enters=self._abroad(message))
 
-        def publish() -> None:
-            self._plane.publish(message, now_ms, connection)
-            offer()
-            if send is not None:
-                send()
+    def publish(self, publication: Publication) -> None:
+        """A message that is safe goes to its subscribers."""
+        now_ms, connection, message, offer, enters = publication
+        self._plane.publish(message, now_ms, connection)
+        self._office.offer(*offer)
+        if enters:
+            assert self._network is not None
+            self._enter(self._network, now_ms, message, connection)
 
-        return publish
+    def publish_event(self, event: PublishEvent, error: TidingsError | None) -> None:
+        receipt, publication = event
+        if error is None:
+            self.publish(publication)
+            self._outbox.accepted(publication.connection, receipt)
+        else:
+            self._outbox.refused(publication.connection, receipt, error)
 
     def relieve(self, now_ms: int) -> None:
         """Let publishers go who need not wait any more; while memory is short, end who holds it and takes nothing."""
@@ -125,56 +138,38 @@ class Publishing:
         if self._brakes.holding(LINKS) and not (self._network and self._network.carriage.congested(0.5)):
             self._brakes.release(LINKS)
 
-    def _post(
-        self,
-        connection: int,
-        message: bytes,
-        sinks: Iterable[int],
-        expires_ms: int,
-        perhaps_sent: bool,
-        done: Callable[[], None] | None,
-        failed: Callable[[TidingsError], None],
-    ) -> None:
+    def _post(self, event: Published | PublishedToRouters | PublishedToScheme, outcome: Outcome | None) -> bool:
+        """`PostOffice.accept` for a publisher, which must wait if there is too much."""
         try:
-            self._office.accept(
-                message,
-                self._mailboxes.for_message(message, sinks),
-                expires_ms=expires_ms,
-                publisher=connection,
-                perhaps_sent=perhaps_sent,
-                done=done,
-                failed=failed,
+            return self._office.accept(
+                event.message,
+                self._mailboxes.for_message(event.message, event.sinks),
+                expires_ms=event.expires_ms,
+                publisher=event.connection,
+                perhaps_sent=event.perhaps_sent,
+                outcome=outcome,
             )
-        except TidingsError as error:
-            failed(error.alone())
-        if self._crowded(1.0):
-            self._brakes.hold(connection, CROWD)
-
-    def _answered(self, connection: int, receipt: int, errors: list[TidingsError]) -> None:
-        if errors:
-            self._outbox.refused(connection, receipt, errors[0])
-        else:
-            self._outbox.accepted(connection, receipt)
+        finally:
+            if self._crowded(1.0):
+                self._brakes.hold(event.connection, CROWD)
 
     def _enter(self, network: Network, now_ms: int, message: bytes, connection: int) -> None:
         network.carriage.enter(now_ms, message, connection)
         if network.carriage.congested(1.0) and connection in self._outbox.connected:
             self._brakes.hold(connection, LINKS)
 
-    def _abroad(self, now_ms: int, connection: int, message: bytes) -> Callable[[], None] | None:
-        """The message for other brokers: what is persistent is stored in the same batch. Returns what is to be
-        done once that is safe."""
+    def _abroad(self, message: bytes) -> bool:
+        """The message for other brokers: what is persistent is stored in the same batch. Returns whether it is to enter
+        the network once that is safe."""
         if self._network is None or message[1] & QUEUE:
-            return None
-        if self._network.carriage.events is not None and message[1] & PERSISTENT and is_event(message):
-            self._network.event_post.accept(message)
-            return None
+            return False
         if not message[1] & PERSISTENT:
-            network = self._network
-            return lambda: self._enter(network, now_ms, message, connection)
-        if routers := self._plane.destinations(message):
+            return True
+        if self._network.carriage.events is not None and is_event(message):
+            self._network.event_post.accept(message)
+        elif routers := self._plane.destinations(message):
             self._network.transit.accept(message, routers, expires_ms_of(message))
-        return None
+        return False
 
     def _crowded(self, share: float) -> bool:
         """Whether publishers must wait: too much on its way to disk, or too much that only memory has."""

@@ -13,6 +13,7 @@ from tidings.delivery.mailbox import Mailbox, MailboxKind
 from tidings.errors import SecurityError, UsageError
 from tidings.model.destination import Destination
 from tidings.model.selector import Selector
+from tidings.node.completions import AnswerRequest
 from tidings.node.encoded import expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
@@ -98,7 +99,7 @@ class Queues:
             seqs = mailbox.purge()
         self._office.finished(mailbox, seqs)
         done = Done(request.receipt, {"count": len(seqs), "more": False})
-        self._outbox.answer_after(self._journal.then_changed, client.number, done)
+        self._journal.then_changed(AnswerRequest(client.number, done))
 
     def move(self, now_ms: int, client: Connection, request: Move) -> None:
         """To the end of another queue, in one batch with their end here."""
@@ -122,7 +123,7 @@ class Queues:
                     mailbox.backlog.remove(place)
                     moved += self._office.dead_letters.move(mailbox, place, message, target)
             done = Done(request.receipt, {"count": moved, "more": more and moved > 0})
-            self._outbox.answer_after(self._journal.then, client.number, done)
+            self._journal.then(AnswerRequest(client.number, done))
 
         self._start(now_ms, _Job(mailbox, places[:PAGE_MESSAGES_MAX], shift))
 

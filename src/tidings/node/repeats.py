@@ -5,23 +5,19 @@ from the first message that is sent again on, whatever else comes from that publ
 have been sent before.
 """
 
-from collections.abc import Callable
-
-from tidings.errors import StoreError, TidingsError
+from tidings.errors import StoreError
 from tidings.kernel.recent import RecentIds
-from tidings.node.journal import Journal
 
 PUBLISHER = slice(0, 4)  # of an id
 PUBLISHERS_MAX = 4096  # whose messages were sent again, lately
 
 
 class Repeats:
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self) -> None:
         self.recent = RecentIds()  # of messages stored lately
         self.under_way: set[bytes] = set()  # ids of messages whose record is not written yet
         self.duplicates = 0
         self._moved: dict[bytes, None] = {}  # publishers that have gone on by another connection, the oldest first
-        self._journal = journal
 
     def perhaps(self, message_id: bytes, said: bool) -> bool:
         """Whether a message may have been sent before; `said`: its frame says so."""
@@ -32,24 +28,13 @@ class Repeats:
                 del self._moved[next(iter(self._moved))]
         return said or (bool(self._moved) and publisher in self._moved)
 
-    def repeated(
-        self, message_id: bytes, done: Callable[[], None] | None, failed: Callable[[TidingsError], None] | None
-    ) -> bool:
-        """Whether a message that may have been sent before was. If that one is on its way to disk still, and perhaps
-        refused there, this one shares its fate."""
+    def is_safe(self, message_id: bytes) -> bool:
+        """Whether a message that may have been sent before was, and is stored."""
+        safe = message_id in self.recent
+        self.duplicates += safe
+        return safe
 
-        def decide(_: TidingsError | None = None) -> None:
-            if message_id in self.recent:
-                self.duplicates += 1
-                if done is not None:
-                    done()
-            elif failed is not None:
-                failed(StoreError("E_STORE_IO", "the copy before it could not be written"))
 
-        if message_id in self.recent:
-            decide()
-        elif message_id in self.under_way:
-            self._journal.then(decide, decide)
-        else:
-            return False
-        return True
+def copy_refused() -> StoreError:
+    """The answer to a message that was sent again, if the first one could not be written."""
+    return StoreError("E_STORE_IO", "the copy before it could not be written")

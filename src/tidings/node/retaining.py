@@ -19,6 +19,7 @@ from tidings.model.codec import encode_predicate
 from tidings.model.destination import DestinationPattern
 from tidings.model.selector import Selector
 from tidings.model.values import Value
+from tidings.node.completions import AnswerRetention
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.post_office import PostOffice
@@ -121,6 +122,10 @@ class Retaining:
             if grown or limit:
                 self._journal.later(_note(mailbox))
 
+    def answer(self, completion: AnswerRetention, error: TidingsError | None) -> None:
+        first, last = completion.mailbox.range
+        self._outbox.answer_with(completion.connection, Done(completion.receipt, {"first": first, "last": last}), error)
+
     # --- requests -------------------------------------------------------------------------------------------------
 
     def _retain(self, client: Connection, request: Retain) -> None:
@@ -147,7 +152,7 @@ class Retaining:
             mailbox = self._mailboxes.make_retained(name, predicate, retention)
             if name in self._former:
                 mailbox.begin(self._former.pop(name))
-        self._done(client, request.receipt, mailbox)
+        self._journal.then(AnswerRetention(client.number, request.receipt, mailbox))
 
     def _read(self, client: Connection, request: ReadRetained) -> None:
         mailbox = self._find(request.name)
@@ -183,7 +188,7 @@ class Retaining:
         else:
             self._drop(mailbox, request.up_to)
             self._journal.change(_note(mailbox))
-        self._done(client, request.receipt, mailbox)
+        self._journal.then(AnswerRetention(client.number, request.receipt, mailbox))
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -209,16 +214,6 @@ class Retaining:
         self.retrieved += len(sent)
         fields: dict[str, Value] = {"first": first, "last": newest, "next": next_after}
         self._outbox.answer(read.client.number, Done(request.receipt, fields, tuple(sent)))
-
-    def _done(self, client: Connection, receipt: int, mailbox: Retained) -> None:
-        def done() -> None:
-            first, last = mailbox.range
-            self._outbox.answer(client.number, Done(receipt, {"first": first, "last": last}))
-
-        def failed(error: TidingsError) -> None:
-            self._outbox.answer(client.number, Failed(receipt, error))
-
-        self._journal.then(done, failed)
 
     def _drop(self, mailbox: Retained, offset: int) -> None:
         if gone := mailbox.release(offset):

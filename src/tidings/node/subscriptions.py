@@ -3,12 +3,13 @@
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.forwarder import DirectSink
+from tidings.node.completions import ActivateConsumer, AnswerRequest, ConfirmUnsubscribe
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice
 from tidings.node.refitting import fits
-from tidings.node.requests import AckMode, Done, Failed, Forget, Subscribe, Unsubscribe
+from tidings.node.requests import AckMode, Done, Forget, Subscribe, Unsubscribe
 from tidings.node.session import Connection, DirectSubscription, MailboxSubscription, Subscription
 from tidings.node.settings import Settings
 from tidings.node.subscribing import Plan, destination_of, durable_name, plan, shared_durable_name
@@ -69,20 +70,23 @@ class Subscriptions:
         mailbox.taken_ms = now_ms
         self._office.attach(mailbox, consumer)
         client.subscriptions[request.subscription] = subscription
+        made = new and kind is not MailboxKind.QUEUE
+        completion = ActivateConsumer(client, request.receipt, request.subscription, subscription, made)
+        self._journal.then_changed(completion)
 
-        def active() -> None:
+    def complete(self, completion: ActivateConsumer, error: TidingsError | None) -> None:
+        """A subscription with a mailbox is in force, or (`error`) is undone."""
+        client, subscription = completion.client, completion.subscription
+        mailbox, consumer = subscription.mailbox, subscription.consumer
+        if error is None:
             self._office.activate(mailbox, consumer)
-            self._outbox.answer(client.number, Done(request.receipt))
-
-        def undo(error: TidingsError) -> None:
-            if client.subscriptions.get(request.subscription) is subscription:
-                del client.subscriptions[request.subscription]
+        else:
+            if client.subscriptions.get(completion.number) is subscription:
+                del client.subscriptions[completion.number]
             self._office.detach(mailbox, consumer)
-            if new and kind is not MailboxKind.QUEUE and self._mailboxes.is_open(mailbox) and not mailbox.consumers:
+            if completion.made and self._mailboxes.is_open(mailbox) and not mailbox.consumers:
                 self._office.remove(mailbox)
-            self._outbox.answer(client.number, Failed(request.receipt, error))
-
-        self._journal.then_changed(active, undo)
+        self._outbox.answer_with(client.number, Done(completion.receipt), error)
 
     def _mailbox(self, client: Connection, request: Subscribe, wanted: Plan, kind: MailboxKind) -> Mailbox:
         """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
@@ -118,11 +122,8 @@ class Subscriptions:
             self._office.touch(subscription.mailbox)
         self._end(subscription)
         del client.subscriptions[request.subscription]
-
-        def ended(_: TidingsError | None = None) -> None:
-            self._outbox.answer(client.number, Done(request.receipt))
-
-        self._journal.then_changed(ended, ended)  # so it is, even if a crash makes what was acknowledged come again
+        # So it is, even if a crash makes what was acknowledged come again.
+        self._journal.then_changed(ConfirmUnsubscribe(client.number, request.receipt))
 
     def end_all(self, client: Connection) -> None:
         for subscription in client.subscriptions.values():
@@ -150,7 +151,7 @@ class Subscriptions:
             raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber")
         self._check_own(client, mailbox)
         self._office.remove(mailbox)
-        self._outbox.answer_after(self._journal.then_changed, client.number, Done(request.receipt))
+        self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt)))
 
     def _check_owner(self, client: Connection, request: Forget) -> None:
         if request.owner is not None and not client.principal.may("manage", EVERYTHING):

@@ -1,6 +1,7 @@
 """Transactions: messages and acknowledgements are gathered until the commit, which does all of it or nothing."""
 
 from tidings.errors import LimitError, TidingsError, UsageError
+from tidings.node.completions import CommitTransaction
 from tidings.node.consuming import give_back
 from tidings.node.journal import Journal
 from tidings.node.once import Once
@@ -76,33 +77,35 @@ class Transactions:
         except TidingsError:
             self._failed(client, request, transaction)
             raise
-        offers = [
-            self._publishing.prepare(now_ms, client.number, message, mailboxes)
-            for message, mailboxes in zip(transaction.messages, targets, strict=True)
-        ]
+        publications = tuple(
+            [
+                self._publishing.prepare(now_ms, client.number, message, mailboxes)
+                for message, mailboxes in zip(transaction.messages, targets, strict=True)
+            ]
+        )
         for mailbox, places in transaction.acks:
             self._office.finished_if_written(mailbox, [place.seq for place in places])
         if key:
             self._journal.message(self.once.begin(key, request.number, self._office.take_seq()), 0)
+        self._journal.then(CommitTransaction(client, request, transaction, publications, key, before))
 
-        def apply() -> None:
-            self.once.finished(key)
-            for mailbox, places in transaction.acks:
-                for place in places:
-                    mailbox.finish(place.seq)
-            for returned in transaction.returned:
-                give_back(self._office, returned)
-            for offer in offers:
-                offer()
-            self._outbox.answer(client.number, Done(request.receipt))
-
-        def undo(error: TidingsError) -> None:
-            if key:
-                self.once.failed(key, before)
-            self._failed(client, request, transaction)
-            self._outbox.answer(client.number, Failed(request.receipt, error))
-
-        self._journal.then(apply, undo)
+    def complete(self, commit: CommitTransaction, error: TidingsError | None) -> None:
+        """The transaction is durable, or (`error`) was refused."""
+        if error is not None:
+            if commit.key:
+                self.once.failed(commit.key, commit.before)
+            self._failed(commit.client, commit.request, commit.transaction)
+            self._outbox.answer(commit.client.number, Failed(commit.request.receipt, error))
+            return
+        self.once.finished(commit.key)
+        for mailbox, places in commit.transaction.acks:
+            for place in places:
+                mailbox.finish(place.seq)
+        for returned in commit.transaction.returned:
+            give_back(self._office, returned)
+        for publication in commit.publications:
+            self._publishing.publish(publication)
+        self._outbox.answer(commit.client.number, Done(commit.request.receipt))
 
     def roll_back(self, client: Connection, request: Rollback) -> None:
         self._roll_back(self._end(client, request.session))

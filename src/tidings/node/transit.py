@@ -10,16 +10,18 @@ meant for knows it again by its message's id (`Seen`, which outlives a restart):
                           └───link lost────┘
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
 from tidings.errors import CodecError, StoreError, TidingsError
+from tidings.node.completions import ConfirmCopy, DeliverRelayed, ForwardMessage, RelayCompletion, RememberEntry
 from tidings.node.encoded import ID, expires_ms_of
 from tidings.node.journal import Journal
 from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PostOffice
+from tidings.node.repeats import copy_refused
 from tidings.node.seen import Seen
 from tidings.overlay.effects import Router
 from tidings.routing.codec import Reader, put_varint
@@ -101,8 +103,12 @@ class Transit:
         seq = self._office.take_seq()
         self._journal.message(Stored(seq, encode_item(message, todo), (self._mailbox(),)), len(message))
         left = self._hops_max if hops is None else hops
-        item = _Item(seq, message[ID], message, len(message), expires_ms, left, todo)
-        self._journal.then(lambda: self._add(item))
+        self._journal.then(ForwardMessage(seq, message, todo, expires_ms, left))
+
+    def forward(self, stored: ForwardMessage) -> None:
+        """The message is safe: send it on."""
+        seq, message, routers, expires_ms, hops = stored
+        self._add(_Item(seq, message[ID], message, len(message), expires_ms, hops, routers))
 
     def relayed(
         self,
@@ -111,59 +117,49 @@ class Transit:
         routers: list[Router],
         expires_ms: int,
         message: bytes,
-        done: Callable[[], None],
-        failed: Callable[[TidingsError], None],
+        completion: RelayCompletion,
         group: Hashable = None,
     ) -> None:
-        """A copy from a neighbour; `done` when it is safe here. Copies of one group can be withdrawn together."""
+        """A copy from a neighbour; `completion` when it is safe here. Copies of one group can be withdrawn together."""
         self._journal.group = group
         try:
             rest = set(routers) - {self.router}
-            if self.router in routers:
-                if (message_id := message[ID]) in self._seen:
-                    self.duplicates += 1
-                    done = self._if_seen(message_id, done, failed)
-                else:
-                    self._deliver(now_ms, message, expires_ms)
+            known = self.router in routers and message[ID] in self._seen
+            if known:
+                self.duplicates += 1
+            elif self.router in routers:
+                self._deliver(now_ms, message, expires_ms)
             if rest:
                 self.no_hops += hops == 0
                 self.accept(message, rest, expires_ms, hops)
-            self._journal.then(done, failed)
+            self._journal.then(ConfirmCopy(message[ID], completion) if known else completion)
         finally:
             self._journal.group = None
 
-    def withdraw(self, group: Hashable, error: TidingsError) -> None:
-        """One of the group was refused: so are those behind it that have not left for the store."""
-        self._journal.withdraw(group, error)
+    def missing(self, message_id: bytes) -> StoreError | None:
+        """A copy of what is known is safe if that one is: it may have been on its way to disk still, and refused."""
+        return None if message_id in self._seen else copy_refused()
 
-    def _if_seen(
-        self, message_id: bytes, done: Callable[[], None], failed: Callable[[TidingsError], None]
-    ) -> Callable[[], None]:
-        """A copy of what is known is safe if that one is: it may be on its way to disk still, and be refused."""
-
-        def decide() -> None:
-            if message_id in self._seen:
-                done()
-            else:
-                failed(StoreError("E_STORE_IO", "the copy before it could not be written"))
-
-        return decide
+    def forget(self, message_id: bytes) -> None:
+        """The message could not be stored, so it was not taken after all."""
+        self._seen.discard(message_id)
 
     def _deliver(self, now_ms: int, message: bytes, expires_ms: int) -> None:
-        message_id = message[ID]
         if 0 < expires_ms <= now_ms:
             self.expired += 1
             return
-        self._seen.add(message_id)
-        self._journal.message(self._seen.notes, 0)
+        self._seen.add(message[ID])
+        self._journal.message(self._seen, 0)
         mailboxes = self._office.mailboxes.for_message(message, self._plane.match(message))
-        _, offer = self._office.prepare(message, mailboxes, expires_ms)
+        self._journal.then(DeliverRelayed(now_ms, self._office.prepare(message, mailboxes, expires_ms)))
 
-        def deliver() -> None:
-            offer()
-            self._plane.publish(message, now_ms, None)
-
-        self._journal.then(deliver, lambda _: self._seen.discard(message_id))
+    def deliver_relayed(self, completion: DeliverRelayed, error: TidingsError | None) -> None:
+        now_ms, offer = completion
+        if error is None:
+            self._office.offer(*offer)
+            self._plane.publish(offer.message, now_ms, None)
+        else:
+            self.forget(offer.message[ID])
 
     def deliver(self, now_ms: int, message: bytes) -> None:
         """To subscribers here: a message of another broker that is not persistent."""
@@ -181,8 +177,8 @@ class Transit:
             self.duplicates += 1
             return False
         self._seen.add(message_id)
-        self._journal.message(self._seen.notes, 0)
-        self._journal.then(lambda: None, lambda _: self._seen.discard(message_id))
+        self._journal.message(self._seen, 0)
+        self._journal.then(RememberEntry(message_id))
         return True
 
     def loaded(self, messages: dict[int, bytes]) -> None:

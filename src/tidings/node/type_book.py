@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from tidings.delivery.store import Note, Recovered
@@ -9,15 +10,18 @@ from tidings.errors import TidingsError, UsageError
 from tidings.model.codec import decode_predicate
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
 from tidings.model.type_topics import typed_interest
+from tidings.node.completions import AnswerRequest
 from tidings.node.journal import Journal
 from tidings.node.network import Network
 from tidings.node.network_notes import TYPE_NOTE
+from tidings.node.outbox import Outbox
 from tidings.routing.hermes.codec import decode_types, encode_types
 from tidings.routing.scheme import Then
 
 
 class TypeBook(Protocol):
-    """What is asked is done when `then` is called, which may be at once: with None, or with why it is not."""
+    """What is asked is done when `then` is called, which may be at once: with None, or with why it is not. What is
+    written is answered when it is durable."""
 
     def types(self) -> list[EventType]:
         """Those that are known here, parents first."""
@@ -27,9 +31,9 @@ class TypeBook(Protocol):
 
     def get(self, name: str, then: Then) -> None: ...
 
-    def add(self, event_type: EventType, then: Then) -> None: ...
+    def add(self, event_type: EventType, answer: AnswerRequest) -> None: ...
 
-    def remove(self, name: str, then: Then) -> None: ...
+    def remove(self, name: str, answer: AnswerRequest) -> None: ...
 
     def advertise(self, name: str, then: Then) -> None: ...
 
@@ -39,8 +43,8 @@ class TypeBook(Protocol):
 class OwnTypes:
     """Of a broker that stands alone."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, journal: Journal, outbox: Outbox) -> None:
+        self._journal, self._outbox = journal, outbox
         self._tree = TypeTree()
         self._advertised: Counter[str] = Counter()
         self._subscribed: Counter[str] = Counter()
@@ -67,11 +71,11 @@ class OwnTypes:
         known = name in self._tree
         then(None if known else EventTypeError("E_TYPE_UNKNOWN", f"there is no event type {name!r}"))
 
-    def add(self, event_type: EventType, then: Then) -> None:
-        self._try(then, lambda: self._add(event_type))
+    def add(self, event_type: EventType, answer: AnswerRequest) -> None:
+        self._try(answer, lambda: self._add(event_type))
 
-    def remove(self, name: str, then: Then) -> None:
-        self._try(then, lambda: self._remove(name))
+    def remove(self, name: str, answer: AnswerRequest) -> None:
+        self._try(answer, lambda: self._remove(name))
 
     def advertise(self, name: str, then: Then) -> None:
         self._advertised[name] += name in self._tree
@@ -93,20 +97,20 @@ class OwnTypes:
     def _note(self, name: str, value: bytes) -> None:
         self._journal.change(Note(f"{TYPE_NOTE}:{name}", value))
 
-    def _try(self, then: Then, work: Callable[[], None]) -> None:
+    def _try(self, answer: AnswerRequest, work: Callable[[], None]) -> None:
         try:
             work()
         except TidingsError as error:
-            then(error)
+            self._outbox.answer_with(answer.connection, answer.done, error)
         else:
-            self._journal.then(lambda: then(None), then)
+            self._journal.then(answer)
 
 
 class NetworkTypes:
     """Of a broker whose network routes by types."""
 
-    def __init__(self, network: Network, journal: Journal) -> None:
-        self._network, self._journal = network, journal
+    def __init__(self, network: Network, journal: Journal, outbox: Outbox) -> None:
+        self._network, self._journal, self._outbox = network, journal, outbox
 
     def types(self) -> list[EventType]:
         assert self._network.carriage.events is not None
@@ -119,11 +123,13 @@ class NetworkTypes:
     def get(self, name: str, then: Then) -> None:
         self._network.carriage.typed(lambda events, now: events.get_type(now, name, then))
 
-    def add(self, event_type: EventType, then: Then) -> None:
-        self._network.carriage.typed(lambda events, now: events.add_type(now, event_type, self._noted(then)))
+    def add(self, event_type: EventType, answer: AnswerRequest) -> None:
+        then = partial(self._note, answer)
+        self._network.carriage.typed(lambda events, now: events.add_type(now, event_type, then))
 
-    def remove(self, name: str, then: Then) -> None:
-        self._network.carriage.typed(lambda events, now: events.remove_type(now, name, self._noted(then)))
+    def remove(self, name: str, answer: AnswerRequest) -> None:
+        then = partial(self._note, answer)
+        self._network.carriage.typed(lambda events, now: events.remove_type(now, name, then))
 
     def advertise(self, name: str, then: Then) -> None:
         self._network.carriage.typed(lambda events, now: events.advertise_type(now, name, then))
@@ -131,22 +137,20 @@ class NetworkTypes:
     def unadvertise(self, name: str) -> None:
         self._network.carriage.typed(lambda events, now: events.unadvertise_type(now, name))
 
-    def _noted(self, then: Then) -> Then:
-        def done(error: TidingsError | None) -> None:
-            if error is not None:
-                then(error)
-                return
+    def _note(self, answer: AnswerRequest, error: TidingsError | None) -> None:
+        """The network has answered."""
+        if error is not None:
+            self._outbox.answer_with(answer.connection, answer.done, error)
+        else:
             self._network.note_types(self._journal)
-            self._journal.then(lambda: then(None), then)
-
-        return done
+            self._journal.then(answer)
 
 
 class NoTypes:
     """Of a broker in a network whose brokers do not tell each other of types."""
 
-    def __init__(self, scheme: str) -> None:
-        self._scheme = scheme
+    def __init__(self, scheme: str, outbox: Outbox) -> None:
+        self._scheme, self._outbox = scheme, outbox
 
     def types(self) -> list[EventType]:
         return []
@@ -158,11 +162,11 @@ class NoTypes:
         reason = f"a network with routing = {self._scheme!r} has no event types; set [network] routing = 'hermes'"
         then(UsageError("E_TYPE_ROUTING", reason))
 
-    def add(self, event_type: EventType, then: Then) -> None:
-        self.get(event_type.name, then)
+    def add(self, event_type: EventType, answer: AnswerRequest) -> None:
+        self.remove(event_type.name, answer)
 
-    def remove(self, name: str, then: Then) -> None:
-        self.get(name, then)
+    def remove(self, name: str, answer: AnswerRequest) -> None:
+        self.get(name, partial(self._outbox.answer_with, answer.connection, answer.done))
 
     def advertise(self, name: str, then: Then) -> None:
         self.get(name, then)

@@ -19,6 +19,7 @@ from tidings.model.selector import Selector
 from tidings.model.type_json import types_to_json
 from tidings.model.type_topics import path_of, pattern_of, topic_of
 from tidings.node.brakes import Brakes
+from tidings.node.completions import AnswerRequest
 from tidings.node.outbox import Outbox
 from tidings.node.requests import (
     AddType,
@@ -104,7 +105,7 @@ class TypeDesk:
         def with_parent(chain: Chain) -> None:
             self._need(client, "define", (*chain, request.event_type))
             _check_depth((*chain, request.event_type))
-            self._book.add(request.event_type, self._answer(client, request.receipt))
+            self._book.add(request.event_type, AnswerRequest(client.number, Done(request.receipt)))
 
         if request.event_type.parent is None:
             with_parent(())
@@ -113,7 +114,7 @@ class TypeDesk:
 
     def _remove(self, client: Connection, receipt: int, chain: Chain) -> None:
         self._need(client, "define", chain)
-        self._book.remove(chain[-1].name, self._answer(client, receipt))
+        self._book.remove(chain[-1].name, AnswerRequest(client.number, Done(receipt)))
 
     def _show(self, client: Connection, receipt: int, chain: Chain) -> None:
         if not self._may_see(client, chain):
@@ -180,15 +181,6 @@ class TypeDesk:
                 self._outbox.answer(client.number, Failed(receipt, wrong))
 
         self._book.get(name, found)
-
-    def _answer(self, client: Connection, receipt: int) -> Callable[[TidingsError | None], None]:
-        def answer(error: TidingsError | None) -> None:
-            if error is None:
-                self._done(client, receipt)
-            else:
-                self._outbox.answer(client.number, Failed(receipt, error))
-
-        return answer
 
     def _done(self, client: Connection, receipt: int, types: Chain | None = None) -> None:
         fields = {} if types is None else {"types": types_to_json(types)}

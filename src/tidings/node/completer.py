@@ -1,0 +1,124 @@
+"""Carries out completions: the one place where what was written, or refused, has consequences.
+
+A completion may make another one due, as when what came behind a refused copy is withdrawn, but it never waits.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from tidings.errors import TidingsError
+from tidings.node.completions import (
+    ActivateConsumer,
+    AnswerRequest,
+    AnswerRetention,
+    CarryEvent,
+    CommitTransaction,
+    Completion,
+    ConfirmCopy,
+    ConfirmEntry,
+    ConfirmHandOver,
+    ConfirmRepeat,
+    ConfirmUnsubscribe,
+    DeliverRelayed,
+    ForwardMessage,
+    NetworkCompletion,
+    OfferMessage,
+    PublishEvent,
+    RememberEntry,
+    TakeRelay,
+)
+from tidings.node.desk import Desk
+from tidings.node.effects import Persist
+from tidings.node.journal import Journal
+from tidings.node.network import Network
+from tidings.node.outbox import Outbox
+from tidings.node.post_office import PostOffice
+from tidings.node.publishing import Publishing
+from tidings.node.requests import Done
+from tidings.node.retaining import Retaining
+
+
+class Completer:
+    def __init__(
+        self,
+        journal: Journal,
+        outbox: Outbox,
+        office: PostOffice,
+        publishing: Publishing,
+        desk: Desk,
+        retaining: Retaining,
+        network: Network | None,
+    ) -> None:
+        self._journal, self._outbox, self._office = journal, outbox, office
+        self._publishing, self._desk, self._retaining, self._network = publishing, desk, retaining, network
+
+    def flush(self, *, retry: bool = False) -> list[Persist]:
+        """`Journal.flush`; what needs no write is carried out at once."""
+        write, completions, more = self._journal.flush(retry=retry)
+        if completions:
+            self.complete_all(completions, None)
+        if more:
+            return self.flush(retry=retry)
+        return [] if write is None else [write]
+
+    def finished(self, ticket: int, error: TidingsError | None) -> None:
+        """A batch is durable, or was refused."""
+        self.complete_all(self._journal.finished(ticket, error), error)
+
+    def complete_all(self, completions: Iterable[Completion], error: TidingsError | None) -> None:
+        """All of them, even if one raises."""
+        waiting = iter(completions)
+        try:
+            for completion in waiting:
+                self.complete(completion, error)
+        except Exception:
+            self.complete_all(waiting, error)
+            raise
+
+    def complete(self, completion: Completion, error: TidingsError | None) -> None:
+        """What it waited for is durable, or (`error`) was refused."""
+        match completion:
+            case OfferMessage():  # the most frequent one
+                self._office.written(completion, error)
+            case ConfirmRepeat():
+                self._office.decide_repeat(completion)
+            case ConfirmEntry():
+                self._publishing.confirm_entry(completion, error)
+            case PublishEvent():
+                self._publishing.publish_event(completion, error)
+            case CommitTransaction():
+                self._desk.transactions.complete(completion, error)
+            case AnswerRequest(connection, done):
+                self._outbox.answer_with(connection, done, error)
+            case ActivateConsumer():
+                self._desk.subscriptions.complete(completion, error)
+            case ConfirmUnsubscribe(connection, receipt):
+                self._outbox.answer(connection, Done(receipt))
+            case AnswerRetention():
+                self._retaining.answer(completion, error)
+            case _:
+                assert self._network is not None
+                self._complete_network(self._network, completion, error)
+
+    def _complete_network(self, network: Network, completion: NetworkCompletion, error: TidingsError | None) -> None:
+        match completion:
+            case ForwardMessage():
+                if error is None:
+                    network.transit.forward(completion)
+            case CarryEvent(seq, message):
+                if error is None:
+                    network.event_post.add(seq, message)
+            case RememberEntry(message_id):
+                if error is not None:
+                    network.transit.forget(message_id)
+            case DeliverRelayed():
+                network.transit.deliver_relayed(completion, error)
+            case TakeRelay():
+                if network.intake.complete(completion, error):
+                    self.complete_all(self._journal.withdraw(completion.life), error)
+            case ConfirmHandOver():
+                network.carriage.complete(completion, error)
+            case ConfirmCopy(message_id, then):
+                self._complete_network(network, then, error or network.transit.missing(message_id))
+            case _:
+                assert_never(completion)
