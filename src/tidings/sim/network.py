@@ -47,6 +47,10 @@ class Wire:
         self.bytes_sent = 0
         self.stuck: list[Parcel] | None = None  # a fault: what is sent stays here; None: the wire is not clogged
 
+    def travel_ms(self) -> float:
+        """From its beginning to its end, of the next packet."""
+        return self.latency_ms + self.delay_ms
+
     def queued_ms(self, now: float) -> float:
         """How long a packet sent now would wait for the wire."""
         return max(0.0, self.free_at - now)
@@ -118,7 +122,7 @@ class Network:
         if wire.bandwidth_bytes_ms is not None:
             leaves = wire.free_at = max(leaves, wire.free_at) + size / wire.bandwidth_bytes_ms
         wire.bytes_sent += size
-        arrives = wire.last_at = max(wire.last_at, leaves + wire.latency_ms + wire.delay_ms)
+        arrives = wire.last_at = max(wire.last_at, leaves + wire.travel_ms())
         self.calendar.at(arrives, self._arrive, route, position, wire.epoch, size, deliver, lost)
 
     def _arrive(
