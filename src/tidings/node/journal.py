@@ -18,9 +18,20 @@ by themselves; the batch they were part of fails with them, as a whole.
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, assert_never
 
-from tidings.delivery.store import Acked, MailboxAdded, Note, Record, check_record
+from tidings.delivery.store import (
+    Acked,
+    Attached,
+    Counted,
+    Detached,
+    MailboxAdded,
+    MailboxRemoved,
+    Note,
+    Record,
+    Stored,
+    check_record,
+)
 from tidings.errors import TidingsError, UsageError
 from tidings.node.effects import Persist
 
@@ -206,8 +217,10 @@ def _size(record: Record) -> int:
             return len(key) + len(value)
         case Acked(seqs=seqs):
             return 8 * len(seqs)
-        case _:
+        case Stored() | MailboxRemoved() | Attached() | Detached() | Counted():
             return 16
+        case _:
+            assert_never(record)
 
 
 def _nothing() -> Sequence[Record]:

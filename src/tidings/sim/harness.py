@@ -13,6 +13,7 @@ a run of millions of messages stays short, and the calendar is empty when nothin
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from tidings.overlay import effects as fx
@@ -100,21 +101,22 @@ class Harness(Driver, Generic[M, E]):
     ) -> None:
         super().__init__(network, trace=trace)
         self.machines: dict[Router, M] = {}  # those that run
-        self._members: dict[Router, Member[M, E]] = {}
+        self._hosts: dict[Router, Process] = {}
+        self._links: dict[Router, Links | None] = {}  # of those that run
         self._adapter, self._timers = adapter, timers
 
     def place(self, router: Router, make: Callable[[int], Member[M, E]], skew_ms: float = 0.0) -> None:
         """A process that is not running yet; `start(str(router))` starts it, as often as it has crashed."""
 
         def made(incarnation: int) -> Member[M, E]:
-            member = self._members[router] = make(incarnation)
-            self.machines[router] = member.machine
+            member = make(incarnation)
+            self.machines[router], self._links[router] = member.machine, member.links
             return member
 
-        if str(router) in self.processes:
-            self.processes[str(router)].make = made
+        if router in self._hosts:
+            self._hosts[router].make = made
         else:
-            self.add(str(router), router, made, skew_ms)
+            self._hosts[router] = self.add(str(router), router, made, skew_ms)
 
     def run(self, router: Router, machine: M) -> None:
         """Start this machine now, without links."""
@@ -124,11 +126,11 @@ class Harness(Driver, Generic[M, E]):
     def crash(self, address: str) -> None:
         super().crash(address)
         router = int(self.processes[address].host)
-        del self.machines[router], self._members[router]
+        del self.machines[router], self._links[router]
 
     def do(self, router: Router, effects: Iterable[Carried | E]) -> None:
         """Carry out what a machine returned to its client, or to its adapter."""
-        self._carry_out(self.processes[str(router)], effects)
+        self._carry_out(self._hosts[router], effects)
 
     def _carry_out(self, process: Process, effects: Iterable[Carried | E]) -> None:
         for effect in effects:
@@ -139,53 +141,50 @@ class Harness(Driver, Generic[M, E]):
                 self._adapter.handle(self.machines[int(process.host)], effect)
 
     def _carry(self, process: Process, effect: Carried) -> None:
-        adapter, router, now = self._adapter, int(process.host), self.calendar.now + process.skew_ms
         match effect:
-            case Send(neighbour=neighbour):
-                self._send(process, neighbour, effect)
             case Tell(to=to):
                 self._send(process, to.router, effect)
+            case Send(neighbour=neighbour):
+                self._send(process, neighbour, effect)
             case fx.SetTimer():
                 if self._timers:
-                    super()._carry_out(process, (effect,))
+                    self._perform(process, effect)
             case fx.Dial() | fx.Transmit() | fx.Close() | fx.Authenticate():
-                super()._carry_out(process, (effect,))
+                self._perform(process, effect)
             case fx.Arrived(peer=peer, message=message):
-                self._carry_out(process, adapter.receive(now, self.machines[router], peer, message))
+                self._tell(process, self._adapter.receive, peer, message)
             case fx.LinkUp(peer=peer, latency_ms=latency_ms):
                 self._note(process, effect)
-                self._carry_out(process, adapter.link_up(now, self.machines[router], peer, latency_ms))
+                self._tell(process, self._adapter.link_up, peer, latency_ms)
             case fx.LatencyChanged(peer=peer, latency_ms=latency_ms):
-                self._carry_out(process, adapter.latency_changed(now, self.machines[router], peer, latency_ms))
+                self._tell(process, self._adapter.latency_changed, peer, latency_ms)
             case fx.LinkDown(peer=peer):
                 self._note(process, effect)
-                self._carry_out(process, adapter.link_down(now, self.machines[router], peer))
+                self._tell(process, self._adapter.link_down, peer)
             case fx.Report() | fx.NobodyThere() | fx.PushBack() | fx.Release():
                 self._note(process, effect)  # for operators and publishers, of which there are none
             case _:
                 assert_never(effect)
 
+    def _tell(self, process: Process, method: Callable[..., Iterable[Carried | E]], *about: Any) -> None:
+        machine = self.machines[int(process.host)]
+        self._carry_out(process, method(self.calendar.now + process.skew_ms, machine, *about))
+
     def _send(self, process: Process, to: Router, effect: Send | Tell) -> None:
         source = int(process.host)
-        links = self._members[source].links
+        links = self._links[source]
         if links is not None:
             self._carry_out(process, links.send(to, effect.message))
         elif not self.network.wire(source, to).cuts:  # otherwise it is lost; the machine hears of the link
-            self.messages_sent += 1
             parcel = self._adapter.pack(source, effect)
-            self.network.send(
-                source,
-                to,
-                0,
-                lambda: self._deliver(source, to, parcel),
-                lambda: self._adapter.failed(source, to, parcel),
+            deliver, failed = (
+                partial(self._deliver, source, to, parcel),
+                partial(self._adapter.failed, source, to, parcel),
             )
+            self.network.send(source, to, 0, deliver, failed)
 
     def _deliver(self, source: Router, to: Router, parcel: Any) -> None:
-        machine = self.machines.get(to)
-        if machine is None:
+        if to in self.machines:
+            self._tell(self._hosts[to], self._adapter.receive, source, parcel)
+        else:
             self._adapter.failed(source, to, parcel)
-            return
-        process = self.processes[str(to)]
-        now = self.calendar.now + process.skew_ms
-        self._carry_out(process, self._adapter.receive(now, machine, source, parcel))
