@@ -125,3 +125,14 @@ def test_an_effect_that_no_adapter_expects_is_not_swallowed() -> None:
         harness.do(1, [Reached(1)])
     with pytest.raises(AssertionError, match="HandOver"):
         UnicastAdapter({}).handle(LinkState(1, 1), HandOver(b""))
+
+
+def test_a_clogged_wire_delays_and_does_not_lose() -> None:
+    network = ToyNetwork(timers=False)
+    network.harness.network.clog(1, 2)
+    network.begin(1, 1)
+    network.calendar.run(until=100)
+    assert network.reached == []
+    network.harness.network.release(1, 2)
+    network.calendar.run()
+    assert network.reached == [(110.0, 2)]

@@ -13,7 +13,6 @@ a run of millions of messages stays short, and the calendar is empty when nothin
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from tidings.overlay import effects as fx
@@ -175,13 +174,11 @@ class Harness(Driver, Generic[M, E]):
         links = self._links[source]
         if links is not None:
             self._carry_out(process, links.send(to, effect.message))
-        elif not self.network.wire(source, to).cuts:  # otherwise it is lost; the machine hears of the link
+            return
+        wire = self.network.wire(source, to)
+        if not wire.cuts:  # otherwise it is lost; the machine hears of the link
             parcel = self._adapter.pack(source, effect)
-            deliver, failed = (
-                partial(self._deliver, source, to, parcel),
-                partial(self._adapter.failed, source, to, parcel),
-            )
-            self.network.send(source, to, 0, deliver, failed)
+            self.network.carry(wire, self._deliver, self._adapter.failed, source, to, parcel)
 
     def _deliver(self, source: Router, to: Router, parcel: Any) -> None:
         if to in self.machines:
