@@ -14,7 +14,7 @@ from tidings.overlay.generate import barabasi_albert, ring
 from tidings.routing.control import Topic
 from tidings.routing.link_state import LinkState
 from tidings.sim.faults import Crash, LoseHost, Restart
-from tidings.sim.router import RouterNode
+from tidings.sim.harness import Member
 from tidings.testing import unicast as harness
 from tidings.testing.transcript import DASHES, play
 
@@ -51,10 +51,8 @@ def test_distance_vector_never_loops_while_only_links_fail(seed: int) -> None:
     while calendar.now < harness.FAULTS_MS + 3000:
         calendar.run(until=calendar.now + 5)
         hops: dict[int, dict[int, int]] = {}
-        for process in driver.running():
-            assert isinstance(process.machine, RouterNode)
-            unicast = process.machine.unicast
-            hops[int(process.address)] = {to: unicast.next_hop(to) or 0 for to in unicast.reachable()}
+        for router, unicast in driver.machines.items():
+            hops[router] = {to: unicast.next_hop(to) or 0 for to in unicast.reachable()}
         for start, table in hops.items():
             for goal in table:
                 at, seen = start, {start}
@@ -88,8 +86,9 @@ def test_latency_is_measured_where_no_cost_is_given(protocol: str) -> None:
     driver = harness.simulate(protocol, 1, scenario, fixed_costs=False)
     driver.calendar.run(until=3000)
     for process in driver.running():
-        assert isinstance(process.machine, RouterNode)
-        assert len(process.machine.unicast.reachable()) == 5
+        assert isinstance(process.machine, Member)
+        assert len(process.machine.machine.reachable()) == 5
+        assert process.machine.links is not None
         for peer in process.machine.links.peers():
             link = process.machine.links.link(peer)
             assert link is not None
@@ -105,9 +104,7 @@ def test_in_the_long_run_renewals_keep_the_living_and_the_vanished_are_forgotten
     for until in (20_000, 60_000, 120_000):
         driver.calendar.run(until=until)
         harness.check_unicast(driver, graph)
-    for process in driver.running():
-        assert isinstance(process.machine, RouterNode)
-        unicast = process.machine.unicast
+    for unicast in driver.machines.values():
         if isinstance(unicast, LinkState):
             assert set(unicast.flood.state(Topic.LINKS)) == {1, 2, 4}
         assert 3 not in unicast.reachable()

@@ -7,7 +7,7 @@ noted.
 
 import sqlite3
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -15,7 +15,18 @@ from tidings.broker import sqlite_salvage as salvage
 from tidings.broker.store_index import Index
 from tidings.broker.store_state import Change, State
 from tidings.delivery.journal import FEW, Head, Ints, outline, pack, scan
-from tidings.delivery.store import Acked, Counted, Damage, Record, Stored
+from tidings.delivery.store import (
+    Acked,
+    Attached,
+    Counted,
+    Damage,
+    Detached,
+    MailboxAdded,
+    MailboxRemoved,
+    Note,
+    Record,
+    Stored,
+)
 from tidings.errors import CodecError
 
 UNSETTLED_MAX = 32  # small batches that are taken note of together
@@ -75,8 +86,10 @@ class Contents:
                         self.state.counted.pop((mailbox, seq), None)
             case Counted():
                 self._count(record)
-            case _:
+            case Stored() | MailboxAdded() | MailboxRemoved() | Attached() | Detached() | Note():
                 raise AssertionError(f"{record} has no place in the log")
+            case _:
+                assert_never(record)
 
     def _count(self, record: Counted) -> None:
         if self.index.waits(record.mailbox, record.seq):

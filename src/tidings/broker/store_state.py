@@ -7,6 +7,7 @@ is the only one that knows a mailbox. A value is a batch of one record: the same
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from tidings.delivery.journal import Head, pack, unpack
 from tidings.delivery.store import (
@@ -111,6 +112,10 @@ class State:
                     self.attached.discard(mailbox)
                 case Note(key, value):
                     self.notes[key] = value
+                case Stored() | Acked() | Counted():
+                    raise AssertionError(f"{change.record} is no setting")
+                case _:
+                    assert_never(change.record)
         return gone
 
     def load(self, db: sqlite3.Connection) -> list[Damage]:
@@ -149,14 +154,19 @@ def _changes(record: Record, known: dict[int, int], last_seq: int) -> list[Chang
         case MailboxAdded(mailbox):
             known.setdefault(mailbox, last_seq)
             return [setting(f"mailbox/{mailbox}", record, known[mailbox])]
-        case MailboxRemoved(mailbox) if mailbox in known:
+        case MailboxRemoved(mailbox):
+            if mailbox not in known:
+                return []
             del known[mailbox]
             detached = Change(f"attached/{mailbox}", Detached(mailbox), last_seq, None)
             return [Change(f"mailbox/{mailbox}", record, last_seq, None), detached]
-        case Attached(mailbox) if mailbox in known:
-            return [setting(f"attached/{mailbox}", record)]
+        case Attached(mailbox):
+            return [setting(f"attached/{mailbox}", record)] if mailbox in known else []
         case Detached(mailbox):
             return [Change(f"attached/{mailbox}", record, last_seq, None)]
         case Note(key):
             return [setting(f"note/{key}", record)]
-    return []
+        case Stored() | Acked() | Counted():
+            return []
+        case _:
+            assert_never(record)

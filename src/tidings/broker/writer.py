@@ -17,7 +17,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidings.broker.logs import note
 from tidings.delivery.store import Record, Store, Stored
@@ -207,6 +207,8 @@ class StoreWriter:
                 case _Write():
                     writes, carried = self._gather(job)
                     self._write(writes)
+                case _:
+                    assert_never(job)
 
     def _next(self) -> _Job:
         """The next job; while there is none, the store puts itself in order, but first the loop may answer."""

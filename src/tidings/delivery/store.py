@@ -164,6 +164,10 @@ def priority_of(message: bytes) -> int:
 def check_record(record: Record) -> None:
     """Refuse what no store can ever keep: a name that is too long or not text."""
     match record:
+        case Stored(mailboxes=mailboxes):
+            if len(mailboxes) > TARGETS_MAX:
+                reason = f"cannot be stored: a message for {len(mailboxes)} mailboxes, {TARGETS_MAX} are possible"
+                raise UsageError("E_STORE_RECORD", reason)
         case MailboxAdded(name=name) | Note(key=name):
             try:
                 size = len(name.encode())
@@ -172,9 +176,10 @@ def check_record(record: Record) -> None:
             if size > NAME_BYTES_MAX:
                 reason = f"cannot be stored: a name of {size} bytes, {NAME_BYTES_MAX} are possible"
                 raise UsageError("E_STORE_RECORD", reason)
-        case Stored(mailboxes=mailboxes) if len(mailboxes) > TARGETS_MAX:
-            reason = f"cannot be stored: a message for {len(mailboxes)} mailboxes, {TARGETS_MAX} are possible"
-            raise UsageError("E_STORE_RECORD", reason)
+        case Acked() | MailboxRemoved() | Attached() | Detached() | Counted():
+            pass  # numbers only
+        case _:
+            assert_never(record)
 
 
 def check_batch(batch: Iterable[Record], last_seq: int) -> int:

@@ -146,11 +146,10 @@ class Relayed(NamedTuple):
     message: bytes
 
 
-PlaneEvent: TypeAlias = (
+MessageEvent: TypeAlias = Published | PublishedToRouters | PublishedToScheme | RemoteMessage | Relayed
+# About the connection itself, or asked by its client.
+ConnectionEvent: TypeAlias = (
     ControlFrame
-    | Published
-    | PublishedToRouters
-    | PublishedToScheme
     | Transacted
     | PublishCheck
     | Acknowledged
@@ -160,6 +159,5 @@ PlaneEvent: TypeAlias = (
     | MemoryShort
     | OutputRoom
     | ClockDrift
-    | RemoteMessage
-    | Relayed
 )
+PlaneEvent: TypeAlias = MessageEvent | ConnectionEvent

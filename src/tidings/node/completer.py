@@ -96,9 +96,19 @@ class Completer:
                 self._outbox.answer(connection, Done(receipt))
             case AnswerRetention():
                 self._retaining.answer(completion, error)
-            case _:
+            case (
+                ForwardMessage()
+                | CarryEvent()
+                | RememberEntry()
+                | DeliverRelayed()
+                | TakeRelay()
+                | ConfirmHandOver()
+                | ConfirmCopy()
+            ):
                 assert self._network is not None
                 self._complete_network(self._network, completion, error)
+            case _:
+                assert_never(completion)
 
     def _complete_network(self, network: Network, completion: NetworkCompletion, error: TidingsError | None) -> None:
         match completion:

@@ -1,6 +1,7 @@
 """What consumers say: how many messages they will take, and what has become of those they were given."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.errors import UsageError
@@ -23,21 +24,27 @@ class Consuming:
     # --- how many -------------------------------------------------------------------------------------------------
 
     def credit(self, now_ms: int, client: Connection, request: Credit) -> None:
-        match client.subscription(request.subscription):
+        subscription = client.subscription(request.subscription)
+        match subscription:
             case DirectSubscription(sink):
                 self._plane.credit(sink, request.more, now_ms)
             case MailboxSubscription(mailbox, consumer):
                 consumer.credit = min(consumer.credit + request.more, self._settings.credit_max)
                 self._maybe_touch(mailbox, consumer)
+            case _:
+                assert_never(subscription)
 
     def drain(self, client: Connection, request: Drain) -> None:
-        match client.subscription(request.subscription):
+        subscription = client.subscription(request.subscription)
+        match subscription:
             case DirectSubscription(sink):
                 left = self._plane.take_credit(sink)
                 self._outbox.answer(client.number, Done(request.receipt, {"credit": left}))
             case MailboxSubscription(mailbox, consumer):
                 consumer.draining = request.receipt
                 self._office.touch(mailbox)
+            case _:
+                assert_never(subscription)
 
     def drained(self, mailbox: Mailbox) -> None:
         """The mailbox has given out what it could: tell those who asked, unless bytes or room are still waited for."""

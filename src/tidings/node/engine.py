@@ -21,6 +21,7 @@ from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.events import (
     Acknowledged,
     ClockDrift,
+    ConnectionEvent,
     ControlFrame,
     CreditGiven,
     FrameError,
@@ -152,8 +153,22 @@ class Engine:
                 | fx.Timer()
             ):
                 self._link_input(now, told)
-            case _:
+            case (
+                inputs.ClientOpened()
+                | inputs.ClientLost()
+                | inputs.ClientRequest()
+                | inputs.PingClient()
+                | inputs.FailClient()
+                | inputs.EndClient()
+                | inputs.RefuseClient()
+                | inputs.Reconfigured()
+                | inputs.LoggedIn()
+                | inputs.LoginRefused()
+                | inputs.Inspected()
+            ):
                 self._client_input(now, told)
+            case _:
+                assert_never(told)
         self._turn(now)
         if isinstance(told, inputs.Tick):
             self._pass(now, node.retry())
@@ -161,24 +176,20 @@ class Engine:
 
     # --- inputs -----------------------------------------------------------------------------------------------------
 
-    def _client_input(
-        self, now: Now, told: inputs.ClientInput | inputs.LoggedIn | inputs.LoginRefused | inputs.Inspected
-    ) -> None:
+    def _client_input(self, now: Now, told: inputs.ClientInput) -> None:
         clients = self._clients
-        match told:
-            case inputs.ClientOpened(connection, session, address):
-                clients.opened(connection, session, address)
-                return
-            case inputs.ClientLost(connection):
-                self._take_events(now, alone=False)  # what it published before it left counts
-                clients.lost(connection)
-                return
-            case inputs.Reconfigured(limits, open):
-                clients.configure(limits, open=open)
-                return
-        client = clients.by_connection.get(told.connection)
-        if client is None:  # it has left meanwhile
-            return
+        if isinstance(told, inputs.ClientOpened):
+            clients.opened(told.connection, told.session, told.address)
+        elif isinstance(told, inputs.ClientLost):
+            self._take_events(now, alone=False)  # what it published before it left counts
+            clients.lost(told.connection)
+        elif isinstance(told, inputs.Reconfigured):
+            clients.configure(told.limits, open=told.open)
+        elif (client := clients.by_connection.get(told.connection)) is not None:  # otherwise it has left meanwhile
+            self._told_of_client(now, client, told)
+
+    def _told_of_client(self, now: Now, client: ClientSession, told: inputs.OfClient) -> None:
+        clients = self._clients
         match told:
             case inputs.LoggedIn():
                 clients.logged_in(now, client, told)
@@ -242,41 +253,21 @@ class Engine:
     def _event(self, now: Now, event: PlaneEvent) -> None:
         """One event. Messages count even if their client is about to be closed; nothing else of it does."""
         node, self._unfinished = self.node, True
-        match event:
-            case Published():
-                node.publishing.message(event)
-                return
-            case PublishedToRouters() | PublishedToScheme():
-                node.publishing.entered(now.wall_ms, event)
-                return
-            case RemoteMessage():
-                node.publishing.arrived(event)
-                return
-            case Relayed():
-                node.publishing.relayed(now.wall_ms, event)
-                return
-        client = self._clients.by_connection.get(event.connection)
-        if client is not None:
+        if isinstance(event, Published):
+            node.publishing.message(event)
+        elif isinstance(event, PublishedToRouters | PublishedToScheme):
+            node.publishing.entered(now.wall_ms, event)
+        elif isinstance(event, RemoteMessage):
+            node.publishing.arrived(event)
+        elif isinstance(event, Relayed):
+            node.publishing.relayed(now.wall_ms, event)
+        elif (client := self._clients.by_connection.get(event.connection)) is not None:
             if event.connection in node.connections or not client.closing:
                 self._client_event(now, client, event)
         elif self._links is not None and (link := self._links.by_number.get(event.connection)) is not None:
             self._link_event(now, self._links, link, event)
 
-    def _client_event(
-        self,
-        now: Now,
-        client: ClientSession,
-        event: Acknowledged
-        | CreditGiven
-        | ControlFrame
-        | Transacted
-        | PublishCheck
-        | FrameError
-        | SlowConsumer
-        | MemoryShort
-        | OutputRoom
-        | ClockDrift,
-    ) -> None:
+    def _client_event(self, now: Now, client: ClientSession, event: ConnectionEvent) -> None:
         node, clients = self.node, self._clients
         match event:
             case Acknowledged():
@@ -305,15 +296,14 @@ class Engine:
             case _:
                 assert_never(event)
 
-    def _link_event(self, now: Now, links: LinkSessions, link: LinkSession, event: PlaneEvent) -> None:
-        """Links have no subscriptions: the plane makes only two of the other kinds for them."""
-        match event:
-            case ControlFrame():
-                links.control(now, link, event)
-            case FrameError():
-                links.broken(now, link, event)
-            case _:
-                raise AssertionError(f"{type(event).__name__} of a link")
+    def _link_event(self, now: Now, links: LinkSessions, link: LinkSession, event: ConnectionEvent) -> None:
+        """Links have no subscriptions: the plane makes only two kinds for them."""
+        if isinstance(event, ControlFrame):
+            links.control(now, link, event)
+        elif isinstance(event, FrameError):
+            links.broken(now, link, event)
+        else:
+            raise AssertionError(f"{type(event).__name__} of a link")
 
     def _acknowledged(self, now: Now, client: ClientSession, event: Acknowledged) -> None:
         node = self.node

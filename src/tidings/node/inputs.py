@@ -203,10 +203,11 @@ class StopTracking:
     """The process ends: store all that was recorded."""
 
 
-Completion: TypeAlias = Persisted | PersistedNow | Loaded | Resolved | LoggedIn | LoginRefused | Inspected
-ClientInput: TypeAlias = (
-    ClientOpened | ClientLost | ClientRequest | PingClient | FailClient | EndClient | RefuseClient | Reconfigured
+Completion: TypeAlias = Persisted | PersistedNow | Loaded | Resolved
+OfClient: TypeAlias = (  # of one that has opened a connection, and may have left meanwhile
+    LoggedIn | LoginRefused | Inspected | ClientRequest | PingClient | FailClient | EndClient | RefuseClient
 )
+ClientInput: TypeAlias = ClientOpened | ClientLost | Reconfigured | OfClient
 LinkInput: TypeAlias = (
     LinksReady | LinkOpened | StopLinks | fx.Lost | fx.Authenticated | fx.Denied | fx.Carried | fx.Timer
 )

@@ -21,9 +21,20 @@ of that is known (`completer`).
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
-from tidings.delivery.store import Acked, MailboxAdded, Note, Record, check_record
+from tidings.delivery.store import (
+    Acked,
+    Attached,
+    Counted,
+    Detached,
+    MailboxAdded,
+    MailboxRemoved,
+    Note,
+    Record,
+    Stored,
+    check_record,
+)
 from tidings.errors import TidingsError, UsageError
 from tidings.node.completions import Completion
 from tidings.node.effects import Persist
@@ -237,8 +248,10 @@ def _size(record: Record) -> int:
             return len(key) + len(value)
         case Acked(seqs=seqs):
             return 8 * len(seqs)
-        case _:
+        case Stored() | MailboxRemoved() | Attached() | Detached() | Counted():
             return 16
+        case _:
+            assert_never(record)
 
 
 def _possible(records: list[Record]) -> list[Record]:

@@ -145,8 +145,18 @@ class Network:
             case fx.Lost(connection=connection):
                 self._linked(self.links.step(now, told))
                 self._forget_connection(connection)
-            case _:
+            case (
+                fx.Timer()
+                | fx.Accepted()
+                | fx.Connected()
+                | fx.Received()
+                | fx.Authenticated()
+                | fx.Denied()
+                | fx.Carried()
+            ):
                 self._linked(self.links.step(now, told))
+            case _:
+                assert_never(told)
 
     def control(self, now: float, number: int, type: int, payload: bytes) -> None:
         """A control frame that came by a link."""
@@ -325,17 +335,22 @@ class Network:
         assert self.pan is not None
         self._linked(effects)
         while self.pan.inbox and self.carriage.events is not None:
-            match self.pan.inbox.pop(0):
+            effect = self.pan.inbox.pop(0)
+            match effect:
                 case Changed():
                     self._routed(self.carriage.events.reroute(self.clock.now))
-                case Arrived() as asked if asked.token:
-                    answer, said = self.carriage.events.asked(self.clock.now, asked.payload)
-                    self._linked(self.pan.reply(self.clock.now, asked, answer))
+                case Arrived(token=0):
+                    pass  # no request: nobody waits for an answer
+                case Arrived():
+                    answer, said = self.carriage.events.asked(self.clock.now, effect.payload)
+                    self._linked(self.pan.reply(self.clock.now, effect, answer))
                     self._routed(said)
                 case Answered(token=token, payload=payload):
                     self._routed(self.carriage.events.answered(self.clock.now, self._questions.pop(token), payload))
                 case Unanswered(token=token):
                     self._routed(self.carriage.events.answered(self.clock.now, self._questions.pop(token), None))
+                case _:
+                    assert_never(effect)
         self.pan.inbox.clear()
 
     def _forget_connection(self, connection: str) -> None:

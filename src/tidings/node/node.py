@@ -151,23 +151,25 @@ class Node:
         """One of several requests; `turn` follows the last one."""
         try:
             client = self.connections[connection]
-            match request:
-                case Ack() | Credit():  # the most frequent ones
-                    self._desk.carry_out(now_ms, client, request)
-                case Trace():
-                    self.tracking.tracing.start(now_ms, client, request)
-                case Retain() | ReadRetained() | Release():
-                    self.retaining.carry_out(client, request)
-                case AddType() | RemoveType() | ShowTypes() | AdvertiseType() | UnadvertiseType():
-                    self._types.carry_out(client, request)
-                case Subscribe() if request.type:
-                    self._types.subscribe(client, request, lambda found: self._desk.carry_out(now_ms, client, found))
-                case Advertise() | Unadvertise():
-                    self._advertising.carry_out(client, request)
-                case _:
-                    self._desk.carry_out(now_ms, client, request)
+            self._carry_out(now_ms, client, request)
         except TidingsError as error:
             self._outbox.answer(connection, Failed(getattr(request, "receipt", 0), error.alone()))
+
+    def _carry_out(self, now_ms: int, client: Connection, request: Request) -> None:
+        if isinstance(request, Ack | Credit):  # the most frequent ones
+            self._desk.carry_out(now_ms, client, request)
+        elif isinstance(request, Trace):
+            self.tracking.tracing.start(now_ms, client, request)
+        elif isinstance(request, Retain | ReadRetained | Release):
+            self.retaining.carry_out(client, request)
+        elif isinstance(request, AddType | RemoveType | ShowTypes | AdvertiseType | UnadvertiseType):
+            self._types.carry_out(client, request)
+        elif isinstance(request, Advertise | Unadvertise):
+            self._advertising.carry_out(client, request)
+        elif isinstance(request, Subscribe) and request.type:
+            self._types.subscribe(client, request, lambda found: self._desk.carry_out(now_ms, client, found))
+        else:
+            self._desk.carry_out(now_ms, client, request)
 
     def _advertise(self, made: bool, predicate: Predicate) -> bool:
         return self.network is not None and self.network.carriage.advertise(made, predicate)

@@ -10,6 +10,7 @@ note of a subscription that is forgotten stays, so that one of the same name kno
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from tidings.delivery.retained import Retained, Retention
 from tidings.delivery.store import Acked, MailboxAdded, Note, Recovered
@@ -79,6 +80,8 @@ class Retaining:
                 self._read(client, request)
             case Release():
                 self._release(client, request)
+            case _:
+                assert_never(request)
 
     def lost(self, connection: int) -> None:
         self.reads = [read for read in self.reads if read.client.number != connection]

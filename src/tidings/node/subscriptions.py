@@ -1,5 +1,7 @@
 """Subscriptions of clients: made and ended, with the mailboxes that they need."""
 
+from typing import assert_never
+
 from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
 from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
 from tidings.kernel.forwarder import DirectSink
@@ -137,6 +139,8 @@ class Subscriptions:
                 self._plane.unsubscribe(sink)
             case MailboxSubscription(mailbox, consumer):
                 self._office.detach(mailbox, consumer)
+            case _:
+                assert_never(subscription)
 
     def forget(self, client: Connection, request: Forget) -> None:
         self._check_owner(client, request)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
 from random import Random
+from typing import assert_never
 
 from tidings.errors import LimitError, UsageError
 from tidings.overlay import effects as fx
@@ -205,6 +206,8 @@ class Link:
                 return self._carries(now, told)
             case fx.Received(message=message):
                 return self._hear(now, message)
+            case _:
+                assert_never(told)
 
     # Messages of the peer.
 

@@ -18,6 +18,7 @@ Effects `LinkUp`, `LinkDown`, `LatencyChanged` and `Arrived` are for the machine
 from collections.abc import Iterable
 from itertools import count
 from random import Random
+from typing import assert_never
 
 from tidings.errors import UsageError
 from tidings.overlay import effects as fx
@@ -97,6 +98,10 @@ class Links:
                 return [] if stale else self._settle(link, link.refuse(now, Refuse(code, reason)))
             case fx.Timer() if link.state is State.DOWN and self.link(self._last_peer.get(name, 0)):
                 return [fx.SetTimer(told.name, now + self.options.backoff_max_ms)]  # linked by another connection
+            case fx.Timer() | fx.Connected() | fx.Lost() | fx.Received() | fx.Carried():
+                pass  # for the link itself
+            case _:
+                assert_never(told)
         out = self._settle(link, link.step(now, told))
         if not self._authenticate and any(isinstance(effect, fx.Authenticate) for effect in out):
             out = [effect for effect in out if not isinstance(effect, fx.Authenticate)]

@@ -14,7 +14,7 @@ only: those let go of deliveries and link, in this order, when they end, while t
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, assert_never
 
 from proton import (
     Collector,
@@ -132,6 +132,8 @@ class AmqpSession:
                 self._welcomed(fields)
             case Ended(error):
                 self._ended(error)
+            case _:
+                assert_never(said)
 
     def _welcomed(self, fields: Fields) -> None:
         if self._sasl.layered:

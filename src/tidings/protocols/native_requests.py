@@ -58,26 +58,28 @@ def encode_hello(hello: Hello) -> bytes:
 
 def encode_request(request: Request) -> bytes:
     """The frame that asks for this; E_REQUEST_FORM if native frames have no way to say it."""
-    match request:
-        case Ack():
-            return _ack(request)
-        case Credit(subscription, more):
-            return encode_credit(subscription, more)
-        case Subscribe():
-            return _subscribe(request)
-        case Begin(receipt, session):
-            return control(FrameType.BEGIN, {"receipt": receipt}, session=session)
-        case Rollback(receipt, session):
-            return control(FrameType.ROLLBACK, {"receipt": receipt}, session=session)
-        case Commit(receipt, session, key, number, drops_late, or_leaves):
-            _only_stomp(drops_late or or_leaves, request)
-            return control(FrameType.COMMIT, {"receipt": receipt, "key": key, "number": number}, session=session)
-        case Leave():
-            _only_stomp(True, request)
-            raise AssertionError
-        case _:
-            type, fields = _plain(request)
-            return control(type, {"receipt": request.receipt, **fields})
+    if isinstance(request, Ack):
+        return _ack(request)
+    if isinstance(request, Credit):
+        return encode_credit(request.subscription, request.more)
+    if isinstance(request, Subscribe):
+        return _subscribe(request)
+    if isinstance(request, Begin):
+        return control(FrameType.BEGIN, {"receipt": request.receipt}, session=request.session)
+    if isinstance(request, Rollback):
+        return control(FrameType.ROLLBACK, {"receipt": request.receipt}, session=request.session)
+    if isinstance(request, Commit):
+        return _commit(request)
+    if isinstance(request, Leave):
+        raise UsageError("E_REQUEST_FORM", f"native frames cannot ask for {request}")
+    type, fields = _plain(request)
+    return control(type, {"receipt": request.receipt, **fields})
+
+
+def _commit(asked: Commit) -> bytes:
+    _only_stomp(asked.drops_late or asked.or_leaves, asked)
+    fields: dict[str, Value] = {"receipt": asked.receipt, "key": asked.key, "number": asked.number}
+    return control(FrameType.COMMIT, fields, session=asked.session)
 
 
 def _plain(

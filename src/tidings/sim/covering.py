@@ -1,23 +1,27 @@
 """A network of covering brokers in virtual time: machines, links that keep order, input queues, failures.
 
-Links carry records, not bytes (the codec has tests of its own), so that a run of millions of messages stays short. On a
-tree a link that fails only divides the network until it is back. With `cycles=True` the brokers route on the spanning
-tree of what is left; each hears of a new tree at a time of its own (`hear_ms`), as it would from link-state.
+On a tree a link that fails only divides the network until it is back. With `cycles=True` the brokers route on the
+spanning tree of what is left; each hears of a new tree at a time of its own (`hear_ms`), as it would from link-state.
 Tests see what is told to clients through `on_hand`, and count on `pending`: control messages and news that are on
 their way.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from tidings.overlay.effects import Router
-from tidings.overlay.graph import Graph
-from tidings.routing.covering.machine import Covering, Effect
+from tidings.overlay.graph import Graph, Node
+from tidings.overlay.pan.messages import Tell
+from tidings.routing.covering.machine import Covering
 from tidings.routing.covering.messages import CoveringMessage, Hand, Packed, Publication, Subscribe
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
 from tidings.routing.covering.tables import Hop
+from tidings.routing.effects import Send
 from tidings.sim.calendar import Calendar
+from tidings.sim.harness import Adapter, Harness
+from tidings.sim.network import Network, Wire
+from tidings.sim.paths import direct
 from tidings.sim.service import ServiceModel, ServiceQueue
 
 Told = tuple[Hop, CoveringMessage]
@@ -33,19 +37,20 @@ class SimulatedBroker:
         self.control = 0  # messages of any other kind but publications from neighbours
 
 
-class Channel:
-    """One direction of a link."""
+class _JitteryWire(Wire):
+    """Each message takes from half to twice the latency."""
 
-    __slots__ = ("last_at", "latency_ms", "life", "up")
+    __slots__ = ("_rng",)
 
-    def __init__(self, latency_ms: float) -> None:
-        self.latency_ms = latency_ms
-        self.up = True
-        self.life = 0  # grows with each failure: what was sent before is lost
-        self.last_at = 0.0
+    def __init__(self, latency_ms: float, rng: Random) -> None:
+        super().__init__(latency_ms)
+        self._rng = rng
+
+    def travel_ms(self) -> float:
+        return self.latency_ms * self._rng.uniform(0.5, 2.0)
 
 
-class CoveringNetwork:
+class CoveringNetwork(Adapter[Covering, Hand]):
     def __init__(
         self,
         graph: Graph,
@@ -66,20 +71,28 @@ class CoveringNetwork:
         self.on_quiet: Callable[[], None] | None = None
         self._jitter = jitter
         self._heard_at: dict[Router, float] = {}  # how old the news is that a broker has
-        self.channels: dict[tuple[Router, Router], Channel] = {}
         self.brokers: dict[Router, SimulatedBroker] = {}
+        self.harness = Harness(Network(self.calendar, direct(graph), self._wire), self)
         for node in graph:
             machine = Covering(int(node), make_policy(), cover_advertisements=cover_advertisements)
             self.brokers[int(node)] = SimulatedBroker(machine, self._queue(int(node)) if service else None)
-        for edge in graph.edges():
-            a, b = int(edge.a), int(edge.b)
-            self.channels[a, b] = Channel(edge.latency_ms)
-            self.channels[b, a] = Channel(edge.latency_ms)
+            self.harness.run(int(node), machine)
         if cycles:
             self._news()
         else:
-            for a, b in self.channels:
-                self._do(a, self.brokers[a].machine.link_up(0.0, b))
+            for a, b in self.links_up():
+                self.harness.do(a, self.brokers[a].machine.link_up(0.0, b))
+
+    def links_up(self) -> Iterator[tuple[Router, Router]]:
+        """The directions of links that work."""
+        for edge in self.graph.edges():
+            for a, b in ((int(edge.a), int(edge.b)), (int(edge.b), int(edge.a))):
+                if not self.harness.network.wire(a, b).cuts:
+                    yield a, b
+
+    def _wire(self, a: Node, b: Node) -> Wire:
+        latency_ms = self.graph.neighbours(a)[b].latency_ms
+        return Wire(latency_ms) if self._jitter is None else _JitteryWire(latency_ms, self._jitter)
 
     def _queue(self, router: Router) -> ServiceQueue[Told]:
         return ServiceQueue(
@@ -125,67 +138,60 @@ class CoveringNetwork:
                 broker.subscriptions += 1
             else:
                 broker.control += 1
-        self._do(router, broker.machine.step(self.calendar.now, source, message))
+        self.harness.do(router, broker.machine.step(self.calendar.now, source, message))
         self._count(message, -1)
 
-    def _do(self, router: Router, effects: Iterable[Effect]) -> None:
-        calendar = self.calendar
-        for effect in effects:
-            if isinstance(effect, Hand):
-                if self.on_hand is not None:
-                    self.on_hand(router, effect)
-                continue
-            message: CoveringMessage = effect.message  # type: ignore[assignment]
-            channel = self.channels[router, effect.neighbour]
-            if not channel.up:
-                continue
-            if self.on_send is not None:
-                self.on_send(router, effect.neighbour, message)
-            self._count(message, 1)
-            latency = channel.latency_ms * (self._jitter.uniform(0.5, 2.0) if self._jitter else 1.0)
-            channel.last_at = max(channel.last_at, calendar.now + latency)
-            calendar.at(channel.last_at, self._deliver, channel, channel.life, router, effect.neighbour, message)
+    # The machine in the harness.
 
-    def _deliver(self, channel: Channel, life: int, source: Router, router: Router, message: CoveringMessage) -> None:
-        if life == channel.life:
-            self._arrive(router, source, message)
-        else:
-            self._count(message, -1)
+    def pack(self, source: Router, effect: Send | Tell) -> CoveringMessage:
+        assert isinstance(effect, Send)
+        message: CoveringMessage = effect.message  # type: ignore[assignment]
+        if self.on_send is not None:
+            self.on_send(source, effect.neighbour, message)
+        self._count(message, 1)
+        return message
+
+    def receive(self, now: float, machine: Covering, source: Router, parcel: CoveringMessage) -> Iterable[Send | Hand]:
+        self._arrive(machine.router, source, parcel)
+        return ()
+
+    def failed(self, source: Router, to: Router, parcel: CoveringMessage) -> None:
+        self._count(parcel, -1)
+
+    def handle(self, machine: Covering, effect: Hand) -> None:
+        if self.on_hand is not None:
+            self.on_hand(machine.router, effect)
 
     # Failures.
 
     def cut(self, a: Router, b: Router) -> None:
         """The link fails: what is on it is lost, both ends notice."""
-        for one, other in ((a, b), (b, a)):
-            channel = self.channels[one, other]
-            if not channel.up:
-                return
-            channel.up = False
-            channel.life += 1
+        network = self.harness.network
+        if network.wire(a, b).cuts:
+            return
+        network.cut(a, b)
         for one, other in ((a, b), (b, a)):
             queue = self.brokers[one].queue
             for _, message in queue.drop(lambda told, other=other: told[0] == other) if queue else ():  # type: ignore[misc]
                 self._count(message, -1)
-            self._do(one, self.brokers[one].machine.link_down(self.calendar.now, other))
+            self.harness.do(one, self.brokers[one].machine.link_down(self.calendar.now, other))
         self._news()
 
     def heal(self, a: Router, b: Router) -> None:
-        for one, other in ((a, b), (b, a)):
-            if self.channels[one, other].up:
-                return
-            self.channels[one, other].up = True
+        network = self.harness.network
+        if not network.wire(a, b).cuts:
+            return
+        network.heal(a, b)
         if self.cycles:
             self._news()
         else:
             for one, other in ((a, b), (b, a)):
-                self._do(one, self.brokers[one].machine.link_up(self.calendar.now, other))
+                self.harness.do(one, self.brokers[one].machine.link_up(self.calendar.now, other))
 
     def _news(self) -> None:
         """Every broker will hear which links are up now, and go over to their tree."""
         if self.cycles:
-            links = [
-                (a, b, int(channel.latency_ms)) for (a, b), channel in self.channels.items() if channel.up and a < b
-            ]
+            links = [(a, b, int(self.graph.neighbours(a)[b].latency_ms)) for a, b in self.links_up() if a < b]
             for router in self.brokers:
                 self.pending += 1
                 wait = self._jitter.uniform(0, self.hear_ms) if self._jitter else 0.0
@@ -195,8 +201,8 @@ class CoveringNetwork:
         machine = self.brokers[router].machine
         tree = spanning_tree(router, links)
         if sent_at >= self._heard_at.get(router, -1.0):  # older news come too late
-            alive = [other for other in tree.neighbours if self.channels[router, other].up]
-            self._do(router, machine.join(self.calendar.now, tree.epoch, alive))
+            alive = [other for other in tree.neighbours if not self.harness.network.wire(router, other).cuts]
+            self.harness.do(router, machine.join(self.calendar.now, tree.epoch, alive))
         self._heard_at[router] = max(sent_at, self._heard_at.get(router, -1.0))
         self.pending -= 1
         if self.pending == 0 and self.on_quiet is not None:

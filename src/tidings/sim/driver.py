@@ -10,7 +10,7 @@ started again is a new machine with the next incarnation; what was meant for the
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import ulp
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, assert_never
 
 from tidings.errors import CodecError, UsageError
 from tidings.overlay import effects as fx
@@ -20,6 +20,7 @@ from tidings.sim.calendar import Calendar
 from tidings.sim.network import Network
 from tidings.sim.streams import End, Streams
 
+DriverEffect: TypeAlias = fx.Transmit | fx.SetTimer | fx.Dial | fx.Close | fx.Authenticate
 # Told of everything that happens: when, at which address, and a text, an input or an effect.
 Trace: TypeAlias = Callable[[float, str, object], None]
 
@@ -132,24 +133,30 @@ class Driver:
 
     def _carry_out(self, process: Process, effects: Iterable[Any]) -> None:
         for effect in effects:
-            match effect:
-                case fx.Transmit():
-                    self._transmit(process, effect)
-                case fx.SetTimer(name=name, at=at):
-                    self._set_timer(process, name, at)
-                case fx.Dial():
-                    self._dial(process, effect)
-                case fx.Close(connection=connection, reason=reason):
-                    end = process.ends.pop(connection, None)
-                    if end is not None:
-                        self._note(process, f"closes {connection}: {reason}")
-                        self._streams.close(end, reason)
-                case fx.Authenticate(connection=connection):
-                    self.calendar.after(0.0, self._authenticated, process, process.incarnation, connection)
-                case _:
-                    self._note(process, effect)
-                    if self._observe is not None:
-                        self._observe(process, effect)
+            if isinstance(effect, DriverEffect):
+                self._perform(process, effect)
+            else:
+                self._note(process, effect)
+                if self._observe is not None:
+                    self._observe(process, effect)
+
+    def _perform(self, process: Process, effect: DriverEffect) -> None:
+        match effect:
+            case fx.Transmit():
+                self._transmit(process, effect)
+            case fx.SetTimer(name=name, at=at):
+                self._set_timer(process, name, at)
+            case fx.Dial():
+                self._dial(process, effect)
+            case fx.Close(connection=connection, reason=reason):
+                end = process.ends.pop(connection, None)
+                if end is not None:
+                    self._note(process, f"closes {connection}: {reason}")
+                    self._streams.close(end, reason)
+            case fx.Authenticate(connection=connection):
+                self.calendar.after(0.0, self._authenticated, process, process.incarnation, connection)
+            case _:
+                assert_never(effect)
 
     def _set_timer(self, process: Process, name: str, at: float) -> None:
         rings = max(at - process.skew_ms, self.calendar.now)

@@ -7,12 +7,16 @@ time of its own, as they would by a broken connection or by heartbeats.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import TypeAlias, assert_never
 
-from tidings.overlay.effects import Router, SetTimer
-from tidings.overlay.pan.messages import Changed, PanEffect
+from tidings.overlay.effects import Router
+from tidings.overlay.pan.messages import Answered, Arrived, Changed, Joined, Missed, Unanswered
+from tidings.overlay.pan.messages import Tell as PanTell
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.messages import (
     Done,
+    Echo,
+    Estate,
     Hand,
     HermesEffect,
     HermesMessage,
@@ -21,25 +25,30 @@ from tidings.routing.hermes.messages import (
     Request,
     Safe,
     Send,
+    Settled,
     Tell,
     TypeAnswer,
     TypeRequest,
+    Untell,
 )
-from tidings.sim.pan import PanNetwork
+from tidings.sim.harness import Adapter, Harness
+from tidings.sim.pan import PanNetwork, PanOutcome
 
 SENT_AS = {Kind.ADVERTISED: "advertisements", Kind.TYPE: "subscriptions", Kind.FILTER: "subscriptions"}
+HermesOutcome: TypeAlias = Request | Hand | Done | Safe  # `HermesEffect` less what is carried out
 
 
-class HermesNetwork:
+class HermesNetwork(Adapter[Hermes, HermesOutcome]):
     def __init__(self, pan: PanNetwork, options: HermesOptions | None = None, notice_ms: float = 3000) -> None:
         self.pan, self.calendar, self.options, self.notice_ms = pan, pan.calendar, options, notice_ms
-        self.brokers: dict[Router, Hermes] = {}
-        self.sent: Counter[str] = Counter()  # messages between brokers: advertisements, subscriptions, publications
+        self.harness = Harness(pan.harness.network, self, timers=pan.timers)
+        self.brokers = self.harness.machines  # those alive
+        self.do = self.harness.do
+        self.sent: Counter[str] = Counter()  # between brokers: advertisements, subscriptions, publications
         self.on_hand: Callable[[Router, Hand], None] | None = None
         self.on_publication: Callable[[Router, Router, Publication], None] | None = None
         self.done: dict[int, Done] = {}
         self.safe: set[bytes] = set()
-        self._last_at: dict[tuple[Router, Router], float] = {}
         pan.on_effect = self._pan_effect
         for router in pan.nodes:
             self.add(router)
@@ -56,8 +65,8 @@ class HermesNetwork:
             to = node.second(key)
             return None if to is None else to.router
 
-        broker = self.brokers[router] = Hermes(router, space.hash, next_hop, self.options, second)
-        self.do(router, broker.start(self.calendar.now))
+        broker = Hermes(router, space.hash, next_hop, self.options, second)
+        self.harness.run(router, broker)
         return broker
 
     def rendezvous(self, name: str) -> Router:
@@ -67,7 +76,7 @@ class HermesNetwork:
         """All at once; the others notice it one by one."""
         me = self.pan.nodes[router].me
         self.pan.crash(router)
-        del self.brokers[router]
+        self.harness.crash(str(router))
         for other in list(self.brokers):
             self.calendar.after(self.pan.rng.uniform(1, self.notice_ms), self._notice, other, router, me.id)
 
@@ -79,50 +88,60 @@ class HermesNetwork:
                 self.pan.do(router, node.failed(self.calendar.now, contact))
             self.do(router, self.brokers[router].link_down(self.calendar.now, gone))
 
-    def _pan_effect(self, router: Router, effect: PanEffect) -> None:
-        if isinstance(effect, Changed) and router in self.brokers:
-            self.do(router, self.brokers[router].reroute(self.calendar.now))
+    def _pan_effect(self, router: Router, effect: PanOutcome) -> None:
+        match effect:
+            case Changed():
+                if router in self.brokers:
+                    self.do(router, self.brokers[router].reroute(self.calendar.now))
+            case Arrived() | Answered() | Unanswered() | Joined() | Missed():
+                pass  # requests do not go by Pan's messages here, and Hermes asks Pan for ways
+            case _:
+                assert_never(effect)
 
-    # --- effects --------------------------------------------------------------------------------------------------
+    # --- the machine in the harness -------------------------------------------------------------------------------
 
-    def do(self, router: Router, effects: Iterable[HermesEffect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(neighbour=neighbour, message=message):
-                    self._send(router, neighbour, message)  # type: ignore[arg-type]
-                case Hand():
-                    if self.on_hand is not None:
-                        self.on_hand(router, effect)
-                    if effect.tag:
-                        self.do(router, self.brokers[router].handed(self.calendar.now, effect.type, effect.tag))
-                case Request(token=token, key=key, request=request):
-                    self._request(router, router, token, key, request)
-                case SetTimer(at=at):
-                    if self.pan.timers:
-                        self.calendar.at(at, self._tick, router)
-                case Done(token=token):
-                    self.done[token] = effect
-                case Safe(tag=tag):
-                    self.safe.add(tag)
+    def start(self, now: float, machine: Hermes) -> Iterable[HermesEffect]:
+        return machine.start(now)
 
-    def _tick(self, router: Router) -> None:
-        if router in self.brokers:
-            self.do(router, self.brokers[router].tick(self.calendar.now))
+    def tick(self, now: float, machine: Hermes, timer: str) -> Iterable[HermesEffect]:
+        return machine.tick(now)
 
-    def _send(self, source: Router, to: Router, message: HermesMessage) -> None:
-        if isinstance(message, Tell):
-            self.sent[SENT_AS.get(message.kind, "flow")] += 1
-        elif isinstance(message, Publication):
-            self.sent["publications"] += 1
-            if self.on_publication is not None:
-                self.on_publication(source, to, message)
-        else:
-            self.sent["others"] += 1
-        self.calendar.after(self.pan.latency_ms(source, to), self._arrive, source, to, message)
+    def receive(self, now: float, machine: Hermes, source: Router, parcel: HermesMessage) -> Iterable[HermesEffect]:
+        return machine.hear(now, source, parcel) if source in self.brokers else ()  # a crashed one says nothing more
 
-    def _arrive(self, source: Router, to: Router, message: HermesMessage) -> None:
-        if to in self.brokers and source in self.brokers:  # who has crashed says nothing more
-            self.do(to, self.brokers[to].hear(self.calendar.now, source, message))
+    def pack(self, source: Router, effect: Send | PanTell) -> HermesMessage:
+        assert isinstance(effect, Send)
+        message: HermesMessage = effect.message  # type: ignore[assignment]
+        match message:
+            case Tell(kind=kind):
+                self.sent[SENT_AS.get(kind, "flow")] += 1
+            case Publication():
+                self.sent["publications"] += 1
+                if self.on_publication is not None:
+                    self.on_publication(source, effect.neighbour, message)
+            case Untell() | Settled() | Echo() | Estate():
+                self.sent["others"] += 1
+            case _:
+                assert_never(message)
+        return message
+
+    def handle(self, machine: Hermes, effect: HermesOutcome) -> None:
+        match effect:
+            case Hand(type=type, tag=tag):
+                if self.on_hand is not None:
+                    self.on_hand(machine.router, effect)
+                if tag:
+                    self.do(machine.router, machine.handed(self.calendar.now, type, tag))
+            case Request(token=token, key=key, request=request):
+                self._request(machine.router, machine.router, token, key, request)
+            case Done(token=token):
+                self.done[token] = effect
+            case Safe(tag=tag):
+                self.safe.add(tag)
+            case _:
+                assert_never(effect)
+
+    # --- requests to rendezvous nodes -----------------------------------------------------------------------------
 
     def _request(self, origin: Router, at: Router, token: int, key: int, request: TypeRequest) -> None:
         if at not in self.brokers:

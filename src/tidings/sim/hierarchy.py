@@ -5,24 +5,28 @@ out are links and clients: a link is up from the beginning and takes `LATENCY_MS
 would weigh as bytes is counted.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import ControlMessage
 from tidings.overlay.graph import Graph
+from tidings.overlay.pan.messages import Tell
 from tidings.routing.bdrp import Bdrp
 from tidings.routing.codec import encode
 from tidings.routing.control import FloodAck, FloodItem
-from tidings.routing.effects import Deliver, Effect, Install, Router, Send, SetTimer
+from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Router, Safe, Send
 from tidings.routing.flood import FloodOptions
 from tidings.routing.hierarchy import Border
 from tidings.routing.interests import InterestEncoding
 from tidings.routing.link_state import LinkState, LinkStateOptions
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
 from tidings.sim.calendar import Calendar
+from tidings.sim.harness import Adapter, Carried, Harness, each_to_each
+from tidings.sim.unicast import RoutingOutcome
 
 LATENCY_MS = 5.0
 ROWS_MAX = 256
@@ -50,6 +54,7 @@ class Layout:
 class Area:
     """One router's part in one area."""
 
+    number: int  # of the area
     router: Router
     unicast: LinkState
     scheme: Bdrp = field(init=False)
@@ -65,28 +70,32 @@ class Area:
     def routes(self, next_hops: Mapping[Router, Router]) -> None: ...
 
     @property
+    def key(self) -> tuple[int, Router]:
+        return self.number, self.router
+
+    @property
     def rows(self) -> int:
         return sum(map(len, self.scheme.predicates.values()))
 
 
-class Hierarchy:
+class Hierarchy(Adapter[Area, RoutingOutcome]):
     def __init__(self, layout: Layout, rows_max: int = ROWS_MAX) -> None:
         self.layout, self.rows_max = layout, rows_max
         self.calendar = Calendar()
         self.encoding = InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)
         self.messages = self.bytes = 0  # of advertisements and routes, over all links
         self.places: dict[tuple[int, Router], Area] = {}
-        self._timers: dict[tuple[tuple[int, Router], str], float] = {}
+        self._harnesses = [Harness(each_to_each(self.calendar, lambda a, b: LATENCY_MS), self) for _ in layout.areas]
         self._sizes: dict[object, int] = {}
         self._thinking: set[Router] = set()  # borders that have news to think about
         for number, graph in enumerate(layout.areas):
             for node in graph:
-                place = self.places[number, int(node)] = Area(int(node), LinkState(int(node), 1, PATIENT, ONCE))
+                unicast = LinkState(int(node), 1, PATIENT, ONCE)
+                place = self.places[number, int(node)] = Area(number, int(node), unicast)
                 place.scheme = Bdrp(place.unicast.flood, self.encoding, place)
         self._join_borders()
-        for key, place in self.places.items():
-            self._do(key, place.unicast.start(0.0))
-            self._do(key, place.scheme.start(0.0))
+        for (number, router), place in self.places.items():
+            self._harnesses[number].run(router, place)
         for number, graph in enumerate(layout.areas):
             for edge in graph.edges():
                 for a, b in ((int(edge.a), int(edge.b)), (int(edge.b), int(edge.a))):
@@ -116,24 +125,37 @@ class Hierarchy:
     def run(self, ms: float) -> None:
         self.calendar.run(until=self.calendar.now + ms)
 
-    # --- machines -------------------------------------------------------------------------------------------------
+    # --- the machines in the harness ------------------------------------------------------------------------------
 
-    def _do(self, key: tuple[int, Router], effects: list[Effect]) -> None:
-        now, place = self.calendar.now, self.places[key]
-        for effect in effects:
-            match effect:
-                case Send(neighbour=neighbour, message=message):
-                    self.messages += 1
-                    self.bytes += self._size(message)
-                    self.calendar.after(LATENCY_MS, self._arrive, (key[0], neighbour), key[1], message)
-                case SetTimer(name=name, at=at):
-                    self._timers[key, name] = at
-                    self.calendar.at(max(at, now), self._ring, key, name, at)
-                case Install(table=table):
-                    self._do(key, place.scheme.routed(now, table))
-                case Deliver():
-                    self._do(key, place.scheme.learn(now, effect))
+    def _do(self, key: tuple[int, Router], effects: Iterable[Carried | RoutingOutcome]) -> None:
+        self._harnesses[key[0]].do(key[1], effects)
         self._bridge(key)
+
+    def start(self, now: float, machine: Area) -> Iterable[Effect]:
+        return [*machine.unicast.start(now), *machine.scheme.start(now)]
+
+    def tick(self, now: float, machine: Area, timer: str) -> Iterable[Effect]:
+        self._do(machine.key, machine.scheme.tick(now) if timer == SCHEME_TIMER else machine.unicast.tick(now))
+        return ()
+
+    def receive(self, now: float, machine: Area, source: Router, parcel: ControlMessage) -> Iterable[Effect]:
+        return machine.unicast.receive(now, source, parcel)
+
+    def pack(self, source: Router, effect: Send | Tell) -> ControlMessage:
+        self.messages += 1
+        self.bytes += self._size(effect.message)
+        return effect.message
+
+    def handle(self, machine: Area, effect: RoutingOutcome) -> None:
+        match effect:
+            case Install(table=table):
+                self._do(machine.key, machine.scheme.routed(self.calendar.now, table))
+            case Deliver():
+                self._do(machine.key, machine.scheme.learn(self.calendar.now, effect))
+            case HandOver() | AskKey() | Safe() | Passed():
+                raise AssertionError(f"{effect} is an effect of schemes that carry messages")
+            case _:
+                assert_never(effect)
 
     def _size(self, message: ControlMessage) -> int:
         """Of its bytes. A flood brings the same item, and its acknowledgement, over every link: counted once."""
@@ -148,16 +170,6 @@ class Hierarchy:
         if size is None:
             size = self._sizes[about] = len(encode(message))
         return size
-
-    def _arrive(self, key: tuple[int, Router], neighbour: Router, message: object) -> None:
-        self._do(key, self.places[key].unicast.receive(self.calendar.now, neighbour, message))  # type: ignore[arg-type]
-
-    def _ring(self, key: tuple[int, Router], name: str, at: float) -> None:
-        place, now = self.places[key], self.calendar.now
-        if self._timers.get((key, name)) != at:
-            return  # it was set anew
-        del self._timers[key, name]
-        self._do(key, place.scheme.tick(now) if name == SCHEME_TIMER else place.unicast.tick(now))
 
     def _bridge(self, key: tuple[int, Router], *, always: bool = False) -> None:
         """A border that learned something thinks about it once a moment has passed, not for each piece of news."""

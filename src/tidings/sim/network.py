@@ -9,8 +9,9 @@ for several reasons at once (the link, the host, a partition) and works again wh
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tidings.overlay.graph import Graph, Node
 from tidings.overlay.space import Points
@@ -46,6 +47,10 @@ class Wire:
         self.last_at = 0.0  # when the latest packet arrives: nothing overtakes it
         self.bytes_sent = 0
         self.stuck: list[Parcel] | None = None  # a fault: what is sent stays here; None: the wire is not clogged
+
+    def travel_ms(self) -> float:
+        """From its beginning to its end, of the next packet."""
+        return self.latency_ms + self.delay_ms
 
     def queued_ms(self, now: float) -> float:
         """How long a packet sent now would wait for the wire."""
@@ -98,6 +103,24 @@ class Network:
         else:
             self._hop(self._route(source, target), 0, size_bytes, deliver, lost)
 
+    def carry(self, wire: Wire, deliver: Callable[..., None], lost: Callable[..., None], *what: Any) -> None:
+        """Bring a packet without a size over one wire, for which `send` would take too long: one of the two actions
+        follows, with these arguments."""
+        if wire.cuts or wire.stuck is not None or wire.bandwidth_bytes_ms is not None:
+            self._hop((wire,), 0, 0, partial(deliver, *what), partial(lost, *what))
+        else:
+            wire.last_at = max(wire.last_at, self.calendar.now + wire.travel_ms())
+            self.calendar.at(wire.last_at, self._carried, wire, wire.epoch, deliver, lost, what)
+
+    def _carried(
+        self, wire: Wire, epoch: int, deliver: Callable[..., None], lost: Callable[..., None], what: tuple[Any, ...]
+    ) -> None:
+        if wire.epoch == epoch:
+            deliver(*what)
+        else:
+            self.packets_lost += 1
+            lost(*what)
+
     def _route(self, source: Node, target: Node) -> tuple[Wire, ...]:
         route = self._routes.get((source, target))
         if route is None:
@@ -118,7 +141,7 @@ class Network:
         if wire.bandwidth_bytes_ms is not None:
             leaves = wire.free_at = max(leaves, wire.free_at) + size / wire.bandwidth_bytes_ms
         wire.bytes_sent += size
-        arrives = wire.last_at = max(wire.last_at, leaves + wire.latency_ms + wire.delay_ms)
+        arrives = wire.last_at = max(wire.last_at, leaves + wire.travel_ms())
         self.calendar.at(arrives, self._arrive, route, position, wire.epoch, size, deliver, lost)
 
     def _arrive(

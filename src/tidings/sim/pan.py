@@ -6,20 +6,40 @@ then when nothing is on its way.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
+from typing import NamedTuple, TypeAlias, assert_never
 
-from tidings.overlay.effects import Router, SetTimer
+from tidings.overlay.effects import Router
 from tidings.overlay.pan import EXPERIMENT_IDS, Contact, IdSpace, Pan, PanOptions
-from tidings.overlay.pan.machine import TIMER
-from tidings.overlay.pan.messages import Arrived, PanEffect, PanMessage, Tell
+from tidings.overlay.pan.messages import (
+    Answered,
+    Arrived,
+    Changed,
+    Joined,
+    Missed,
+    PanEffect,
+    PanMessage,
+    Tell,
+    Unanswered,
+)
+from tidings.routing.effects import Send
 from tidings.sim.calendar import Calendar
+from tidings.sim.harness import Adapter, Harness, Latency, each_to_each
 
-Latency = Callable[[Router, Router], float]
 EXPERIMENT = PanOptions(leaves=4)
+PanOutcome: TypeAlias = Arrived | Answered | Unanswered | Joined | Missed | Changed  # `PanEffect` less what is carried
 
 
-class PanNetwork:
+class _Parcel(NamedTuple):
+    """A message between two nodes, which may both have made room for others at their routers when it arrives."""
+
+    sender: Contact
+    to: Contact
+    message: PanMessage
+
+
+class PanNetwork(Adapter[Pan, PanOutcome]):
     def __init__(
         self,
         latency_ms: Latency,
@@ -32,12 +52,13 @@ class PanNetwork:
     ) -> None:
         self.calendar = calendar or Calendar()
         self.latency_ms, self.rng, self.space, self.options, self.timers = latency_ms, rng, space, options, timers
-        self.nodes: dict[Router, Pan] = {}  # those alive
+        self.harness = Harness(each_to_each(self.calendar, latency_ms), self, timers=timers)
+        self.nodes = self.harness.machines  # those alive
+        self.do = self.harness.do
         self.messages: Counter[str] = Counter()  # told, by kind
-        self.on_effect: Callable[[Router, PanEffect], None] | None = None  # all but Tell and timers
+        self.on_effect: Callable[[Router, PanOutcome], None] | None = None
         self.arrived: list[tuple[Router, Arrived]] = []
         self._ids: set[int] = set()
-        self._lives: Counter[Router] = Counter()
 
     # --- nodes come and go ----------------------------------------------------------------------------------------
 
@@ -50,14 +71,13 @@ class PanNetwork:
     def add(self, router: Router, bootstrap: Router | None = None, id: int | None = None, *, seek: bool = False) -> Pan:
         """A new node, which joins by this one; the first joins nobody."""
         node = Pan(Contact(self.free_id() if id is None else id, router), self.rng, self.space, self.options)
-        self.nodes[router] = node
-        self._lives[router] += 1
+        self.harness.run(router, node)
         if bootstrap is None:
-            self._do(router, node.found(self.calendar.now))
+            self.do(router, node.found(self.calendar.now))
         else:
-            self._do(router, node.join(self.calendar.now, self.nodes[bootstrap].me, seek=seek))
+            self.do(router, node.join(self.calendar.now, self.nodes[bootstrap].me, seek=seek))
         if self.timers:
-            self._do(router, node.start_timer(self.calendar.now))
+            self.do(router, node.start_timer(self.calendar.now))
         return node
 
     def grow(self, routers: list[Router]) -> None:
@@ -71,14 +91,15 @@ class PanNetwork:
         """As if so many tending intervals had passed."""
         for _ in range(rounds):
             for router, node in self.nodes.items():
-                self._do(router, node.tend(self.calendar.now))
+                self.do(router, node.tend(self.calendar.now))
             self.calendar.run()
 
     def crash(self, router: Router) -> None:
-        self._ids.discard(self.nodes.pop(router).me.id)
+        self._ids.discard(self.nodes[router].me.id)
+        self.harness.crash(str(router))
 
     def leave(self, router: Router) -> None:
-        self._do(router, self.nodes[router].leave(self.calendar.now))
+        self.do(router, self.nodes[router].leave(self.calendar.now))
         self.crash(router)
 
     # --- keys -----------------------------------------------------------------------------------------------------
@@ -95,42 +116,41 @@ class PanNetwork:
         return found
 
     def route(self, source: Router, key: int, payload: bytes = b"") -> None:
-        self._do(source, self.nodes[source].route(self.calendar.now, key, payload))
+        self.do(source, self.nodes[source].route(self.calendar.now, key, payload))
 
-    # --- messages -------------------------------------------------------------------------------------------------
+    # --- the machine in the harness -------------------------------------------------------------------------------
 
-    def do(self, router: Router, effects: list[PanEffect]) -> None:
-        self._do(router, effects)
+    def tick(self, now: float, machine: Pan, timer: str) -> Iterable[PanEffect]:
+        return machine.tick(now)
 
-    def _do(self, router: Router, effects: list[PanEffect]) -> None:
-        calendar = self.calendar
-        for effect in effects:
-            if isinstance(effect, Tell):
-                self.messages[type(effect.message).__name__] += 1
-                sender = self.nodes[router].me
-                latency = self.latency_ms(router, effect.to.router)
-                calendar.after(latency, self._deliver, sender, effect.to, effect.message)
-            elif isinstance(effect, SetTimer):
-                if self.timers:
-                    calendar.at(effect.at, self._ring, router, effect.name, self._lives[router])
-            else:
-                if isinstance(effect, Arrived):
-                    self.arrived.append((router, effect))
-                if self.on_effect is not None:
-                    self.on_effect(router, effect)
+    def pack(self, source: Router, effect: Send | Tell) -> _Parcel:
+        assert isinstance(effect, Tell)
+        self.messages[type(effect.message).__name__] += 1
+        return _Parcel(self.nodes[source].me, effect.to, effect.message)
 
-    def _deliver(self, sender: Contact, to: Contact, message: PanMessage) -> None:
-        node = self.nodes.get(to.router)
-        if node is not None and node.me.id == to.id:
-            self._do(to.router, node.hear(self.calendar.now, sender, message))
-        elif sender.router in self.nodes:  # it takes the way back to notice
-            self.calendar.after(self.latency_ms(sender.router, to.router), self._fail, sender, to, message)
+    def receive(self, now: float, machine: Pan, source: Router, parcel: _Parcel) -> Iterable[PanEffect]:
+        if machine.me.id == parcel.to.id:
+            return machine.hear(now, parcel.sender, parcel.message)
+        self.failed(source, parcel.to.router, parcel)
+        return ()
 
-    def _fail(self, sender: Contact, to: Contact, message: PanMessage) -> None:
-        node = self.nodes.get(sender.router)
-        if node is not None and node.me.id == sender.id:
-            self._do(sender.router, node.failed(self.calendar.now, to, message))
+    def failed(self, source: Router, to: Router, parcel: _Parcel) -> None:
+        if source in self.nodes:  # it takes the way back to notice
+            self.calendar.after(self.latency_ms(source, to), self._fail, parcel)
 
-    def _ring(self, router: Router, name: str, life: int) -> None:
-        if router in self.nodes and self._lives[router] == life and name == TIMER:
-            self._do(router, self.nodes[router].tick(self.calendar.now))
+    def _fail(self, parcel: _Parcel) -> None:
+        router = parcel.sender.router
+        node = self.nodes.get(router)
+        if node is not None and node.me.id == parcel.sender.id:
+            self.do(router, node.failed(self.calendar.now, parcel.to, parcel.message))
+
+    def handle(self, machine: Pan, effect: PanOutcome) -> None:
+        match effect:
+            case Arrived():
+                self.arrived.append((machine.me.router, effect))
+            case Answered() | Unanswered() | Joined() | Missed() | Changed():
+                pass  # only for the observer
+            case _:
+                assert_never(effect)
+        if self.on_effect is not None:
+            self.on_effect(machine.me.router, effect)

@@ -197,8 +197,8 @@ class Trial:
         found, waiting = {router}, [router]
         while waiting:
             at = waiting.pop()
-            for (a, b), channel in self.network.channels.items():
-                if a == at and channel.up and b not in found:
+            for a, b in self.network.links_up():
+                if a == at and b not in found:
                     found.add(b)
                     waiting.append(b)
         return found

@@ -299,11 +299,10 @@ class _Contract(RuleBasedStateMachine):
         """The event with the pair's place for the connection; with its kind, because named tuples of two kinds may be
         equal."""
         [place] = self.names(which, [event.connection])
-        match event:
-            case Published():
-                event = event._replace(sinks=self.mailbox_names(which, event.sinks))
-            case FrameError():  # where the fault is counts from what was fed at a time
-                event = FrameError(place, event.code, "", 0, 0)
+        if isinstance(event, Published):
+            event = event._replace(sinks=self.mailbox_names(which, event.sinks))
+        elif isinstance(event, FrameError):  # where the fault is counts from what was fed at a time
+            event = FrameError(place, event.code, "", 0, 0)
         return type(event).__name__, event._replace(connection=place)
 
     @invariant()

@@ -8,6 +8,7 @@ whether that was on disk when its process died, so it can tell what must be foun
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from tidings.model.message_id import MessageId, MessageIdSource
 from tidings.tracking.archive import Archive, MemoryArchive
@@ -170,6 +171,8 @@ class World:
                     self.archive.store(broker, [entry])
                 case StoreAttachment(change):
                     self.changes[broker].append(change)
+                case _:
+                    assert_never(effect)
 
 
 def check_archive(make: Callable[[list[tuple[int, Entry]]], Archive], stored: list[tuple[int, Entry]]) -> None:

@@ -13,24 +13,28 @@ from random import Random
 from tidings.overlay.effects import Received
 from tidings.overlay.generate import barabasi_albert, random_tree, ring, waxman
 from tidings.overlay.graph import Graph, distances
+from tidings.overlay.greeting import Greeting
 from tidings.overlay.link import LinkOptions
+from tidings.overlay.links import Links
 from tidings.routing.control import FloodItem, VectorRequest, VectorUpdate
 from tidings.routing.distance_vector import DistanceVector
 from tidings.routing.effects import Install
 from tidings.routing.link_state import LinkState
 from tidings.routing.unicast import Unicast
 from tidings.sim.calendar import Calendar
-from tidings.sim.driver import Driver, Trace
+from tidings.sim.driver import Trace
 from tidings.sim.faults import Fault, inflict, random_faults
+from tidings.sim.harness import Harness, Member
 from tidings.sim.network import Network
 from tidings.sim.paths import direct
-from tidings.sim.router import RouterNode
+from tidings.sim.unicast import RoutingOutcome, UnicastAdapter
 
 PROTOCOLS: dict[str, Callable[[int, int], Unicast]] = {"link-state": LinkState, "distance-vector": DistanceVector}
 # Quicker than in production, so that a run is short; the proportions are the same.
 OPTIONS = LinkOptions(
     heartbeat_ms=500, suspect_ms=1200, dead_ms=2500, handshake_ms=1500, backoff_first_ms=50, backoff_max_ms=1000
 )
+UnicastHarness = Harness[Unicast, RoutingOutcome]
 FAULTS_MS, SETTLE_MS, QUIET_MS = 6000.0, 7000.0, 1000.0
 EVENTS_MAX = 500_000
 
@@ -61,19 +65,22 @@ def random_scenario(seed: int) -> Scenario:
 
 def simulate(
     protocol: str, seed: int, scenario: Scenario, trace: Trace | None = None, *, fixed_costs: bool = True
-) -> Driver:
+) -> UnicastHarness:
     """Start all routers, inflict the faults; the caller lets the calendar run."""
-    calendar = Calendar()
-    driver = Driver(Network.of_graph(calendar, scenario.graph, direct), trace=trace)
+    calendar, graph = Calendar(), scenario.graph
+    fixed = {node: {int(peer): int(edge.latency_ms) for peer, edge in graph.neighbours(node).items()} for node in graph}
+    adapter = UnicastAdapter({int(node): costs for node, costs in fixed.items()} if fixed_costs else {})
+    driver = UnicastHarness(Network.of_graph(calendar, graph, direct), adapter, trace)
     for node in scenario.dials:
-        costs = {int(peer): int(edge.latency_ms) for peer, edge in scenario.graph.neighbours(node).items()}
 
-        def make(incarnation: int, node: int = node, costs: dict[int, int] = costs) -> RouterNode:
-            rng = Random(f"{seed} {node} {incarnation}")
+        def make(incarnation: int, node: int = node) -> Member[Unicast, RoutingOutcome]:
             unicast = PROTOCOLS[protocol](node, incarnation)
-            return RouterNode(unicast, incarnation, scenario.dials[node], rng, costs if fixed_costs else {}, OPTIONS)
+            parameters = (("unicast", type(unicast).__name__),)
+            greeting = Greeting("simulated", node, incarnation, parameters=parameters)
+            links = Links(greeting, OPTIONS, Random(f"{seed} {node} {incarnation}"))
+            return Member(adapter, unicast, links, scenario.dials[node])
 
-        driver.add(str(node), node, make, scenario.skews_ms.get(node, 0.0))
+        driver.place(node, make, scenario.skews_ms.get(node, 0.0))
     for node in scenario.dials:
         driver.start(str(node))
 
@@ -87,10 +94,10 @@ def simulate(
     return driver
 
 
-def survivors(driver: Driver, graph: Graph) -> Graph:
+def survivors(driver: UnicastHarness, graph: Graph) -> Graph:
     """What is left: running routers and links that work both ways."""
     left = Graph()
-    alive = {int(process.address) for process in driver.running()}
+    alive = set(driver.machines)
     for node in graph:
         if node in alive:
             left.add_node(node)
@@ -101,14 +108,11 @@ def survivors(driver: Driver, graph: Graph) -> Graph:
     return left
 
 
-def check_unicast(driver: Driver, graph: Graph) -> None:
+def check_unicast(driver: UnicastHarness, graph: Graph) -> None:
     """Every table has exactly the reachable routers, at the true distance, by a next hop on a shortest path."""
     truth = survivors(driver, graph)
     far = {node: distances(truth, node) for node in truth}
-    for process in driver.running():
-        router = process.machine
-        assert isinstance(router, RouterNode)
-        unicast, me = router.unicast, int(process.address)
+    for me, unicast in driver.machines.items():
         expected = {node: int(distance) for node, distance in far[me].items() if node != me}
         found = {node: unicast.distance(node) for node in unicast.reachable()}
         assert found == expected, f"router {me} has distances {found}, the truth is {expected}"
@@ -135,7 +139,7 @@ def is_change(what: object) -> bool:
             return False
 
 
-def run(protocol: str, seed: int, trace: Trace | None = None) -> Driver:
+def run(protocol: str, seed: int, trace: Trace | None = None) -> UnicastHarness:
     """Simulate and judge: right tables in time, and then quiet."""
     scenario = random_scenario(seed)
     late: list[str] = []

@@ -19,7 +19,7 @@ False
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, assert_never
 
 from tidings.model.constraint import Constraint, Op
 from tidings.model.like import Pattern
@@ -100,6 +100,8 @@ class _Translator:
                 return _ALWAYS if node.value is wanted else _NEVER
             case Signed() | Sum() | Product():
                 raise AssertionError("the parser lets no number stand as a condition")
+            case _:
+                assert_never(node)
 
     def _compare(self, node: Compare, wanted: bool) -> Translation:
         op, left, right = node.op, node.left, node.right
@@ -213,8 +215,10 @@ def _needed(node: Expression) -> list[str]:
             return _needed(node.operand)
         case Sum() | Product():
             return _needed(node.first) + [name for _, operand in node.rest for name in _needed(operand)]
-        case _:
+        case Literal() | Compare() | Between() | In() | Like() | IsNull() | Not() | And() | Or():
             return []
+        case _:
+            assert_never(node)
 
 
 def _distinct(conjunctions: Iterable[Constraints]) -> list[Constraints]:

@@ -12,7 +12,7 @@ there. A tree is turned into nested functions once, so that no message pays for 
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidings.model.selector.operations import (
     Maybe,
@@ -97,6 +97,8 @@ def _value(node: Expression) -> Evaluator:
             return partial(_and, [_value(term) for term in node.terms])
         case Or():
             return partial(_or, [_value(term) for term in node.terms])
+        case _:
+            assert_never(node)
 
 
 def _chain(node: Sum | Product) -> Evaluator:

@@ -7,6 +7,8 @@
 "a NOT IN ('x') AND (b >= -5 OR c IS NOT NULL)"
 """
 
+from typing import assert_never
+
 from tidings.model.constraint import Op
 from tidings.model.like import ESCAPE
 from tidings.model.selector.syntax import (
@@ -66,6 +68,8 @@ def _spell(node: Expression) -> tuple[int, str]:
             return _AND, " AND ".join([_print(term, _NOT) for term in node.terms])
         case Or():
             return _OR, " OR ".join([_print(term, _AND) for term in node.terms])
+        case _:
+            assert_never(node)
 
 
 def _chain(node: Sum | Product, level: int) -> str:
@@ -88,6 +92,8 @@ def _test(node: Between | In | Like | IsNull, negated: bool) -> str:
             return f"{operand} {word}LIKE {_literal(pattern.text)} ESCAPE {_literal(ESCAPE)}"
         case IsNull():
             return f"{operand} IS {word}NULL"
+        case _:
+            assert_never(node)
 
 
 def _literal(value: Value) -> str:

@@ -13,7 +13,7 @@ program is read, and running it checks nothing.
 from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidings.errors import CodecError, SelectorError
 from tidings.model.constraint import Op
@@ -142,6 +142,8 @@ class _Assembler:
                 for term in node.terms[1:]:
                     self.add(term)
                     self._emit(term, Code.AND if isinstance(node, And) else Code.OR)
+            case _:
+                assert_never(node)
 
 
 def _growth(code: Code) -> int:

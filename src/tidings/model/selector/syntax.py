@@ -14,7 +14,7 @@ True
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidings.model.constraint import Op
 from tidings.model.like import Pattern
@@ -173,8 +173,10 @@ def static_kind(node: Expression) -> Kind | None:
             return kind(node.value)
         case Signed() | Sum() | Product():
             return Kind.NUMBER
-        case _:
+        case Compare() | Between() | In() | Like() | IsNull() | Not() | And() | Or():
             return Kind.BOOL
+        case _:
+            assert_never(node)
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -191,6 +193,8 @@ def children(node: Expression) -> tuple[Expression, ...]:
             return (node.operand, node.low, node.high)
         case And() | Or():
             return node.terms
+        case _:
+            assert_never(node)
 
 
 def walk(node: Expression) -> Iterator[Expression]:

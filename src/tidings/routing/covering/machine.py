@@ -13,7 +13,7 @@ a link, a broker tells all it knows; closing one, it forgets all it heard there.
 """
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tidings.errors import UsageError
 from tidings.model.covering import covers
@@ -159,6 +159,8 @@ class Covering:
                 self._unadvertise(source, message)
             case Join():
                 raise AssertionError("handled by step")
+            case _:
+                assert_never(message)
 
     def _done(self) -> list[Effect]:
         effects, self._effects = self._effects, []

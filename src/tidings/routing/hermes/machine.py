@@ -14,6 +14,7 @@ many clients are one entry. Events go to the rendezvous node only while somebody
 
 from collections import Counter
 from collections.abc import Callable
+from typing import assert_never
 
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
@@ -232,6 +233,8 @@ class Hermes:
                     self._echoes.pop(number)[0]()
             case Estate():
                 self._estates.keep(now, message)
+            case _:
+                assert_never(message)
         return self._done()
 
     def handed(self, now: float, name: str, tag: bytes) -> list[HermesEffect]:

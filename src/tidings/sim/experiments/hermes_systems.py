@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from tidings.kernel.codec import encode_message
 from tidings.matching.encoding import Encoding
@@ -25,8 +25,12 @@ from tidings.routing.covering.messages import (
     Advertise,
     AdvertisementId,
     CoveringMessage,
+    Join,
+    Packed,
     Publication,
     Subscribe,
+    Unadvertise,
+    Unsubscribe,
 )
 from tidings.routing.covering.messages import Hand as CoveringHand
 from tidings.routing.covering.messages import SubscriptionId as CoveringId
@@ -164,8 +168,10 @@ class CovAdvSystem:
                 self.sent["advertisements"] += 1
             case Subscribe():
                 self.sent["subscriptions"] += 1
+            case Unadvertise() | Unsubscribe() | Packed() | Join():
+                pass  # what is taken back is not counted for any system, nor are trees; this policy does not pack
             case _:
-                pass  # what is taken back is not counted for any system
+                assert_never(message)
 
     def tables(self) -> list[tuple[int, int]]:
         """Filters that differ; those of these experiments cover each other only if they are equal."""

@@ -1,6 +1,7 @@
 """What brokers really say to each other, in short runs of simulated networks: what mutations start from."""
 
 from collections import defaultdict
+from typing import assert_never
 
 from tidings.kernel.codec import encode_message
 from tidings.kernel.forwarder import FRAME_HEADER_BYTES
@@ -12,8 +13,19 @@ from tidings.model.predicate import Predicate
 from tidings.model.type_topics import topic_of
 from tidings.node.wires import CONTROL_FRAME
 from tidings.overlay import effects as fx
+from tidings.overlay.greeting import Credit, Goodbye, Greeting, Ping, Pong, Refuse, Welcome
 from tidings.routing.codec import decode
-from tidings.routing.control import FloodItem, Letter, SchemeMessage, Topic
+from tidings.routing.control import (
+    FloodAck,
+    FloodItem,
+    FloodSummary,
+    Letter,
+    SchemeMessage,
+    Taken,
+    Topic,
+    VectorRequest,
+    VectorUpdate,
+)
 from tidings.routing.hermes import codec as hermes
 from tidings.routing.hermes.messages import (
     Echo,
@@ -63,13 +75,21 @@ class Heard:
 
     def _control(self, payload: bytes) -> None:
         self.payloads["control"][payload] = None
-        match decode(payload):
-            case FloodItem(topic=topic, payload=inner) if topic in TOPICS:
-                self.payloads[TOPICS[Topic(topic)]][inner] = None
+        message = decode(payload)
+        match message:
+            case FloodItem(topic=topic, payload=inner):
+                if topic in TOPICS:
+                    self.payloads[TOPICS[Topic(topic)]][inner] = None
             case SchemeMessage(scheme=number, payload=inner):
                 self.payloads[SCHEMES[number]][inner] = None
             case Letter(payload=inner):
                 self.payloads["tracing"][inner] = None
+            case Greeting() | Welcome() | Refuse() | Goodbye() | Ping() | Pong() | Credit() | Taken():
+                pass  # of links: no payload inside
+            case FloodAck() | FloodSummary() | VectorUpdate() | VectorRequest():
+                pass  # of routes: no payload inside
+            case _:
+                assert_never(message)
 
 
 def typed() -> dict[str, list[bytes]]:
