@@ -1,0 +1,186 @@
+"""Own publications that come back by own subscriptions.
+
+The broker stops reading from a publisher while a subscription's backlog is full. If publisher and subscriber are one
+client, on one connection, the subscription's credit stands behind the publications:
+
+    client ──── publish publish publish CREDIT ───►│ broker does not read: the subscription's backlog is full,
+           ◄─────────────────── deliveries ────────│ and the credit that would empty it is not read
+
+After `stall_ms` the broker goes on and drops messages. So a client must not fill the backlog of its own subscription:
+`publish` waits while more than `EXPOSED_BYTES_MAX` of what it sent there may be in it. PONG tells what is not
+(`tidings.client.progress`): if the subscription had credit left when the broker read the PING, its backlog was empty.
+Credit granted and messages received are both counted here.
+
+A publisher does not wait for itself: if it is the task or thread that took the subscription's latest message, it goes
+on. Others wait at most `READER_SECONDS` without a message being taken, or `FIRST_READER_SECONDS` if none ever was.
+Subscriptions with another policy than push-back delay nobody. Publications of other clients are not counted here: they
+can fill the backlog too.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+
+from tidings.client.line import Line
+from tidings.client.turnstile import Turnstile
+from tidings.errors import UsageError
+from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.type_topics import ROOT
+from tidings.model.values import Value
+
+EXPOSED_BYTES_MAX = 256 << 10  # of own publications that may wait at the broker for an own subscription
+WAITING_BYTES = 96  # that one takes there beside its own
+READER_SECONDS, FIRST_READER_SECONDS = 10.0, 1.0
+DESTINATIONS_MAX = 1000  # remembered with the subscriptions that they lead to
+
+thread_of_caller: ContextVar[int] = ContextVar("thread_of_caller")  # of a blocking call
+
+
+def caller() -> object:
+    """The task or, of the blocking client, the thread that calls."""
+    return thread_of_caller.get(0) or asyncio.current_task()
+
+
+class Echo:
+    """What one subscription has received and may still be sent, as far as this client knows."""
+
+    def __init__(self, fields: Mapping[str, Value], window: int, ask: Callable[[], None]) -> None:
+        """`ask` writes a PING whose answer comes back to all echoes."""
+        self.reader: object = None  # who took a message last
+        self.taken = 0  # messages that were taken from the subscription
+        self.idle = False  # it seems that nobody takes any more
+        self.waiters = Turnstile(lambda: self.idle or self.exposed_bytes <= EXPOSED_BYTES_MAX)
+        self._limited = window > 0
+        self._ask = ask
+        self._pattern = _pattern(fields)
+        self._types = bool(fields["type"])
+        self.begin(0)
+
+    def begin(self, credit: int) -> None:
+        """On a new connection."""
+        self._granted, self._received = credit, 0
+        self._sent_bytes = self._settled_bytes = self._asked_bytes = 0
+        self.waiters.turn()
+
+    @property
+    def exposed_bytes(self) -> int:
+        """Of own publications that may wait at the broker for credit."""
+        return self._sent_bytes - self._settled_bytes
+
+    def covers(self, destination: Destination) -> bool:
+        """Whether what is published there may come back."""
+        if self._types and destination.name.startswith(ROOT):
+            return True
+        return self._pattern is not None and self._pattern.matches(destination)
+
+    def published(self, size: int) -> None:
+        self._sent_bytes += size + WAITING_BYTES
+        if self._sent_bytes - self._asked_bytes > EXPOSED_BYTES_MAX // 4:
+            self._ask()
+
+    def granted(self, more: int) -> None:
+        """Credit was sent."""
+        self._granted += more
+        if self.waiters:
+            self._ask()
+
+    def received(self) -> None:
+        self._received += 1
+
+    def took(self) -> None:
+        """The user has one more."""
+        self.taken += 1
+        self.reader = caller()
+        self.idle = False
+
+    def stop(self) -> None:
+        """Nobody is to wait for it."""
+        self.idle = True
+        self.waiters.turn()
+
+    def asked(self) -> tuple[int, int]:
+        """A PING is about to be sent: what to tell `answered` when the PONG comes."""
+        self._asked_bytes = self._sent_bytes
+        return self._sent_bytes, self._granted
+
+    def answered(self, sent_bytes: int, granted: int) -> None:
+        if not self._limited or granted > self._received:  # there was credit left: nothing waited for any
+            self._settled_bytes = max(self._settled_bytes, sent_bytes)
+            self.waiters.turn()
+
+    async def room(self) -> None:
+        """Wait for the readers, if there are any."""
+        if self.idle or self.reader == caller():
+            return
+        if self._asked_bytes != self._sent_bytes:
+            self._ask()
+        while not self.idle and self.exposed_bytes > EXPOSED_BYTES_MAX:
+            taken = self.taken
+            try:
+                async with asyncio.timeout(READER_SECONDS if taken else FIRST_READER_SECONDS):
+                    await self.waiters.passed()
+            except TimeoutError:
+                if self.taken == taken:
+                    self.stop()
+
+
+class Echoes:
+    """Those of a client's subscriptions that may hold up its publications."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._all: dict[int, Echo] = {}
+        self._found: dict[tuple[str, bool], list[Echo]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def make(self, number: int, fields: Mapping[str, Value], window: int) -> Echo:
+        """For a new subscription."""
+        echo = Echo(fields, window, self._ask)
+        if fields["policy"] == "push-back" and not fields["no_local"]:
+            self._all[number] = echo
+            self._found.clear()
+        return echo
+
+    def remove(self, number: int) -> None:
+        echo = self._all.pop(number, None)
+        if echo is not None:
+            self._found.clear()
+            echo.stop()
+
+    async def room(self, destination: Destination, size: int) -> None:
+        """Return when a message to this destination may be sent, which it is then."""
+        for echo in self._covering(destination):
+            if echo.exposed_bytes > EXPOSED_BYTES_MAX:
+                await echo.room()
+            echo.published(size)
+
+    def _covering(self, destination: Destination) -> Iterable[Echo]:
+        key = (destination.name, destination.queue)
+        found = self._found.get(key)
+        if found is None:
+            found = [echo for echo in self._all.values() if echo.covers(destination)]
+            if len(self._found) >= DESTINATIONS_MAX:
+                self._found.clear()
+            self._found[key] = found
+        return found
+
+    def _ask(self) -> None:
+        link = self._line.link
+        if link is None:
+            return
+        marks = [(echo, *echo.asked()) for echo in self._all.values()]
+
+        def answered() -> None:
+            for echo, sent_bytes, granted in marks:
+                echo.answered(sent_bytes, granted)
+
+        link.ping(answered)
+
+
+def _pattern(fields: Mapping[str, Value]) -> DestinationPattern | None:
+    try:
+        return DestinationPattern.parse(str(fields["destination"]))
+    except UsageError:  # there is none, or the broker will say what is wrong with it
+        return None
