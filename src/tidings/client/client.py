@@ -67,7 +67,6 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         Retaining.__init__(self)
         Advertising.__init__(self)
         EventTypes.__init__(self)
-        Transacting.__init__(self)
         self._unheard = Unheard(options.on_error)
         self.errors: deque[TidingsError] = self._unheard.errors  # that no call could raise
         handlers = Handlers(self._received, self._made, self._writable, self._lost, self._over)
@@ -79,6 +78,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         self._resubscribing = Resubscribing(self)
         self._outbox = Outbox(self._line, self._requests.next_receipt, self.check_session)
         self._echoes = Echoes(self._line)
+        Transacting.__init__(self, self._echoes)
         self._close_seconds = options.close_seconds
         self.numbers = itertools.count(1)  # of subscriptions
 
@@ -198,8 +198,13 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         )
         confirm = persistent if wait is None else wait or persistent
         encoded = encode_message(message)
-        if self._echoes:
-            await self._echoes.room(message.destination, len(encoded))
+        if self._echoes.all:
+            echoes = self._echoes.found.get(destination)
+            if echoes := self._echoes.find(destination, message.destination) if echoes is None else echoes:
+                if session:
+                    self._echoes.transacted(session, echoes, len(encoded))
+                else:
+                    await self._echoes.room(echoes, len(encoded))
         receipt = await self._outbox.send(encoded, message_id, session, confirm=confirm)
         if confirm and wait is not False:
             await receipt.confirmed()

@@ -81,7 +81,7 @@ class Echo:
     def granted(self, more: int) -> None:
         """Credit was sent."""
         self._granted += more
-        if self.waiters:
+        if self.waiters.waiting:
             self._ask()
 
     def received(self) -> None:
@@ -128,49 +128,56 @@ class Echoes:
     """Those of a client's subscriptions that may hold up its publications."""
 
     def __init__(self, line: Line) -> None:
+        self.all: dict[int, Echo] = {}
+        self.found: dict[str | Destination, list[Echo]] = {}  # by what users call destinations, as far as known
         self._line = line
-        self._all: dict[int, Echo] = {}
-        self._found: dict[tuple[str, bool], list[Echo]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._all)
+        self._transacted: dict[int, list[tuple[Echo, int]]] = {}  # by session: bytes that come back with its commit
 
     def make(self, number: int, fields: Mapping[str, Value], window: int) -> Echo:
         """For a new subscription."""
         echo = Echo(fields, window, self._ask)
         if fields["policy"] == "push-back" and not fields["no_local"]:
-            self._all[number] = echo
-            self._found.clear()
+            self.all[number] = echo
+            self.found.clear()
         return echo
 
     def remove(self, number: int) -> None:
-        echo = self._all.pop(number, None)
+        echo = self.all.pop(number, None)
         if echo is not None:
-            self._found.clear()
+            self.found.clear()
             echo.stop()
 
-    async def room(self, destination: Destination, size: int) -> None:
-        """Return when a message to this destination may be sent, which it is then."""
-        for echo in self._covering(destination):
+    def find(self, called: str | Destination, destination: Destination) -> list[Echo]:
+        """Those to which a message to this destination may come back."""
+        if len(self.found) >= DESTINATIONS_MAX:
+            self.found.clear()
+        self.found[called] = found = [echo for echo in self.all.values() if echo.covers(destination)]
+        return found
+
+    async def room(self, echoes: Iterable[Echo], size: int) -> None:
+        """Return when a message that may come back to these can be sent, which it is then."""
+        for echo in echoes:
             if echo.exposed_bytes > EXPOSED_BYTES_MAX:
                 await echo.room()
             echo.published(size)
 
-    def _covering(self, destination: Destination) -> Iterable[Echo]:
-        key = (destination.name, destination.queue)
-        found = self._found.get(key)
-        if found is None:
-            found = [echo for echo in self._all.values() if echo.covers(destination)]
-            if len(self._found) >= DESTINATIONS_MAX:
-                self._found.clear()
-            self._found[key] = found
-        return found
+    def transacted(self, session: int, echoes: Iterable[Echo], size: int) -> None:
+        """A message is part of a transaction: it comes back when that is committed."""
+        self._transacted.setdefault(session, []).extend((echo, size) for echo in echoes)
+
+    def committing(self, session: int) -> None:
+        """COMMIT was sent."""
+        for echo, size in self._transacted.pop(session, ()):
+            echo.published(size)
+
+    def ended(self, session: int) -> None:
+        self._transacted.pop(session, None)
 
     def _ask(self) -> None:
         link = self._line.link
         if link is None:
             return
-        marks = [(echo, *echo.asked()) for echo in self._all.values()]
+        marks = [(echo, *echo.asked()) for echo in self.all.values()]
 
         def answered() -> None:
             for echo, sent_bytes, granted in marks:

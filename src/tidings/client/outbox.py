@@ -35,7 +35,7 @@ class Outbox:
         self._turn_bytes = 0  # since other tasks had a turn
         self._sent: asyncio.Future[None] | None = None  # a confirmation of what needs none
         self._room = Turnstile(self._has_room)
-        self._confirm_room = Turnstile(self._has_confirm_room)
+        self._confirm_room = Turnstile(lambda: self._few() and self._has_room())
         self._settled = Turnstile(lambda: not self.pending or line.closed is not None)
         self._unsent = 0  # lost with a connection
 
@@ -49,10 +49,13 @@ class Outbox:
         if self._turn_bytes > GATHER_BYTES:
             self._turn_bytes = 0
             await asyncio.sleep(0)
-        room, has_room = (self._confirm_room, self._has_confirm_room) if confirm else (self._room, self._has_room)
-        if room or not has_room():
-            await room.passed()
-        self._line.check_open()
+        link = self._line.link
+        if link is None or not link.writable or self._room.waiting:
+            await self._room.passed()
+            self._line.check_open()
+        if confirm and (self._confirm_room.waiting or not self._few()):
+            await self._confirm_room.passed()
+            self._line.check_open()
         if session:
             self._check_session(session)
         return Receipt(message_id, self._write(message, session, confirm=confirm))
@@ -84,11 +87,8 @@ class Outbox:
         link = self._line.link
         return self._line.closed is not None or (link is not None and link.writable)
 
-    def _has_confirm_room(self) -> bool:
-        if not self._has_room():
-            return False
-        waiting = len(self._entries)
-        return not waiting or (waiting < UNCONFIRMED_MAX and self._entries_bytes < UNCONFIRMED_BYTES_MAX)
+    def _few(self) -> bool:
+        return len(self._entries) < UNCONFIRMED_MAX and self._entries_bytes < UNCONFIRMED_BYTES_MAX
 
     def turn(self) -> None:
         """Something has changed for those who wait."""
@@ -109,8 +109,10 @@ class Outbox:
                 future.set_result(None)
             else:
                 future.set_exception(again(error))
-        self._confirm_room.turn()
-        self._settled.turn()
+        if self._confirm_room.waiting:
+            self._confirm_room.turn()
+        if self._settled.waiting:
+            self._settled.turn()
 
     def answered(self) -> None:
         """A PONG has come."""

@@ -13,17 +13,13 @@ FEW = 16  # each looks again whether it is open, so it may be more than there is
 class Turnstile:
     def __init__(self, is_open: Callable[[], bool]) -> None:
         self._is_open = is_open
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def __bool__(self) -> bool:
-        """Whether somebody waits."""
-        return bool(self._waiting)
+        self.waiting: deque[asyncio.Future[None]] = deque()
 
     async def passed(self) -> None:
         """Return when it is open and nobody waits who came before."""
-        if not self._waiting and self._is_open():
+        if not self.waiting and self._is_open():
             return
-        place = self._waiting.append
+        place = self.waiting.append
         loop = asyncio.get_running_loop()
         while True:
             future: asyncio.Future[None] = loop.create_future()
@@ -36,18 +32,18 @@ class Turnstile:
             if self._is_open():
                 loop.call_soon(self.turn)  # the next ones follow when this one has done what it waited for
                 return
-            place = self._waiting.appendleft
+            place = self.waiting.appendleft
 
     def turn(self) -> None:
         """The condition may hold now: let the next ones through."""
-        for _ in range(min(FEW, len(self._waiting))):
+        for _ in range(min(FEW, len(self.waiting))):
             if not self._is_open():
                 return
-            future = self._waiting.popleft()
+            future = self.waiting.popleft()
             if not future.done():
                 future.set_result(None)
 
     def _leave(self, future: "asyncio.Future[None]") -> None:
-        if future in self._waiting:
-            self._waiting.remove(future)
+        if future in self.waiting:
+            self.waiting.remove(future)
         self.turn()  # it may have been its turn
