@@ -10,7 +10,8 @@ again what was not confirmed, marked as perhaps sent before. A request under way
 client gives up.
 
 What goes wrong without a call that could raise it (the broker ends the connection and says why, a publication without
-confirmation is refused) is in `client.errors`, and passed to the `on_error` given to `connect`.
+confirmation is refused, messages of a subscription were dropped) is in `client.errors`, and passed to the `on_error`
+given to `connect`.
 """
 
 import asyncio
@@ -137,7 +138,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             raise
         finally:  # even if that is cancelled: who leaves has left
             await self._line.close(grace)
-        return unsent(count, f"the client was closed, after {timeout:g} s") if count else None
+        return unsent(count, f"the client was closed after {timeout:g} s at most") if count else None
 
     async def _conclude(self, timeout: float, *, finished: bool) -> int:
         for subscription in self._subscriptions.values():
@@ -178,6 +179,8 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
     ) -> Receipt:
         """Send a message. A persistent one is on the broker's disk when this returns.
 
+        This waits while the broker takes nothing more, and for the program's own readers if the message may come back
+        to one of its subscriptions; whoever is cancelled meanwhile has sent nothing.
         `wait=False` returns at once, for many messages under way at a time: `await receipt.confirmed()` later. A
         non-persistent message is not confirmed unless `wait=True`. `expires_in` is in seconds.
         """
