@@ -139,6 +139,41 @@ def test_nobody_waits_for_a_reader_that_never_comes(monkeypatch: pytest.MonkeyPa
     run(scenario())
 
 
+def test_nobody_waits_for_a_reader_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(echo, "READER_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            ticks = await client.subscribe("t", window=1)
+            reading = asyncio.create_task(received(ticks, 10))
+            async with asyncio.timeout(5):
+                for n in range(300):
+                    await client.publish("t", {"n": n}, BODY)
+            assert await reading == list(range(10))
+            assert await received(ticks, 290) == list(range(10, 300))
+
+    run(scenario())
+
+
+def test_who_waits_is_let_go_when_the_subscription_is_closed() -> None:
+    async def scenario() -> None:
+        async with local_broker() as (_, url), tidings.connect(url) as client:
+            ticks = await client.subscribe("t", window=1)
+
+            async def publish() -> None:
+                for n in range(100):
+                    await client.publish("t", {"n": n}, BODY)
+
+            publishing = asyncio.create_task(publish())
+            await asyncio.sleep(0.1)
+            assert not publishing.done()
+            await ticks.close()
+            async with asyncio.timeout(echo.FIRST_READER_SECONDS / 2):
+                await publishing
+
+    run(scenario())
+
+
 def test_what_is_published_elsewhere_waits_for_no_reader() -> None:
     async def scenario() -> None:
         async with local_broker() as (_, url), tidings.connect(url) as client:

@@ -256,12 +256,13 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             number,
             fields,
             self._unsubscribe,
-            self._echoes.make(number, fields, window),
+            self._echoes.make(fields, window),
             window=window,
             transaction=transaction,
         )
         asked = self.ask(subscription.request, repeatable=transaction is None)
         self._subscriptions[number] = subscription
+        self._echoes.add(number, subscription.echo)
         try:
             await asyncio.shield(asked)
         except BaseException:

@@ -52,6 +52,7 @@ class Echo:
         self.waiters = Turnstile(lambda: self.idle or self.exposed_bytes <= EXPOSED_BYTES_MAX)
         self._limited = window > 0
         self._ask = ask
+        self.holds_up = fields["policy"] == "push-back" and not fields["no_local"]
         self._pattern = _pattern(fields)
         self._types = bool(fields["type"])
         self.begin(0)
@@ -59,7 +60,8 @@ class Echo:
     def begin(self, credit: int) -> None:
         """On a new connection."""
         self._granted, self._received = credit, 0
-        self._sent_bytes = self._settled_bytes = self._asked_bytes = 0
+        self._sent_bytes = self._settled_bytes = 0
+        self._asked = (0, credit)  # sent and granted, before the latest PING
         self.waiters.turn()
 
     @property
@@ -74,9 +76,10 @@ class Echo:
         return self._pattern is not None and self._pattern.matches(destination)
 
     def published(self, size: int) -> None:
-        self._sent_bytes += size + WAITING_BYTES
-        if self._sent_bytes - self._asked_bytes > EXPOSED_BYTES_MAX // 4:
+        """A message of this size is about to be sent."""
+        if self._sent_bytes - self._asked[0] > EXPOSED_BYTES_MAX // 4:
             self._ask()
+        self._sent_bytes += size + WAITING_BYTES
 
     def granted(self, more: int) -> None:
         """Credit was sent."""
@@ -100,8 +103,8 @@ class Echo:
 
     def asked(self) -> tuple[int, int]:
         """A PING is about to be sent: what to tell `answered` when the PONG comes."""
-        self._asked_bytes = self._sent_bytes
-        return self._sent_bytes, self._granted
+        self._asked = (self._sent_bytes, self._granted)
+        return self._asked
 
     def answered(self, sent_bytes: int, granted: int) -> None:
         if not self._limited or granted > self._received:  # there was credit left: nothing waited for any
@@ -112,7 +115,7 @@ class Echo:
         """Wait for the readers, if there are any."""
         if self.idle or self.reader == caller():
             return
-        if self._asked_bytes != self._sent_bytes:
+        if self._asked != (self._sent_bytes, self._granted):
             self._ask()
         while not self.idle and self.exposed_bytes > EXPOSED_BYTES_MAX:
             taken = self.taken
@@ -133,13 +136,14 @@ class Echoes:
         self._line = line
         self._transacted: dict[int, list[tuple[Echo, int]]] = {}  # by session: bytes that come back with its commit
 
-    def make(self, number: int, fields: Mapping[str, Value], window: int) -> Echo:
+    def make(self, fields: Mapping[str, Value], window: int) -> Echo:
         """For a new subscription."""
-        echo = Echo(fields, window, self._ask)
-        if fields["policy"] == "push-back" and not fields["no_local"]:
+        return Echo(fields, window, self._ask)
+
+    def add(self, number: int, echo: Echo) -> None:
+        if echo.holds_up:
             self.all[number] = echo
             self.found.clear()
-        return echo
 
     def remove(self, number: int) -> None:
         echo = self.all.pop(number, None)
