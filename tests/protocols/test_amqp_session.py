@@ -16,6 +16,7 @@ from tidings.protocols.amqp_sasl import amqp_frame
 from tidings.protocols.amqp_sections import Section, encode
 from tidings.protocols.amqp_source import NO_LOCAL
 from tidings.protocols.frames import FrameSplitter, FrameType, control
+from tidings.protocols.native import NativeSession
 from tidings.protocols.session import Caller
 from tidings.testing.amqp_streams import (
     ACCEPT,
@@ -179,3 +180,18 @@ def test_a_publisher_that_has_sent_more_than_its_credit_or_less_than_nothing_is_
         transfer([uint(0), uint(0), b"0", uint(0), False], b"this is no message"),
     )
     assert b"amqp:link:transfer-limit-exceeded" in session.take_output()
+
+
+def test_the_next_message_says_how_many_were_dropped_before_it() -> None:
+    session = begun(attach("in", 0, receives=True, source=["topic://t"], target=None), flow(0, 5))
+    message = encode_message(Message(Destination("t")))
+    delivery = encode_frame(FrameType.DELIVER, pack("<IIQ", 1, 1, 0) + message)
+    session.frames(b"".join(control(FrameType.OK, {"receipt": one}) for one in (1, 2)), 0)
+    dropped = NativeSession().dropped
+    notices = dropped(1, 2, "oldest") + dropped(1, 3, "stalled") + dropped(99, 5, "oldest")
+    session.take_output()
+    session.frames(notices + delivery, 0)
+    said = {symbol("x-opt-dropped"): 5, symbol("x-opt-dropped-reason"): "stalled"}
+    assert encode(Section.DELIVERY_ANNOTATIONS, said) in session.take_output()
+    session.frames(delivery, 0)
+    assert b"x-opt-dropped" not in session.take_output(), "it is said once"

@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.model.codec import encode_frame
-from tidings.protocols.frames import FrameSplitter, RawFrame
+from tidings.protocols.frames import FrameSplitter, FrameType, RawFrame, decode_fields
+from tidings.protocols.native import NativeSession
+from tidings.protocols.stomp import StompSession
 
 FRAMES = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=6)
 
@@ -31,3 +33,13 @@ def test_a_huge_frame_is_not_copied_for_each_piece_of_it() -> None:
             buffers.append(splitter._rest)
     assert [len(one.payload) for one in found] == [1 << 22]
     assert len(buffers) == 2, "one that grew in place, and the empty one after it"
+
+
+def test_a_notice_of_dropped_messages_names_subscription_count_and_reason() -> None:
+    (frame,) = FrameSplitter(64).feed(NativeSession().dropped(7, 2**40, "stalled"))
+    assert frame.type == FrameType.DROPPED
+    assert decode_fields(frame.payload) == {"subscription": 7, "count": 2**40, "reason": "stalled"}
+
+
+def test_stomp_has_no_place_for_a_notice() -> None:
+    assert StompSession().dropped(7, 1, "stalled") == b""

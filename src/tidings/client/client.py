@@ -10,7 +10,8 @@ again what was not confirmed, marked as perhaps sent before. A request under way
 client gives up.
 
 What goes wrong without a call that could raise it (the broker ends the connection and says why, a publication without
-confirmation is refused) is in `client.errors`, and passed to the `on_error` given to `connect`.
+confirmation is refused, messages of a subscription were dropped) is in `client.errors`, and passed to the `on_error`
+given to `connect`.
 """
 
 import asyncio
@@ -22,15 +23,16 @@ from typing import Any
 
 from tidings.client.advertising import Advertising
 from tidings.client.answers import Receipt, error_of
-from tidings.client.checking import a_name, flag, text, whole
+from tidings.client.checking import a_name, flag, seconds, text, whole
 from tidings.client.composing import compose, next_id
 from tidings.client.dismissing import Dismissing
+from tidings.client.echo import Echoes
 from tidings.client.event_types import EventTypes
 from tidings.client.line import Handlers, Line
-from tidings.client.link import Link
+from tidings.client.link import CLOSE_SECONDS, Link
 from tidings.client.observing import Observing
 from tidings.client.options import Options
-from tidings.client.outbox import Outbox
+from tidings.client.outbox import Outbox, unsent
 from tidings.client.queue import Page, Queue
 from tidings.client.requests import Requests
 from tidings.client.resubscribing import Resubscribing
@@ -54,9 +56,11 @@ from tidings.protocols.frames import (
     decode_fields,
     decode_receipts,
     field,
+    unsigned,
 )
 
 WINDOW = 1000
+HURRIED = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)  # leaving with one of these waits for nothing
 
 
 class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
@@ -64,16 +68,19 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         Retaining.__init__(self)
         Advertising.__init__(self)
         EventTypes.__init__(self)
-        Transacting.__init__(self)
         self._unheard = Unheard(options.on_error)
         self.errors: deque[TidingsError] = self._unheard.errors  # that no call could raise
-        self._line = Line(options, self._unheard, Handlers(self._received, self._made, self._lost, self._over))
+        handlers = Handlers(self._received, self._made, self._writable, self._lost, self._over)
+        self._line = Line(options, self._unheard, handlers)
         self._subscriptions: dict[int, Subscription] = {}
         self.pages: dict[int, Page] = {}  # of queues that are being browsed
         self._requests = Requests()
         self._dismissing = Dismissing(self.ask)
         self._resubscribing = Resubscribing(self)
         self._outbox = Outbox(self._line, self._requests.next_receipt, self.check_session)
+        self._echoes = Echoes(self._line)
+        Transacting.__init__(self, self._echoes)
+        self._close_seconds = options.close_seconds
         self.numbers = itertools.count(1)  # of subscriptions
 
     # --- life -----------------------------------------------------------------------------------------------------
@@ -83,7 +90,13 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self._leave(finished=kind is None)
+        hurried = kind is not None and issubclass(kind, HURRIED)
+        unsent = await self._leave(0 if hurried else self._close_seconds, finished=kind is None)
+        if unsent is None:
+            return
+        if kind is None:
+            raise unsent
+        self._unheard.note(unsent)  # there is an exception already
 
     def __await__(self) -> Any:
         return self.__aenter__().__await__()
@@ -97,31 +110,47 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         """Counts connections."""
         return self._line.generation
 
-    async def close(self) -> None:
-        """Send what is gathered, say good-bye, and close. Unconfirmed publications are waited for, briefly."""
-        await self._leave(finished=True)
+    async def close(self, timeout: float | None = None) -> None:
+        """Wait until all that was published has reached the broker, and persistent messages its disk; then close.
 
-    async def _leave(self, *, finished: bool) -> None:
-        """`finished`: with the message in hand, if it need not be acknowledged; an exception says that it is not."""
+        After `timeout` seconds (`close_seconds` of `connect` unless given: 10) it closes all the same and raises
+        E_UNSENT, which says how many publications may not have reached the broker. Leaving the `async with` block does
+        the same; after an exception E_UNSENT is in `errors` instead, and after a cancellation nothing is waited for.
+        """
+        unsent = await self._leave(self._close_seconds if timeout is None else seconds("timeout", timeout))
+        if unsent is not None:
+            raise unsent
+
+    async def _leave(self, timeout: float, *, finished: bool = True) -> TidingsError | None:
+        """`finished`: with the message in hand, if it need not be acknowledged; an exception says that it is not.
+        Returns what to say of publications that may be lost."""
         if self._line.closed is not None:
-            return
+            return None
         self._line.check_loop()
+        count, grace = 0, CLOSE_SECONDS
         try:
-            await self._conclude(finished=finished)
+            count = await self._conclude(timeout, finished=finished)
+            if count and timeout:
+                grace = 0.0  # it had its time
+        except asyncio.CancelledError:
+            if count := self._outbox.pending:
+                self._unheard.note(unsent(count, "close was cancelled"))
+            raise
         finally:  # even if that is cancelled: who leaves has left
-            await self._line.close()
+            await self._line.close(grace)
+        return unsent(count, f"the client was closed after {timeout:g} s at most") if count else None
 
-    async def _conclude(self, *, finished: bool) -> None:
+    async def _conclude(self, timeout: float, *, finished: bool) -> int:
         for subscription in self._subscriptions.values():
             subscription.leave(finished=finished)
-        waiting = self._outbox.unconfirmed()
-        if waiting and self.connected:
-            await asyncio.wait(waiting, timeout=5)
+            subscription.echo.stop()
+        count = await self._outbox.settle(timeout)
         if self.connected:
             for subscription in self._subscriptions.values():
                 subscription.leave(finished=finished)
                 subscription.give_back()
                 self._dismissing.dismiss(subscription.number)
+        return count
 
     def forked(self) -> None:
         """In a child process: the connection is the parent's."""
@@ -150,6 +179,8 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
     ) -> Receipt:
         """Send a message. A persistent one is on the broker's disk when this returns.
 
+        This waits while the broker takes nothing more, and for the program's own readers if the message may come back
+        to one of its subscriptions; whoever is cancelled meanwhile has sent nothing.
         `wait=False` returns at once, for many messages under way at a time: `await receipt.confirmed()` later. A
         non-persistent message is not confirmed unless `wait=True`. `expires_in` is in seconds.
         """
@@ -169,7 +200,15 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             type=type,
         )
         confirm = persistent if wait is None else wait or persistent
-        receipt = await self._outbox.send(encode_message(message), message_id, session, confirm=confirm)
+        encoded = encode_message(message)
+        if self._echoes.all:
+            echoes = self._echoes.found.get(destination)
+            if echoes := self._echoes.find(destination, message.destination) if echoes is None else echoes:
+                if session:
+                    self._echoes.transacted(session, echoes, len(encoded))
+                else:
+                    await self._echoes.room(echoes, len(encoded))
+        receipt = await self._outbox.send(encoded, message_id, session, confirm=confirm)
         if confirm and wait is not False:
             await receipt.confirmed()
         return receipt
@@ -213,14 +252,21 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         await self._line.ready()
         number = next(self.numbers)
         subscription = Subscription(
-            self._line, number, fields, self._unsubscribe, window=window, transaction=transaction
+            self._line,
+            number,
+            fields,
+            self._unsubscribe,
+            self._echoes.make(fields, window),
+            window=window,
+            transaction=transaction,
         )
         asked = self.ask(subscription.request, repeatable=transaction is None)
         self._subscriptions[number] = subscription
+        self._echoes.add(number, subscription.echo)
         try:
             await asyncio.shield(asked)
         except BaseException:
-            self._subscriptions.pop(number, None)
+            self._forget(number)
             if not self.connected:
                 asked.cancel()  # not to be asked again on the next connection
             elif not asked.done() or asked.exception() is None:  # given up here, but the broker may make it
@@ -230,11 +276,15 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
         return subscription
 
     def ended(self, subscription: Subscription, error: TidingsError) -> None:
-        self._subscriptions.pop(subscription.number, None)
+        self._forget(subscription.number)
         subscription.end(error)
 
+    def _forget(self, number: int) -> Subscription | None:
+        self._echoes.remove(number)
+        return self._subscriptions.pop(number, None)
+
     async def _unsubscribe(self, number: int) -> None:
-        if self._subscriptions.pop(number, None) is not None and self.connected:
+        if self._forget(number) is not None and self.connected:
             with suppress(ConnectionLostError):  # with which it ended
                 await self._dismissing.dismiss(number)
 
@@ -293,7 +343,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             case FrameType.PING:
                 self._line.write(encode_frame(FrameType.PONG, b""))
             case FrameType.PONG:
-                pass
+                self._outbox.answered()
             case _:
                 self._answered(frame.type, decode_fields(frame.payload))
 
@@ -312,6 +362,8 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
                     self._line.refused(error)
                 else:
                     self._unheard.note(error)
+            case FrameType.DROPPED:
+                self._dropped(fields)
             case FrameType.CLOCK:
                 if self._line.ids is not None:
                     self._line.ids.adjust(field(fields, "delta_ms", int))
@@ -320,6 +372,12 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
                 self._line.farewell(error_of(fields))
             case _:
                 pass
+
+    def _dropped(self, fields: dict[str, Value]) -> None:
+        count, reason = unsigned(fields, "count", 63), field(fields, "reason", str)
+        subscription = self._subscriptions.get(unsigned(fields, "subscription"))
+        if subscription is not None and count:
+            self._unheard.note(subscription.lost(count, reason))
 
     # --- loss and return ------------------------------------------------------------------------------------------
 
@@ -332,16 +390,22 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
             link.write(frame)
         for frame in (*self._requests.repeat(), *self._outbox.frames()):
             link.write(frame)
+        self._outbox.turn()
 
-    def _lost(self, error: TidingsError) -> None:
+    def _writable(self) -> None:
+        self._outbox.turn()
+
+    def _lost(self, link: Link, error: TidingsError) -> None:
         for subscription in self._subscriptions.values():
             subscription.disconnected()
         self._dismissing.lost()
-        self._outbox.lost(error)
+        if (lost := self._outbox.lost(link, error)) is not None:
+            self._unheard.note(lost)
         self._requests.lost(error)
 
     def _over(self, error: TidingsError) -> None:
         for subscription in list(self._subscriptions.values()):
+            self._echoes.remove(subscription.number)
             subscription.end(None if error.code == "E_CLOSED" else error)
         self._requests.give_up(error)
         self._outbox.give_up(error)

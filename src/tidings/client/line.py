@@ -17,7 +17,7 @@ from functools import partial
 
 from tidings.client.answers import LATER_CODES, again, error_of
 from tidings.client.composing import now_ms
-from tidings.client.link import Link
+from tidings.client.link import CLOSE_SECONDS, Link
 from tidings.client.options import Options
 from tidings.client.unheard import Unheard
 from tidings.errors import ConnectionLostError, SecurityError, TidingsError, UsageError
@@ -34,7 +34,8 @@ RECEIVED_BYTES_MORE = 64 << 10
 class Handlers:
     received: Callable[[RawFrame], None]
     made: Callable[[Link], None]  # a connection, on which nothing was said yet
-    lost: Callable[[TidingsError], None]  # it is gone: why
+    writable: Callable[[], None]  # the broker takes more again
+    lost: Callable[[Link, TidingsError], None]  # it is gone: why
     over: Callable[[TidingsError], None]  # there will be no other: why
 
 
@@ -82,11 +83,6 @@ class Line:
         if self.closed is not None:
             raise again(self.closed)
 
-    async def send(self, frame: bytes) -> None:
-        if self.link is not None:
-            self.link.write(frame)
-            await self.link.drained()
-
     def write(self, frame: bytes) -> None:
         if self.link is not None:
             self.link.write(frame)
@@ -116,7 +112,8 @@ class Line:
             self._ready.set()  # who waits for it hears that
             raise
 
-    async def close(self) -> None:
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """`seconds`: for what is written already."""
         if self._reconnecting is not None:
             self._reconnecting.cancel()
             await asyncio.wait([self._reconnecting])  # it may have a connection to close
@@ -124,7 +121,7 @@ class Line:
         link, self.link = self.link, None
         if link is not None:
             link.write(control(FrameType.CLOSE, {}))
-            await link.close()
+            await link.close(seconds)
 
     def forked(self) -> None:
         """In a child process: the connection is the parent's, and nothing may be said on it."""
@@ -161,7 +158,7 @@ class Line:
         link.payload_bytes_max = 2 * self.frame_bytes_max + RECEIVED_BYTES_MORE
         self.generation += 1
         self.link = link
-        link.start(self._handlers.received, partial(self._lost, link), heartbeat_ms)
+        link.start(self._handlers.received, partial(self._lost, link), self._handlers.writable, heartbeat_ms)
         self._handlers.made(link)
         self._ready.set()
 
@@ -174,7 +171,7 @@ class Line:
         lost = ConnectionLostError("E_CONNECTION_LOST", str(cause or "the broker closed the connection"))
         error: TidingsError = self._refused or self._farewell or lost
         self._farewell = None
-        self._handlers.lost(error)
+        self._handlers.lost(link, error)
         if self._options.reconnect and self.closed is None and self._refused is None:
             self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect(error))
         else:

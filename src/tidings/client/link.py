@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import cast
 
 from tidings.client.answers import retrieved
+from tidings.client.progress import Progress
 from tidings.errors import ConnectionLostError, TidingsError, UsageError
 from tidings.model.codec import encode_frame
 from tidings.protocols.frames import FrameSplitter, FrameType, RawFrame
 
 GATHER_BYTES = 64 << 10
 CLOSE_SECONDS = 2.0  # for the last words, and those of TLS
+PING = encode_frame(FrameType.PING, b"")
 
 
 class Link(asyncio.Protocol):
@@ -25,8 +27,9 @@ class Link(asyncio.Protocol):
         self._first.add_done_callback(retrieved)  # nobody waits for it if connecting was cancelled
         self._on_frame: Callable[[RawFrame], None] = self._greeted
         self._on_lost: Callable[[Exception | None], None] = self._lost_early
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self.progress = Progress()  # of publications without a receipt
+        self.writable = True  # the broker takes what is written: this is how push-back reaches a publisher
+        self._on_writable: Callable[[], None] | None = None
         self._gone = asyncio.Event()
         self._failure: Exception | None = None
         self._heard = self._loop.time()
@@ -64,9 +67,13 @@ class Link(asyncio.Protocol):
             raise ConnectionLostError("E_CONNECT_TIMEOUT", f"no answer to the greeting in {seconds:g} s") from None
 
     def start(
-        self, on_frame: Callable[[RawFrame], None], on_lost: Callable[[Exception | None], None], heartbeat_ms: int
+        self,
+        on_frame: Callable[[RawFrame], None],
+        on_lost: Callable[[Exception | None], None],
+        on_writable: Callable[[], None],
+        heartbeat_ms: int,
     ) -> None:
-        self._on_frame, self._on_lost = on_frame, on_lost
+        self._on_frame, self._on_lost, self._on_writable = on_frame, on_lost, on_writable
         if heartbeat_ms:
             self._beat(heartbeat_ms / 1000)
 
@@ -78,20 +85,19 @@ class Link(asyncio.Protocol):
         elif self._gathered_bytes > GATHER_BYTES:
             self._flush()
 
-    async def drained(self) -> None:
-        """Wait while the broker takes nothing more: this is how push-back reaches a publisher."""
-        if self._gathered_bytes > GATHER_BYTES:
-            self._flush()
-        if not self._writable.is_set():
-            await self._writable.wait()
+    def ping(self, then: Callable[[], None] | None = None) -> None:
+        """Ask for a sign of life, which also proves that everything written before was read; then `then` is called."""
+        self.progress.asked(then)
+        self.write(PING)
 
-    async def close(self) -> None:
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Send what is gathered and close; what is not sent within `seconds` is lost."""
         self._flush()
         if self._transport is None:
             return
         self._transport.close()
         try:
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self._gone.wait()
         except TimeoutError:
             self._transport.abort()
@@ -116,15 +122,16 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self.writable = False
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self.writable = True
+        if self._on_writable is not None:
+            self._on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._beating is not None:
             self._beating.cancel()
-        self._writable.set()
         self._gone.set()
         self._on_lost(self._failure or exc)
 
@@ -147,7 +154,7 @@ class Link(asyncio.Protocol):
             assert self._transport is not None
             self._transport.abort()
             return
-        self.write(encode_frame(FrameType.PING, b""))
+        self.ping()
         self._beating = self._loop.call_later(seconds / 2, self._beat, seconds)
 
     def _greeted(self, frame: RawFrame) -> None:

@@ -22,6 +22,7 @@ class Options:
     reconnect: bool = True
     give_up_seconds: float = 60.0
     connect_seconds: float = 10.0
+    close_seconds: float = 10.0  # for publications to reach the broker when the client is closed
     heartbeat_ms: int = 10_000
     on_error: Callable[[TidingsError], None] | None = None
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from tidings.client.answers import again
 from tidings.client.checking import seconds
 from tidings.client.delivery import Delivery
+from tidings.client.echo import Echo
 from tidings.client.line import Line
-from tidings.errors import TidingsError
+from tidings.errors import LimitError, TidingsError
 from tidings.model.message import Message
 from tidings.model.values import Value
 from tidings.protocols.frames import (
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
     from tidings.client.transaction import Transaction
 
 
+DROPPED_REASONS = {
+    "oldest": "more waited than may, and the policy is drop-oldest",
+    "newest": "more waited than may, and the policy is drop-newest or disconnect",
+    "stalled": "more waited than may, and none was taken for longer than the broker's stall_ms",
+    "far": "more waited than may, and a publisher at another broker does not wait",
+}
+
+
 class Subscription:
     def __init__(
         self,
@@ -43,12 +52,15 @@ class Subscription:
         number: int,
         fields: dict[str, Value],
         unsubscribe: Callable[[int], Awaitable[None]],
+        echo: Echo,
         *,
         window: int,
         transaction: "Transaction | None" = None,
     ) -> None:
         self.number = number
         self.window = window
+        self.dropped = 0  # messages that the broker has dropped because this subscription did not keep up
+        self.echo = echo
         self._line = line
         self._unsubscribe = unsubscribe
         self._transaction = transaction
@@ -128,7 +140,7 @@ class Subscription:
         self._current = [one for one in self._current if one.tag != tag]
         for known in [one for one in self._seen if one <= tag] if flags & ACK_CUMULATIVE else (tag,):
             self._seen.pop(known, None)
-        await self._line.send(encode_ack(self.number, (tag,), flags, session=self._session))
+        self._line.write(encode_ack(self.number, (tag,), flags, session=self._session))
 
     async def close(self) -> None:
         """End the subscription. A durable one goes on collecting at the broker."""
@@ -147,12 +159,22 @@ class Subscription:
         """The frame that makes this subscription, at first and after each reconnection."""
         self._taken = 0
         room = max(self.window - len(self._waiting), 0)  # what nobody has taken yet is part of the window
+        self.echo.begin(room)
         fields = {**self._fields, "subscription": self.number, "credit": room, "receipt": receipt}
         return control(FrameType.SUBSCRIBE, {**fields, "paused": self.window > 0 and not room})
 
     def deliver(self, message: Message, attempt: int, tag: int) -> None:
         self._waiting.append(Delivery(self, message, attempt, tag, self._line.generation))
+        self.echo.received()
         self._arrived.set()
+
+    def lost(self, count: int, reason: str) -> TidingsError:
+        """The broker has dropped so many messages: the error that says so."""
+        self.dropped += count
+        what = self.destination or str(self._fields["type"])
+        messages = "1 message was" if count == 1 else f"{count} messages were"
+        why = DROPPED_REASONS.get(reason, reason or "the broker gave no reason")
+        return LimitError("E_DROPPED", f"subscription {self.number} to {what}: {messages} dropped: {why}")
 
     def disconnected(self) -> None:
         """What the user has not seen will come again if it must be acknowledged: forget it."""
@@ -194,6 +216,7 @@ class Subscription:
 
     def end(self, error: TidingsError | None = None) -> None:
         self._closed, self._error = True, error
+        self.echo.stop()
         self._forget_waiting()
         self._arrived.set()
 
@@ -208,6 +231,7 @@ class Subscription:
         if delivery.tag:
             self._hand_out(delivery)
         self._taken += 1
+        self.echo.took()
         if self._taken * 2 >= self.window:
             self._flush()
         return delivery
@@ -246,6 +270,7 @@ class Subscription:
         self._flush_done()
         if self._taken > 0 and self._line.connected:
             self._line.write(encode_credit(self.number, self._taken))
+            self.echo.granted(self._taken)
             self._taken = 0
 
     def _flush_done(self) -> None:

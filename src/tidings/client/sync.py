@@ -21,6 +21,7 @@ from tidings.client.answers import Receipt as AsyncReceipt
 from tidings.client.client import Client as AsyncClient
 from tidings.client.connecting import connect as connect_async
 from tidings.client.delivery import Delivery as AsyncDelivery
+from tidings.client.echo import thread_of_caller
 from tidings.client.queue import Browsed
 from tidings.client.queue import Queue as AsyncQueue
 from tidings.client.retained import Page
@@ -80,6 +81,7 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
         reason = "a blocking call on the clients' own thread, as from on_error, would wait for itself: use another one"
         raise UsageError("E_BLOCKING_CALL", reason)
     future = None
+    token = thread_of_caller.set(threading.get_ident())
     try:
         future = asyncio.run_coroutine_threadsafe(work, _loop.get())
         return future.result()
@@ -87,6 +89,8 @@ def _wait(work: Coroutine[Any, Any, T]) -> T:
         if future is not None:
             future.cancel()
         raise
+    finally:
+        thread_of_caller.reset(token)
 
 
 class Receipt(AsyncReceipt):
@@ -162,6 +166,11 @@ class Subscription:
         except BaseException:
             _loop.get().call_soon_threadsafe(receiving.interrupted)
             raise
+
+    @property
+    def dropped(self) -> int:
+        """Messages that the broker has dropped because this subscription did not keep up."""
+        return self._subscription.dropped
 
     def __iter__(self) -> Iterator[Delivery]:
         while (delivery := self.receive()) is not None:
@@ -355,8 +364,14 @@ class Client:
     def transaction(self) -> Transaction:
         return Transaction(self._client.transaction())
 
-    def close(self) -> None:
-        _wait(self._client.close())
+    def close(self, timeout: float | None = None) -> None:
+        """Wait until all that was published has reached the broker, and persistent messages its disk; then close.
+
+        After `timeout` seconds (`close_seconds` of `connect` unless given: 10) it closes all the same and raises
+        E_UNSENT, which says how many publications may not have reached the broker. Leaving the `with` block does the
+        same; after an exception E_UNSENT is in `errors` instead, and after KeyboardInterrupt nothing is waited for.
+        """
+        _wait(self._client.close(timeout))
 
     def __enter__(self) -> "Client":
         return self

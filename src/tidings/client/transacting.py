@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
+from tidings.client.echo import Echoes
 from tidings.client.transaction import Transaction
 from tidings.errors import ConnectionLostError, LimitError
 from tidings.model.values import Value
@@ -17,7 +18,8 @@ SESSION_MAX = 0xFFFF  # a frame has 16 bits for it; 0 is no session
 class Transacting(ABC):
     """A client's part in this."""
 
-    def __init__(self) -> None:
+    def __init__(self, echoes: Echoes) -> None:
+        self._echoes = echoes
         self._transactions: dict[int, Transaction] = {}  # those that have a number
 
     @abstractmethod
@@ -38,7 +40,9 @@ class Transacting(ABC):
         """Whether it happened now: with a key, not if it was committed before under this or a higher number."""
         await self.ready()
         try:
-            answer = await self.ask_session(FrameType.COMMIT, session, key=key, number=number)
+            asked = self.ask_session(FrameType.COMMIT, session, key=key, number=number)
+            self._echoes.committing(session)
+            answer = await asked
         except ConnectionLostError as error:
             what = "commit it again under its key" if key else "look before you do it again"
             reason = f"the connection was lost before the broker said whether it is committed ({error.reason}): {what}"
@@ -68,6 +72,7 @@ class Transacting(ABC):
 
     def leave_session(self, number: int) -> None:
         self._transactions.pop(number, None)
+        self._echoes.ended(number)
 
 
 def _frame(type: FrameType, session: int, fields: dict[str, Value], receipt: int) -> bytes:

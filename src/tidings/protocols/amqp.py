@@ -46,7 +46,7 @@ from tidings.protocols.amqp_sasl import State as SaslState
 from tidings.protocols.amqp_source import mirror
 from tidings.protocols.amqp_transactions import Transactions
 from tidings.protocols.frames import FrameType, unsigned
-from tidings.protocols.peer import Delivered, Ended, Fields, NativePeer, Said, Welcomed
+from tidings.protocols.peer import Delivered, Dropped, Ended, Fields, NativePeer, Said, Welcomed
 from tidings.protocols.session import Caller
 
 CHANNELS_MAX = 255
@@ -128,6 +128,9 @@ class AmqpSession:
             case Delivered():
                 if self._engine is not None:
                     self._engine.deliver(said)
+            case Dropped():
+                if self._engine is not None:
+                    self._engine.dropped(said)
             case Welcomed(fields):
                 self._welcomed(fields)
             case Ended(error):
@@ -289,6 +292,11 @@ class Engine:
         consumer = self._consumers.get(delivered.subscription)
         if consumer is not None:
             consumer.deliver(delivered)
+
+    def dropped(self, dropped: Dropped) -> None:
+        consumer = self._consumers.get(dropped.subscription)
+        if isinstance(consumer, ConsumerLink):
+            consumer.dropped(dropped)
 
     # --- events ---------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ slow socket cannot make us hold more than a slice of its messages. To drain, the
 takes back the rest of a slice; if a slice was used up whole, there may be more, and another one follows.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from proton import Delivery, Described, Disposition, Link, Sender
 
 from tidings.errors import RemoteError, TidingsError
 from tidings.kernel.codec import decode_message
+from tidings.protocols.amqp_address import address_of
 from tidings.protocols.amqp_conditions import condition_of
 from tidings.protocols.amqp_context import Context, credit_of, refuse
 from tidings.protocols.amqp_message import write_message
@@ -19,7 +21,7 @@ from tidings.protocols.amqp_sections import state_of
 from tidings.protocols.amqp_source import Source, answer_source, read_source
 from tidings.protocols.amqp_transactions import TRANSACTIONAL, Transactions
 from tidings.protocols.frames import ACK_DEAD, ACK_ELSEWHERE, ACK_RELEASE, ACK_RETRY, FrameType
-from tidings.protocols.peer import Delivered, Fields
+from tidings.protocols.peer import Delivered, Dropped, Fields
 
 SLICE = 256  # messages that the broker may have under way to us
 WINDOW_BYTES = 1 << 20  # of what waits for the client's session window, before the broker gets no more credit
@@ -59,6 +61,8 @@ class ConsumerLink:
         self._provisional: dict[int, Provisional] = {}  # of deliveries that are not settled
         self._committing: dict[int, list[tuple[Delivery, int]]] = {}  # by session, with the outcome
         self._sent = 0
+        self._dropped = 0  # messages, since the client was last told
+        self._dropped_reason = ""
 
     # --- beginning and end ----------------------------------------------------------------------------------------
 
@@ -195,13 +199,14 @@ class ConsumerLink:
         assert self._source is not None
         self._granted = max(self._granted - 1, 0)
         tag, link, peer = delivered.tag, self._link, self._context.peer
-        content = content_of(delivered, link, self._context, say_destination=self._source.wild)
+        content = content_of(delivered, link, self._context, say_destination=self._source.wild, notices=self._notices())
         if not content:
             if tag:  # others may be able to take it, if there can be others
                 peer.ack(self.number, tag, ACK_RELEASE | ACK_ELSEWHERE if self._source.common else ACK_DEAD)
             self.flow()
             return
         self._sent += 1
+        self._dropped = 0
         delivery = link.delivery(str(self._sent))
         link.stream(content)
         link.advance()
@@ -214,6 +219,14 @@ class ConsumerLink:
             self._unsettled[tag] = delivery
         if self._granted * 2 <= SLICE:
             self.flow()
+
+    def dropped(self, dropped: Dropped) -> None:
+        """AMQP has no frame to say so: the next message carries it, in its delivery annotations."""
+        self._dropped += dropped.count
+        self._dropped_reason = dropped.reason
+
+    def _notices(self) -> dict[str, int | str]:
+        return {"x-opt-dropped": self._dropped, "x-opt-dropped-reason": self._dropped_reason} if self._dropped else {}
 
     def updated(self, delivery: Delivery) -> None:
         """The client says what became of a delivery."""
@@ -289,11 +302,21 @@ class ConsumerLink:
         self._confirm()
 
 
-def content_of(delivered: Delivered, link: Sender, context: Context, *, say_destination: bool) -> bytes:
+def content_of(
+    delivered: Delivered,
+    link: Sender,
+    context: Context,
+    *,
+    say_destination: bool,
+    notices: Mapping[str, int | str] | None = None,
+) -> bytes:
     """The message as this link can send it; empty: it cannot."""
     try:
         message = decode_message(delivered.message)
-        content = write_message(message, delivered.attempt, context.now_ms, say_destination=say_destination)
+        annotations: dict[str, int | str] = dict(notices or {})
+        if say_destination:
+            annotations["x-opt-destination"] = address_of(message.destination)
+        content = write_message(message, delivered.attempt, context.now_ms, annotations)
     except TidingsError:  # what it keeps for AMQP is not what we put there
         return b""
     return b"" if 0 < link.remote_max_message_size < len(content) else content

@@ -9,7 +9,7 @@ A client of another protocol can write both: so what is kept counts only if it s
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import isfinite, isnan
@@ -258,13 +258,15 @@ def _same(ours: list[AmqpValue], theirs: list[AmqpValue]) -> bool:
 # --- to AMQP ----------------------------------------------------------------------------------------------------------
 
 
-def write_message(message: Message, attempt: int, now_ms: int, *, say_destination: bool = False) -> bytes:
-    """`say_destination`: the receiver may wonder where the message was sent to, and the message may not tell."""
+def write_message(
+    message: Message, attempt: int, now_ms: int, annotations: Mapping[str, int | str] | None = None
+) -> bytes:
+    """`annotations`: what this delivery says beside the message, such as where it was sent to."""
     form, kept = _genuine(message)
     parts = [encode(Section.HEADER, _header(message, kept.get(Section.HEADER), attempt, now_ms))]
-    if say_destination:
-        to = {symbol("x-opt-destination"): address_of(message.destination)}
-        parts.append(encode(Section.DELIVERY_ANNOTATIONS, to))
+    if annotations:
+        said = {symbol(name): value for name, value in annotations.items()}
+        parts.append(encode(Section.DELIVERY_ANNOTATIONS, said))
     return b"".join((*parts, *_bare(message, form, kept)))
 
 

@@ -41,6 +41,7 @@ class FrameType(IntEnum):
     RECEIPTS = 0x12
     REFUSED = 0x13
     RETAINED = 0x14
+    DROPPED = 0x15
     SUBSCRIBE = 0x20
     UNSUBSCRIBE = 0x21
     CREDIT = 0x22

@@ -185,6 +185,9 @@ class NativeSession:
         fields["fatal"] = error.fatal
         return control(FrameType.ERROR, fields)
 
+    def dropped(self, subscription: int, count: int, reason: str) -> bytes:
+        return control(FrameType.DROPPED, {"subscription": subscription, "count": count, "reason": reason})
+
     def ping(self) -> bytes:
         return encode_frame(FrameType.PING, b"")
 

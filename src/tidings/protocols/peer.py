@@ -6,6 +6,7 @@ broker's answer comes. Acknowledgements that agree in all but the tag leave as o
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tidings.errors import RemoteError
@@ -38,6 +39,15 @@ class Delivered(NamedTuple):
     message: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The broker has dropped messages of a subscription that did not keep up."""
+
+    subscription: int
+    count: int
+    reason: str
+
+
 class Ended(NamedTuple):
     """The broker ends the connection, and says why."""
 
@@ -48,7 +58,7 @@ class Welcomed(NamedTuple):
     fields: Fields
 
 
-Said: TypeAlias = Delivered | Ended | Welcomed
+Said: TypeAlias = Delivered | Dropped | Ended | Welcomed
 
 
 class NativePeer:
@@ -127,6 +137,8 @@ class NativePeer:
                     self._error(decode_fields(payload), on_said)
                 case FrameType.CLOSE:
                     on_said(Ended(_error(decode_fields(payload))))
+                case FrameType.DROPPED:
+                    on_said(_dropped(decode_fields(payload)))
                 case FrameType.WELCOME:
                     on_said(Welcomed(decode_fields(payload)))
 
@@ -146,6 +158,10 @@ class NativePeer:
         on_receipt = self._published.pop(receipt, None)
         if on_receipt is not None:
             on_receipt(error)
+
+
+def _dropped(fields: Fields) -> Dropped:
+    return Dropped(unsigned(fields, "subscription"), unsigned(fields, "count", 63), field(fields, "reason", str))
 
 
 def _error(fields: Fields) -> RemoteError:

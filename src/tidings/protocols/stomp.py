@@ -272,6 +272,10 @@ class StompSession:
         headers |= {"content-type": "text/plain", "content-length": str(len(body))}
         return encode("ERROR", headers, self.version, body)
 
+    def dropped(self, subscription: int, count: int, reason: str) -> bytes:
+        """Of a broker's frames ERROR ends the connection, and the others have no place for it."""
+        return b""
+
     def ping(self) -> bytes:
         return b"\n"
 

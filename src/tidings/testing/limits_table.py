@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.broker import passwords
+from tidings.client import echo, outbox
+from tidings.client.link import GATHER_BYTES
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.events import FrameError
 from tidings.kernel.forwarder import Forwarder
@@ -30,6 +32,11 @@ from tidings.testing.node_driver import NodeDriver
 FEW = 3
 STOMP_HEADERS_MAX, STOMP_HEAD_BYTES_MAX = 1000, 64 << 10  # the kernel's
 RETAINED = 1000
+WAITS = "`publish` waits"
+_OUTBOX_TEST = (
+    "tests/client/test_flow.py::"
+    "test_however_many_publish_at_a_time_little_is_held_and_who_is_cancelled_has_sent_nothing"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +247,16 @@ ALL = (
         "E_CODEC_LIMIT",
         test="tests/broker/test_server_bad_input.py::test_what_is_wrong_is_answered_with_a_code",
     ),
+    Limit("publications of a client without a receipt yet", outbox.UNCONFIRMED_MAX, "", WAITS, test=_OUTBOX_TEST),
+    Limit("bytes of these, and one message more", outbox.UNCONFIRMED_BYTES_MAX, "", WAITS, test=_OUTBOX_TEST),
+    Limit("bytes that a client has on the way to its socket", 2 * GATHER_BYTES, "", WAITS, test=_OUTBOX_TEST),
+    Limit(
+        "bytes of a client's publications that may wait for its own subscription",
+        echo.EXPOSED_BYTES_MAX,
+        "",
+        WAITS,
+        test="tests/client/test_flow.py::test_who_publishes_and_subscribes_loses_nothing",
+    ),
 )
 
 
@@ -264,7 +281,7 @@ PAGE = """# Limits
 Everything that somebody outside can make larger has an end, and a code that says so at one more. What has a name in
 the third column can be set ([configuration.md](configuration.md)); the rest is fixed. This page is made by
 `python -m tidings.testing.limits_table docs/limits.md`; a test holds that it is current, that each limit itself works,
-and that one more is refused with its code.
+and that one more is refused with its code, or waits.
 
 | what | at most | setting | beyond it |
 |---|---|---|---|
