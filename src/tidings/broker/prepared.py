@@ -12,6 +12,7 @@ from tidings.broker.config_places import telling_lines
 from tidings.broker.config_tables import Configuration
 from tidings.broker.exposure import check_exposure, note_exposure
 from tidings.broker.guard import Guard, OpenGuard
+from tidings.broker.installed import check_installed
 from tidings.broker.joining import joining
 from tidings.broker.logs import note
 from tidings.broker.peers import Peers
@@ -70,6 +71,7 @@ def _prepared(options: Options, configuration: Configuration) -> Prepared:
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     if options.join is not None:
         configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
+    check_installed(configuration)
     configuration, drawn = own_number.numbered(configuration)
     if configuration.users.file and configuration.users_file.is_dir():
         raise ConfigError([f"users.file: {configuration.users_file} is a directory; name a file"])

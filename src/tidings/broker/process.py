@@ -53,7 +53,7 @@ class Process:
         self,
         options: Options,
         sessions: Sessions,
-        make_observer: Callable[[], Observer] | None = None,
+        make_observer: Callable[[], Observer | None] | None = None,
         layers: Layers | None = None,
         gateways: Gateways | None = None,
     ) -> None:
@@ -238,7 +238,7 @@ class Process:
 def run(
     options: Options,
     sessions: Sessions,
-    make_observer: Callable[[], Observer] | None = None,
+    make_observer: Callable[[], Observer | None] | None = None,
     layers: Layers | None = None,
     gateways: Gateways | None = None,
 ) -> int:

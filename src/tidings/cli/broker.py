@@ -1,5 +1,6 @@
 """`tidings broker`: run a broker, or check its configuration."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,14 +10,19 @@ import typer
 
 from tidings.broker import process
 from tidings.broker.config_tables import Configuration
+from tidings.broker.logs import note
 from tidings.broker.observing import Observer
 from tidings.broker.prepared import Options, prepare
 from tidings.broker.session import Caller, Gateway
+from tidings.extras import install_command, installed
+from tidings.lab.monitor import CapacityMonitor
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
 from tidings.routing.registry import SCHEMES
+
+log = logging.getLogger("tidings.process")
 
 
 def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
@@ -33,9 +39,11 @@ LAYERS: process.Layers = {"websocket": WebSocketLayer}
 GATEWAYS: process.Gateways = {"amqp": amqp}
 
 
-def _capacity_monitor() -> Observer:
-    from tidings.lab.monitor import CapacityMonitor  # it loads SciPy: only if it is asked for
-
+def _capacity_monitor() -> Observer | None:
+    """None: SciPy, which fits the models, is not installed."""
+    if not installed("scipy"):
+        note(log, logging.INFO, "capacity is not estimated: SciPy is not installed", install=install_command("scipy"))
+        return None
     return CapacityMonitor()
 
 
