@@ -7,13 +7,18 @@ is missing is reported as one line with the command that installs it.
 "scipy is not installed; install it with: pip install 'tidings[capacity]'"
 """
 
+from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 from tidings.errors import UsageError
 
 EXTRA_OF = {
     "matplotlib": "lab",
     "nicegui": "console",
+    "pandas": "pipeline",
+    "proton": "amqp",
+    "pyarrow": "segments",
     "pyspark": "pipeline",
     "scipy": "capacity",
 }
@@ -31,3 +36,28 @@ def install_command(package: str) -> str:
 def missing(package: str) -> UsageError:
     """The error for an optional package that is not installed."""
     return UsageError("E_NOT_INSTALLED", f"{package} is not installed; install it with: {install_command(package)}")
+
+
+class LazyModule(ModuleType):
+    """A module of an optional package that is imported when an attribute of it is first asked for."""
+
+    def __getattr__(self, name: str) -> object:
+        try:
+            module = import_module(self.__name__)
+        except ModuleNotFoundError as error:
+            package = self.__name__.partition(".")[0]
+            if error.name is None or error.name.partition(".")[0] != package:
+                raise
+            raise missing(package) from None
+        found = self.__dict__[name] = getattr(module, name)  # asked for once
+        return found
+
+
+def lazy(name: str) -> LazyModule:
+    """The module, without importing it yet.
+
+    >>> statistics = lazy("statistics")
+    >>> statistics.mean([1, 2, 3])
+    2
+    """
+    return LazyModule(name)

@@ -38,6 +38,7 @@ from tidings.broker.tasks import Tasks
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.user_guard import UserGuard
 from tidings.errors import ConfigError, TidingsError
+from tidings.extras import install_command, installed
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
@@ -146,6 +147,8 @@ class Process:
         return table.options(Path(self.configuration.broker.data))
 
     def _listeners(self) -> list[Listener]:
+        if "amqp" in self._gateways and not installed("proton"):
+            note(log, logging.INFO, "no AMQP: Proton is not installed", install=install_command("proton"))
         return [
             Listener(
                 self._sessions[table.protocol],

@@ -16,7 +16,6 @@ from tidings.broker.prepared import Options, prepare
 from tidings.broker.session import Caller, Gateway
 from tidings.extras import install_command, installed
 from tidings.lab.monitor import CapacityMonitor
-from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
@@ -26,6 +25,8 @@ log = logging.getLogger("tidings.process")
 
 
 def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
+    from tidings.protocols.amqp import AmqpSession  # it loads Proton: only if there is such a listener
+
     return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
 
 
