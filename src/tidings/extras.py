@@ -29,13 +29,21 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def install_command(package: str) -> str:
-    return f"pip install 'tidings[{EXTRA_OF[package]}]'"
+def install_command(package: str, extra: str = "") -> str:
+    return f"pip install 'tidings[{extra or EXTRA_OF[package]}]'"
 
 
-def missing(package: str) -> UsageError:
-    """The error for an optional package that is not installed."""
-    return UsageError("E_NOT_INSTALLED", f"{package} is not installed; install it with: {install_command(package)}")
+def missing(package: str, extra: str = "") -> UsageError:
+    """The error for an optional package that is not installed; `extra`: one that installs it, if not its own."""
+    remedy = install_command(package, extra)
+    return UsageError("E_NOT_INSTALLED", f"{package} is not installed; install it with: {remedy}")
+
+
+def require(*packages: str, extra: str) -> None:
+    """An error if one of them is not installed: for commands that would find out only after long work."""
+    for package in packages:
+        if not installed(package):
+            raise missing(package, extra)
 
 
 class LazyModule(ModuleType):

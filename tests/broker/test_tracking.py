@@ -17,7 +17,7 @@ from tidings.broker.tracking_thread import TrackingOptions
 from tidings.client import Client, composing, connect
 from tidings.errors import RemoteError, SecurityError
 from tidings.model.message_id import MessageId
-from tidings.model.tables import ATTACHMENTS, HISTORIES
+from tidings.model.tables import HISTORIES
 from tidings.node.session import Principal
 from tidings.segments import era_signs
 from tidings.segments.reader import read_rows, segments

@@ -64,6 +64,14 @@ def broker(
             help="The first listener's port, instead of the configured one; without a file the only one.",
         ),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="The port of metrics and health, instead of the configured one; 0: the system chooses.",
+        ),
+    ] = None,
     join: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Join the network that this broker belongs to.")
     ] = None,
@@ -83,7 +91,7 @@ def broker(
     if routing and (routing not in SCHEMES or (join is None and not found)):
         wrong = "with --join or --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
         raise typer.BadParameter(wrong, param_hint="--routing")
-    options = Options(config, data, port, "" if found else join, routing)
+    options = Options(config, data, port, "" if found else join, routing, metrics_port)
     if not check:
         raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
     prepared = prepare(options, tuple(SESSIONS))
