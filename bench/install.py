@@ -32,6 +32,7 @@ OPTIONAL = {  # packages that must be there with an extra; without extras none o
     "all": {"matplotlib", "nicegui", "pandas", "proton", "pyarrow", "pyspark", "scipy"},
 }
 INSTALLED_MB_MAX = 125  # without extras, pip not counted; NumPy is 70 of them
+TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 IDLE_MB_MAX = 90
 HELP_CPU_S_MAX = 0.4
 STEP_SECONDS = 600
@@ -53,7 +54,6 @@ import importlib.util, sys
 from tidings.extras import EXTRA_OF
 print(*sorted(name for name in EXTRA_OF if importlib.util.find_spec(name)))
 """
-MODEL = '{"format": 1, "model": "base", "parameters": {"t_rcv": 2e-05, "t_fltr": 1e-07, "t_tx": 5e-06}}'
 REFUSED = {  # package -> command that needs it
     "scipy": "tidings broker --config admission.toml",
     "proton": "tidings broker --check --config amqp.toml",
@@ -68,7 +68,7 @@ ip link set lo up 2> /dev/null || true
 """
 
 
-class Failed(Exception):
+class FailedError(Exception):
     """A step of the matrix did not do what it must."""
 
 
@@ -88,12 +88,13 @@ class Environment:
         work = self.folder / "work"
         work.mkdir(exist_ok=True)
         path = f"{self.python.parent}:{os.defpath}:/usr/sbin:/sbin"
+        environment = {"PATH": path, "HOME": str(work), "LANG": "C.UTF-8"}
         done = subprocess.run(
-            command, cwd=work, env={"PATH": path, "HOME": str(work), "LANG": "C.UTF-8"}, text=True, timeout=STEP_SECONDS,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            command, cwd=work, env=environment, text=True, timeout=STEP_SECONDS, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         if done.returncode != status:
-            raise Failed(f"{' '.join(command)[:200]}\nexit status {done.returncode}, not {status}\n{done.stdout}")
+            raise FailedError(f"{' '.join(command)[:200]}\nexit status {done.returncode}, not {status}\n{done.stdout}")
         return done.stdout
 
     def shell(self, text: str) -> str:
@@ -105,9 +106,7 @@ class Environment:
     def size_mb(self) -> float:
         """Of what was installed; not of pip, which makes the environment."""
         [packages] = (self.folder / "venv" / "lib").glob("python*/site-packages")
-        own = [
-            one for one in packages.iterdir() if one.name.split("-")[0] not in ("pip", "setuptools", "pkg_resources")
-        ]
+        own = [one for one in packages.iterdir() if one.name.split("-")[0] not in TOOLS]
         files = [path for one in own for path in ([one] if one.is_file() else one.rglob("*")) if path.is_file()]
         return sum(path.stat().st_size for path in files) / 1e6
 
@@ -138,7 +137,7 @@ def make_environment(python: str, wheel: Path, extra: str, folder: Path) -> Envi
 def check_packages(made: Environment) -> None:
     found = set(made.run("python", "-c", PRESENT).split())
     if found != OPTIONAL[made.extra]:
-        raise Failed(f"optional packages: {sorted(found)}, not {sorted(OPTIONAL[made.extra])}")
+        raise FailedError(f"optional packages: {sorted(found)}, not {sorted(OPTIONAL[made.extra])}")
     made.run("python", "-c", "import tidings; tidings.connect, tidings.Message, tidings.sync.connect")
 
 
@@ -189,7 +188,7 @@ def tutorial(made: Environment) -> str:
 def check_tutorial(made: Environment) -> None:
     told = made.shell(tutorial(made))
     if "durable:me:far" not in told:
-        raise Failed(f"the trace does not name the subscriber:\n{told}")
+        raise FailedError(f"the trace does not name the subscriber:\n{told}")
 
 
 def check_refusals(made: Environment) -> None:
@@ -201,7 +200,7 @@ def check_refusals(made: Environment) -> None:
         if package not in OPTIONAL[made.extra]:
             told = made.run(*command.split(), status=2)
             if "pip install 'tidings[" not in told or len(told.strip().splitlines()) != 1:
-                raise Failed(f"{command}:\n{told}")
+                raise FailedError(f"{command}:\n{told}")
 
 
 def check_all(made: Environment) -> str:
@@ -211,11 +210,11 @@ def check_all(made: Environment) -> str:
     check_refusals(made)
     check_tutorial(made)
     if cpu_s > HELP_CPU_S_MAX:
-        raise Failed(f"tidings --help took {cpu_s:.2f} s of CPU, at most {HELP_CPU_S_MAX} are allowed")
+        raise FailedError(f"tidings --help took {cpu_s:.2f} s of CPU, at most {HELP_CPU_S_MAX} are allowed")
     if idle_mb > IDLE_MB_MAX:
-        raise Failed(f"an idle broker holds {idle_mb:.0f} MB, at most {IDLE_MB_MAX} are allowed")
+        raise FailedError(f"an idle broker holds {idle_mb:.0f} MB, at most {IDLE_MB_MAX} are allowed")
     if not made.extra and size_mb > INSTALLED_MB_MAX:
-        raise Failed(f"{size_mb:.0f} MB installed, at most {INSTALLED_MB_MAX} are allowed")
+        raise FailedError(f"{size_mb:.0f} MB installed, at most {INSTALLED_MB_MAX} are allowed")
     return f"{size_mb:5.0f} MB installed, idle broker {idle_mb:3.0f} MB, tidings --help {cpu_s:.2f} s of CPU"
 
 
@@ -236,7 +235,7 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="tidings-install-") as folder:
                 try:
                     told = check_all(make_environment(python, wheel, extra, Path(folder)))
-                except (Failed, subprocess.SubprocessError) as error:
+                except (FailedError, subprocess.SubprocessError) as error:
                     failures += 1
                     told = f"FAILED: {error}"
             print(f"  {extra or 'no extras':10} {told}", flush=True)
