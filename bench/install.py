@@ -31,8 +31,7 @@ OPTIONAL = {  # packages that must be there with an extra; without extras none o
     "pipeline": {"matplotlib", "pandas", "pyarrow", "pyspark", "scipy"},
     "all": {"matplotlib", "nicegui", "pandas", "proton", "pyarrow", "pyspark", "scipy"},
 }
-INSTALLED_MB_MAX = 125  # without extras, pip not counted; NumPy is 70 of them
-TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+INSTALLED_MB_MAX = 125  # without extras; NumPy, which the store needs, is 73 of them
 IDLE_MB_MAX = 90
 HELP_CPU_S_MAX = 0.4
 STEP_SECONDS = 600
@@ -104,11 +103,9 @@ class Environment:
         return self.run(*(begin if alone else []), "bash", "-euo", "pipefail", "-c", BEGIN + text)
 
     def size_mb(self) -> float:
-        """Of what was installed; not of pip, which makes the environment."""
+        """Of what was installed."""
         [packages] = (self.folder / "venv" / "lib").glob("python*/site-packages")
-        own = [one for one in packages.iterdir() if one.name.split("-")[0] not in TOOLS]
-        files = [path for one in own for path in ([one] if one.is_file() else one.rglob("*")) if path.is_file()]
-        return sum(path.stat().st_size for path in files) / 1e6
+        return sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 1e6
 
 
 def build_wheel(python: str, folder: Path) -> Path:
@@ -122,12 +119,14 @@ def build_wheel(python: str, folder: Path) -> Path:
     return max(made, key=lambda path: path.stat().st_mtime)
 
 
-def make_environment(python: str, wheel: Path, extra: str, folder: Path) -> Environment:
+def make_environment(python: str, wheel: Path, extra: str, folder: Path, *, compiled: bool = True) -> Environment:
+    """With this program's pip, so that the environment has nothing but the wheel and what it depends on.
+    `compiled`: to bytecode at once, as pip does; it takes longer than all the rest."""
     made = Environment(folder, extra)
-    subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True)
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "--disable-pip-version-check", "install"]
     what = f"{wheel}[{extra}]" if extra else str(wheel)
-    pip = [str(made.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", what]
-    subprocess.run(pip, check=True)
+    subprocess.run([*pip, "--quiet", *([] if compiled else ["--no-compile"]), what], check=True)
     return made
 
 
