@@ -110,7 +110,8 @@ class Environment:
 
 def build_wheel(python: str, folder: Path) -> Path:
     """For this Python; the one that runs this has what is needed to build, another one gets it from pip."""
-    own = ["--no-build-isolation"] if python == sys.executable else []
+    apart = ["-C", f"build-dir={ROOT}/build/apart/{{wheel_tag}}"]
+    own = ["--no-build-isolation"] if python == sys.executable else apart
     before = set(folder.glob("*.whl"))
     command = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", *own]
     began = time.time()
