@@ -5,7 +5,7 @@ estimator (online.py) and keeps the last answer. The time a message occupies the
 costs when nothing happens is so little that it is not told apart. Of the two kinds of model, every message by itself or
 batches, the one is shown that predicts the next second better.
 
-The estimator needs SciPy, which takes a second and 60 MB to load: it is imported when the first messages have come.
+The estimator needs SciPy, which takes 46 MB when it is loaded: it is imported when the first messages have come.
 """
 
 from dataclasses import asdict
