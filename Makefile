@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -19,7 +19,8 @@ $(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/protocol
 	scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  -C cmake.define.TIDINGS_WERROR=ON --editable .
 	scripts/node-packages
 	touch $@
 
@@ -33,6 +34,9 @@ check: setup  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+wheel: setup  ## build wheels and try them outside the checkout, with each extra alone (PYTHONS="python3.11 python3.13")
+	$(BIN)/python -m bench.install --wheels build/wheels $(foreach one,$(PYTHONS),--python $(one))
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
 	for name in matching encoded routers bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
@@ -71,7 +75,7 @@ sanitize: setup  ## the kernel's tests and a sample of fuzzing with AddressSanit
 	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  -C cmake.define.TIDINGS_SANITIZE=address,undefined -C build-dir=build/sanitize/cmake .
+	  -C cmake.define.TIDINGS_WERROR=ON -C cmake.define.TIDINGS_SANITIZE=address,undefined -C build-dir=build/sanitize/cmake .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
 	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/kernel/test_fuzz.py
 	for target in configuration segments selectors; do \
@@ -82,7 +86,7 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	test -x build/tsan/bin/python || $(PYTHON) -m venv build/tsan
 	build/tsan/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	build/tsan/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  -C cmake.define.TIDINGS_SANITIZE=thread -C build-dir=build/tsan/cmake .
+	  -C cmake.define.TIDINGS_WERROR=ON -C cmake.define.TIDINGS_SANITIZE=thread -C build-dir=build/tsan/cmake .
 	rm -f build/tsan/report.xml
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0" OPENBLAS_NUM_THREADS=1 \
 	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider \

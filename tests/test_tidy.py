@@ -9,6 +9,7 @@ PACKAGE = ROOT / "src" / "tidings"
 # DESIGN: a layer imports only those above it in this list.
 LAYERS = [
     "errors",
+    "extras",
     "model",
     "_kernel",
     "kernel",

@@ -17,14 +17,16 @@ from tidings.client import Client, composing, connect
 from tidings.errors import RemoteError, SecurityError
 from tidings.kernel.clock import now_ms
 from tidings.model.message_id import MessageId
-from tidings.model.tables import ATTACHMENTS, HISTORIES
+from tidings.model.tables import HISTORIES
 from tidings.node.protocol_session import Hello
 from tidings.node.session import Principal
+from tidings.segments import era_signs
 from tidings.segments.reader import read_rows, segments
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.links import BrokerNetwork, eventually
 from tidings.testing.local_broker import BrokerThread, local_broker, run
 from tidings.testing.traced_kills import hurt
+from tidings.tracking.attachments import AttachmentKind
 from tidings.tracking.history import BloomSettings
 from tidings.tracking.path import Path as Route
 from tidings.tracking.record import Settings
@@ -314,8 +316,8 @@ def test_an_era_is_on_disk_before_anybody_is_served(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with local_broker(tracking=TrackingOptions(QUICK, tmp_path)):
-            (era,) = read_rows(tmp_path, ATTACHMENTS)
-            assert (era["kind"], era["peer"], era["attached"]) == ("era", "bloom", True)
+            (era,) = era_signs.signed(tmp_path, 1)
+            assert (era.kind, era.peer, era.attached) == (AttachmentKind.ERA, "bloom", True)
 
     run(work())
 

@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.core
+import typer.main
 
 from tidings import __version__
 from tidings.broker import users
 from tidings.broker.passwords import verify
-from tidings.cli import COMMANDS, user
+from tidings.cli import COMMANDS, make_app, user
+from tidings.cli.failures import report
 from tidings.testing.broker_process import BrokerProcess
 from tidings.testing.command import Command
 from tidings.testing.local_broker import BrokerThread
@@ -260,6 +263,24 @@ def test_all_commands_are_listed_and_one_is_loaded(tidings: Command) -> None:
     loaded = "import sys; from tidings.cli import main; sys.argv[1:] = ['pub', '--help']\ntry: main()\n"
     loaded += "except SystemExit: sys.exit('tidings.broker.server' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", loaded], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_the_list_of_commands_has_the_first_sentence_of_each_and_loads_none(tidings: Command) -> None:
+    root = typer.main.get_command(make_app())
+    assert isinstance(root, typer.core.TyperGroup)
+    told = {name: (one.help or "").split("\n\n")[0].replace("\n", " ") for name, one in root.commands.items()}
+    assert told.keys() == COMMANDS.keys()
+    assert [name for name, summary in COMMANDS.items() if not told[name].startswith(summary)] == []
+    program = "import sys; from tidings.cli import main; sys.argv[1:] = ['--help']\ntry: main()\n"
+    program += "except SystemExit: sys.exit('numpy' in sys.modules or 'tidings.cli.pub' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_a_package_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report(ModuleNotFoundError("No module named 'scipy'", name="scipy.optimize")) == 2
+    assert capsys.readouterr().err.endswith("install it with: pip install 'tidings[capacity]'\n")
+    with pytest.raises(ModuleNotFoundError):
+        report(ModuleNotFoundError("No module named 'tidings.x'", name="tidings.x"))
 
 
 @pytest.mark.parametrize("module", ["typer", "tidings.client", "tidings.cli.pub", "numpy"])

@@ -5,11 +5,11 @@ import time
 from contextlib import suppress
 
 import pytest
-from tidings.broker.limits import Limits
 
 import tidings
 from tidings import sync
 from tidings.client.link import PING
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.protocols.frames import FrameType
 from tidings.testing.deaf_broker import deaf_broker

@@ -5,12 +5,12 @@ import asyncio
 import threading
 
 import pytest
-from tidings.broker.limits import Limits
 
 import tidings
 from tidings import sync
 from tidings.client import echo, outbox
 from tidings.client.turnstile import Turnstile
+from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.testing.deaf_broker import deaf_broker
 from tidings.testing.local_broker import BrokerThread, local_broker, run, run_plain
@@ -53,7 +53,7 @@ def test_a_queue_of_its_own_loses_nothing() -> None:
                 for n in range(COUNT):
                     await client.publish("queue:q", {"n": n}, BODY)
                 assert await reading == list(range(COUNT))
-            assert not any(broker.node.post_office.overflow.dropped.values())
+            assert not any(broker.engine.node.post_office.overflow.dropped.values())
 
     run(scenario())
 

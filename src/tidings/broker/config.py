@@ -20,6 +20,7 @@ from tidings.broker.config_rules import Checker
 from tidings.broker.config_tables import PORTS, PROTOCOLS, Configuration
 from tidings.broker.toml_lines import lines_of
 from tidings.errors import ConfigError
+from tidings.extras import installed
 
 FILE_BYTES_MAX = 1 << 20
 NETWORK_FILES = ("secret_file", "certificate", "key", "ca", "encoding_key_file")
@@ -52,13 +53,18 @@ def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Conf
     problems: list[Problem] = []
     configuration = _with_ports(read(Configuration, document, (), problems), document)
     if "listeners" not in document:
-        spoken = tuple(one for one in configuration.listeners if one.protocol in protocols)
+        spoken = tuple(one for one in configuration.listeners if one.protocol in protocols and _spoken(one.protocol))
         configuration = replace(configuration, listeners=spoken)
     problems += Checker(configuration, protocols).problems()
     if problems:
         lines = lines_of(text)
         raise ConfigError([_located(problem, name, lines) for problem in problems])
     return configuration
+
+
+def _spoken(protocol: str) -> bool:
+    """Whether a broker that is not told to has a listener for it: AMQP needs an optional package."""
+    return protocol != "amqp" or installed("proton")
 
 
 def _with_ports(configuration: Configuration, document: dict[str, object]) -> Configuration:

@@ -54,7 +54,9 @@ class HttpEndpoint:
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
                 reason = f"cannot listen on {host} port {port} for metrics ({error.strerror or error})"
-                raise UsageError("E_LISTEN", f"{reason}; choose another port in [metrics]") from None
+                raise UsageError(
+                    "E_LISTEN", f"{reason}; choose another port in [metrics] or with --metrics-port"
+                ) from None
             self._door = door
             return door.port
 

@@ -12,6 +12,7 @@ from tidings.broker.config_places import telling_lines
 from tidings.broker.config_tables import Configuration
 from tidings.broker.exposure import check_exposure, note_exposure
 from tidings.broker.guard import Guard, OpenGuard
+from tidings.broker.installed import check_installed
 from tidings.broker.joining import joining
 from tidings.broker.links import Peers
 from tidings.broker.logs import note
@@ -31,6 +32,7 @@ class Options:
     port: int | None = None  # of the first listener, and without a file the only one
     join: str | None = None  # host:port of a broker whose network this one joins; empty: it begins one
     routing: str = ""  # with `join`: the scheme of that network
+    metrics_port: int | None = None  # of the page with metrics and health
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ def _prepared(options: Options, configuration: Configuration) -> Prepared:
         configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
     if options.join is not None:
         configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
+    if options.metrics_port is not None:
+        metrics = replace(configuration.metrics, port=options.metrics_port)
+        configuration = replace(configuration, metrics=metrics)
+    check_installed(configuration)
     configuration, drawn = own_number.numbered(configuration)
     if configuration.users.file and configuration.users_file.is_dir():
         raise ConfigError([f"users.file: {configuration.users_file} is a directory; name a file"])

@@ -37,6 +37,7 @@ from tidings.broker.tasks import Tasks
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.broker.user_guard import UserGuard
 from tidings.errors import ConfigError, TidingsError
+from tidings.extras import install_command, installed
 from tidings.node.protocol_session import Session
 from tidings.protocols.session import Caller, Gateway, Layer
 
@@ -54,7 +55,7 @@ class Process:
         self,
         options: Options,
         sessions: Sessions,
-        make_observer: Callable[[], Observer] | None = None,
+        make_observer: Callable[[], Observer | None] | None = None,
         layers: Layers | None = None,
         gateways: Gateways | None = None,
     ) -> None:
@@ -148,6 +149,8 @@ class Process:
         return table.options(Path(self.configuration.broker.data))
 
     def _listeners(self) -> list[Listener]:
+        if "amqp" in self._gateways and not installed("proton"):
+            note(log, logging.INFO, "no AMQP: Proton is not installed", install=install_command("proton"))
         return [
             Listener(
                 self._sessions[table.protocol],
@@ -241,7 +244,7 @@ class Process:
 def run(
     options: Options,
     sessions: Sessions,
-    make_observer: Callable[[], Observer] | None = None,
+    make_observer: Callable[[], Observer | None] | None = None,
     layers: Layers | None = None,
     gateways: Gateways | None = None,
 ) -> int:

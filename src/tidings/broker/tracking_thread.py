@@ -3,6 +3,10 @@
 Jobs are done in the order in which they were given, so a question finds whatever left memory before it was asked. What
 cannot be written is kept and tried again; if it becomes too much, the oldest is given up, and questions about that time
 are answered with "unknown".
+
+Segments are Parquet files. Without pyarrow nothing is written: histories are kept in memory within the same bounds, and
+end with the process. With it, it is imported when there is something to write: of a process that has recorded nothing
+yet only a sign is on disk (`era_signs`).
 """
 
 import asyncio
@@ -19,6 +23,7 @@ from typing import TypeAlias, TypeVarTuple
 
 from tidings.broker.logs import note
 from tidings.errors import TidingsError
+from tidings.extras import install_command, installed
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.history_store import HistoryStore
 from tidings.segments.retention import Retention
@@ -29,6 +34,7 @@ from tidings.tracking.record import Answer, Inquiry, Recorder, Settings, StoreAt
 
 log = logging.getLogger("tidings.tracking")
 
+INSTALL = install_command("pyarrow")
 UNWRITTEN_BYTES_MAX = 64 << 20
 UNWRITTEN_CHANGES_MAX = 100_000
 MAINTAIN_SECONDS, RETIRE_SECONDS = 10.0, 600.0
@@ -93,6 +99,11 @@ class Unwritten:
     def stored_ms(self, broker: int) -> Mapping[int, int]:
         return self._archive.stored_ms(broker)
 
+    def keep(self) -> None:
+        """Nothing will be written: the last copy of each filter stays here, and the recorder has the changes."""
+        self.entries, self.changes = newest(self.entries), []
+        self.shrink()
+
     def shrink(self) -> None:
         """Too much waits for a disk that takes nothing."""
         size = sum(len(entry.data) for entry in self.entries)
@@ -114,12 +125,14 @@ class TrackingThread:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._hindrance: str | None = None  # why the catalogue of histories is in memory, if it is
+        self._writes = installed("pyarrow")
+        self._eras: list[Attachment] = []  # signed, and to be stored with what comes next
         self._failing: dict[str, str] = {}  # what cannot be done at present, and in which way
         self.failures = 0
 
     async def start(self, recorder: Recorder, on_answer: Callable[[int, Answer], None]) -> None:
-        """Open the store and begin an era. When this returns it is on disk, unless the disk takes nothing: of a process
-        that is killed in its first moment the next one must know."""
+        """Open the store and begin an era. When this returns a sign of it is on disk, unless the disk takes nothing: of
+        a process that is killed in its first moment the next one must know."""
         self._recorder, self._on_answer = recorder, on_answer
         self._loop = asyncio.get_running_loop()
         if self._options is None:
@@ -134,6 +147,9 @@ class TrackingThread:
             note(log, logging.ERROR, "histories cannot be tidied", reason=hindrance.reason)
         begun = recorder.start(_now_ms(), past, stored_ms)
         self._archive.changes += [effect.change for effect in begun if isinstance(effect, StoreAttachment)]
+        self._eras = list(self._archive.changes)
+        if not self._writes:
+            note(log, logging.INFO, "histories are kept in memory only: pyarrow is not installed", install=INSTALL)
         await self._loop.run_in_executor(None, self._begin)
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
@@ -166,7 +182,7 @@ class TrackingThread:
     def _run(self) -> None:
         maintained = retired = time.monotonic()
         while True:
-            pause = RETRY_SECONDS if self._archive.changes or self._archive.entries else MAINTAIN_SECONDS
+            pause = RETRY_SECONDS if self._writes and self._waits else MAINTAIN_SECONDS
             job = self._next(pause)
             last = self._gather(job)
             self._write()
@@ -204,17 +220,24 @@ class TrackingThread:
         return job
 
     def _begin(self) -> None:
-        """Store the era, or at least a sign of it."""
-        self._write()
-        for era in self._archive.changes:
+        for era in self._eras:
             self._try("signed", partial(self._store.sign, era))
+
+    @property
+    def _waits(self) -> bool:
+        """Whether there is something to be written that the signs do not say."""
+        return bool(self._archive.entries) or self._archive.changes != self._eras
 
     def _write(self) -> None:
         changes, entries = self._archive.changes, self._archive.entries
-        if not changes and not entries:
+        if not self._waits:
+            return
+        if not self._writes:
+            self._archive.keep()
+            self._eras = []
             return
         if self._try("written", lambda: self._store.append(changes, entries, _now_ms())):
-            self._archive.changes, self._archive.entries = [], []
+            self._archive.changes, self._archive.entries, self._eras = [], [], []
         else:
             self._archive.shrink()
         self._look_at_catalogue()

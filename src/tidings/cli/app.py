@@ -2,13 +2,14 @@
 
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version as version_of
 from typing import Annotated
 
 import typer
 
+from tidings.cli import COMMANDS
 from tidings.cli.failures import report
 
 
@@ -26,7 +27,8 @@ def _options(
     """A content-based publish/subscribe broker network you can reason about."""
 
 
-def make_app(commands: Iterable[str]) -> typer.Typer:
+def make_app(commands: Iterable[str], listed: Mapping[str, str] | None = None) -> typer.Typer:
+    """`listed`: commands that are only named in the help, with their summaries; their modules are not loaded."""
     app = typer.Typer(
         name="tidings",
         no_args_is_help=True,
@@ -37,7 +39,13 @@ def make_app(commands: Iterable[str]) -> typer.Typer:
     app.callback()(_options)
     for name in commands:
         import_module(f"tidings.cli.{name}").register(app)
+    for name, summary in (listed or {}).items():
+        app.command(name, help=summary)(_listed)
     return app
+
+
+def _listed() -> None:
+    raise AssertionError("a command that is only listed is never run")
 
 
 def _never_fail_to_print() -> None:
@@ -47,9 +55,10 @@ def _never_fail_to_print() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def run(commands: Iterable[str]) -> None:
+def run(commands: Sequence[str]) -> None:
+    """Without a command: show help and version, or refuse what is no command."""
     _never_fail_to_print()
     try:
-        make_app(commands)(prog_name="tidings")
+        make_app(commands, None if commands else COMMANDS)(prog_name="tidings")
     except Exception as error:  # noqa: BLE001  (what is not ours is raised again)
         sys.exit(report(error))

@@ -1,5 +1,6 @@
 """`tidings broker`: run a broker, or check its configuration."""
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,17 +10,23 @@ import typer
 
 from tidings.broker import process
 from tidings.broker.config_tables import Configuration
+from tidings.broker.logs import note
 from tidings.broker.observing import Observer
 from tidings.broker.prepared import Options, prepare
-from tidings.protocols.amqp import AmqpSession
+from tidings.extras import install_command, installed
+from tidings.lab.monitor import CapacityMonitor
 from tidings.protocols.native import NativeSession
 from tidings.protocols.session import Caller, Gateway
 from tidings.protocols.stomp import StompSession
 from tidings.protocols.websocket import WebSocketLayer
 from tidings.routing.registry import SCHEMES
 
+log = logging.getLogger("tidings.process")
+
 
 def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
+    from tidings.protocols.amqp import AmqpSession  # it loads Proton: only if there is such a listener
+
     return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
 
 
@@ -33,9 +40,11 @@ LAYERS: process.Layers = {"websocket": WebSocketLayer}
 GATEWAYS: process.Gateways = {"amqp": amqp}
 
 
-def _capacity_monitor() -> Observer:
-    from tidings.lab.monitor import CapacityMonitor  # it loads SciPy: only if it is asked for
-
+def _capacity_monitor() -> Observer | None:
+    """None: SciPy, which fits the models, is not installed."""
+    if not installed("scipy"):
+        note(log, logging.INFO, "capacity is not estimated: SciPy is not installed", install=install_command("scipy"))
+        return None
     return CapacityMonitor()
 
 
@@ -53,6 +62,14 @@ def broker(
             min=0,
             max=65535,
             help="The first listener's port, instead of the configured one; without a file the only one.",
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="The port of metrics and health, instead of the configured one; 0: the system chooses.",
         ),
     ] = None,
     join: Annotated[
@@ -74,7 +91,7 @@ def broker(
     if routing and (routing not in SCHEMES or (join is None and not found)):
         wrong = "with --join or --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
         raise typer.BadParameter(wrong, param_hint="--routing")
-    options = Options(config, data, port, "" if found else join, routing)
+    options = Options(config, data, port, "" if found else join, routing, metrics_port)
     if not check:
         raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
     prepared = prepare(options, tuple(SESSIONS))

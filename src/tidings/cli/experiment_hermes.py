@@ -12,6 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from tidings.cli.json_text import found_json
+from tidings.extras import require
 from tidings.model.tables import SIMULATIONS
 from tidings.segments.writer import SegmentWriter
 from tidings.sim.experiments import hermes, hermes_figures
@@ -47,6 +48,7 @@ def hermes_command(
 
     Example: tidings sim experiment hermes e1 --small
     """
+    require("matplotlib", "pyarrow", extra="lab")
     console = Console(stderr=as_json)
     scale = SMALL if small else Scale()
     if which in (Which.pictures, Which.all):

@@ -13,6 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from tidings.cli.json_text import found_json
+from tidings.extras import require
 from tidings.lab.machine import environment
 from tidings.model.tables import RUNS, SIMULATIONS
 from tidings.segments.writer import SegmentWriter
@@ -43,6 +44,7 @@ def pruning_command(
 
     Example: tidings sim experiment pruning --sweep degree --scale 0.1
     """
+    require("matplotlib", "pyarrow", extra="lab")
     console = Console(stderr=as_json)
     runs = runs_of(sweep, scale, seed, hours)
     results = run_all(console, runs, jobs, output / "runs", again)

@@ -3,6 +3,7 @@
 import sys
 
 from tidings.errors import ConfigError, SelectorError, TidingsError, UsageError
+from tidings.extras import EXTRA_OF, missing
 
 FAILED, USED_WRONGLY = 1, 2
 
@@ -16,6 +17,8 @@ def report(error: Exception) -> int:
         case TidingsError():
             _tell(f"tidings: {error}")
             return USED_WRONGLY if isinstance(error, UsageError) else FAILED
+        case ModuleNotFoundError() if (package := (error.name or "").partition(".")[0]) in EXTRA_OF:
+            return report(missing(package))
         case OSError():
             _tell(f"tidings: {error}")
             return FAILED

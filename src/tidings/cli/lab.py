@@ -15,6 +15,7 @@ from tidings.cli.lab_compare import compare
 from tidings.cli.lab_validate import validate
 from tidings.cli.tables import NARROW, table_of
 from tidings.errors import UsageError
+from tidings.extras import require
 from tidings.lab import experiment as experiments
 from tidings.lab.durations import expected_s
 from tidings.lab.execution import Execution
@@ -78,6 +79,7 @@ def run(
 
     Example: tidings lab run quick --server tidings
     """
+    require("pyarrow", "scipy", extra="lab")
     names = experiments.thesis() if what == ["all"] else what
     wanted = [_changed(experiments.read(Path(name)), server, runs, seconds, busy=busy) for name in names]
     if install and any("activemq" in one.servers for one in wanted):
@@ -206,6 +208,7 @@ def report(
 
     Example: tidings lab report -o lab-report
     """
+    require("matplotlib", "pyarrow", "scipy", extra="lab")
     page = write_report(read_results(folder) if tables is None else read_tables(tables), output)
     typer.echo(f"{page}")
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from tidings.cli.json_text import strict_json
 from tidings.cli.pictures import check_picture
 from tidings.cli.tables import table_of
 from tidings.errors import CodecError, UsageError
+from tidings.extras import lazy
 from tidings.lab.arrays import check_finite
 from tidings.lab.batch_costs import BatchCosts
 from tidings.lab.batch_plan import BatchAnswer, plan_batches
@@ -21,6 +21,11 @@ from tidings.lab.planner import FILTERS_MAX, Allowed
 from tidings.lab.processing import Fitted
 from tidings.lab.service import Empirical, Replication
 from tidings.lab.texts import parse_json, read_text
+
+if TYPE_CHECKING:
+    from matplotlib import figure as figures
+else:
+    figures = lazy("matplotlib.figure")
 
 T = TypeVar("T")
 
@@ -199,8 +204,8 @@ def _time(seconds: float) -> str:
     raise AssertionError
 
 
-def _draw(answer: Answer) -> Figure:
-    figure = Figure(figsize=(6.5, 4), layout="constrained")
+def _draw(answer: Answer) -> "figures.Figure":
+    figure = figures.Figure(figsize=(6.5, 4), layout="constrained")
     axes = figure.subplots()
     for number, probability in enumerate(PROBABILITIES):
         part = [row[number] for row in answer.at]

@@ -24,15 +24,21 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import nnls
 
 from tidings.errors import CodecError, UsageError
+from tidings.extras import lazy
 from tidings.lab.arrays import Array, check_finite, check_probability, refuse
 from tidings.lab.batch_fluid import queue_of
 from tidings.lab.batching import SIZES_MAX, BatchQueue, capacity, rate_at
 from tidings.lab.texts import as_object, fault
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = lazy("scipy.optimize")
 
 FORMAT, VERSION = "tidings-batch-costs", 1
 ROUNDS = 8  # of reweighting
@@ -174,7 +180,7 @@ def fit_costs(observed: Sequence[Work]) -> BatchCosts:
     scale = np.linalg.norm(matrix / cpu[:, None], axis=0)
     scale[scale == 0] = 1.0
     for _ in range(ROUNDS):
-        values, _ = nnls(matrix / expected[:, None] / scale, cpu / expected)
+        values, _ = optimize.nnls(matrix / expected[:, None] / scale, cpu / expected)
         expected = np.maximum(matrix @ (values / scale), cpu * 1e-3)
     return costs_of(values / scale)
 

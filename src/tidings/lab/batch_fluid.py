@@ -22,14 +22,19 @@ Then nearly every message is served by itself, and more than the chain can hold 
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv
 
 from tidings.errors import UsageError
+from tidings.extras import lazy
 from tidings.lab.arrays import Array, check_finite, refuse
 from tidings.lab.batching import SIZES_MAX, TOO_LARGE, BatchQueue, OfSize, analyse, check_capacity, no_variance
+
+if TYPE_CHECKING:
+    from scipy import optimize, special
+else:
+    optimize, special = lazy("scipy.optimize"), lazy("scipy.special")
 
 CELLS = 64  # into which the distribution of sizes is divided
 OUTSIDE = 1e-18  # probability on either side of them
@@ -106,7 +111,10 @@ class _Sizes:
     def cells(self) -> tuple[Array, Array]:
         """Sizes and their probabilities. Each size is the mean of its cell, so the mean of all is kept."""
         shape = self.shape
-        ends = math.sqrt(float(gammaincinv(shape, OUTSIDE))), math.sqrt(float(gammainccinv(shape, OUTSIDE)))
+        ends = (
+            math.sqrt(float(special.gammaincinv(shape, OUTSIDE))),
+            math.sqrt(float(special.gammainccinv(shape, OUTSIDE))),
+        )
         edges = np.linspace(*ends, CELLS + 1) ** 2  # closer together near 0, where unequal sizes crowd
         shares, parts = _within(shape, edges), _within(shape + 1, edges)
         there = shares > 0
@@ -115,7 +123,7 @@ class _Sizes:
 
 def _within(shape: float, edges: Array) -> Array:
     """Probabilities between edges; above the mean as differences of tails, which are small there."""
-    below, above = np.diff(gammainc(shape, edges)), -np.diff(gammaincc(shape, edges))
+    below, above = np.diff(special.gammainc(shape, edges)), -np.diff(special.gammaincc(shape, edges))
     return np.asarray(np.where(edges[1:] < shape, below, above), dtype=np.float64)
 
 
@@ -126,7 +134,7 @@ def _linear(rate: float, mean: OfSize, variance: OfSize) -> _Sizes:
         return rate * float(_of(mean, np.array([k]))[0]) - k
 
     low = 1.0 if excess(1.0) > 0 else 0.0  # where no messages cost nothing, 0 reproduces itself too
-    k = float(brentq(excess, low, TOO_LARGE)) if excess(low) > 0 else 0.0
+    k = float(optimize.brentq(excess, low, TOO_LARGE)) if excess(low) > 0 else 0.0
     step = max(k / 1000, 0.5)
     slope = min(1 + (excess(k + step) - excess(k)) / step, SLOPE_MAX)
     return _Sizes(k, (k + rate**2 * float(_of(variance, np.array([k]))[0])) / (1 - slope**2))

@@ -28,14 +28,19 @@ embedded at ends of batches as there in chapter 4.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import gammaincc, gammaln, xlogy
 
 from tidings.errors import UsageError
+from tidings.extras import lazy
 from tidings.lab.arrays import Array, Floats, check_finite, refuse
+
+if TYPE_CHECKING:
+    from scipy import optimize, special
+else:
+    optimize, special = lazy("scipy.optimize"), lazy("scipy.special")
 
 SIZES_MIN, SIZES_MAX = 32, 1024
 TOO_LARGE = float(1 << 40)  # for a batch: what is said of it holds without limit
@@ -103,7 +108,7 @@ class BatchQueue:
         high = float(self._means.max()) + self.wake
         while float(self.tail(high)) > 1 - p:
             high *= 2
-        return float(brentq(lambda t: float(self.tail(t)) - (1 - p), 0.0, high, xtol=1e-12, rtol=1e-9))
+        return float(optimize.brentq(lambda t: float(self.tail(t)) - (1 - p), 0.0, high, xtol=1e-12, rtol=1e-9))
 
     def _residual_tail(self, t: float) -> Array:
         """Of the rest of a batch that is under way, by size: ∫ from t of P(S > u) du, over E[S]."""
@@ -111,7 +116,7 @@ class BatchQueue:
         fixed = variances <= (C_VAR_MIN * means) ** 2
         beta = np.where(fixed, 1.0, variances / means)
         alpha = np.where(fixed, 1.0, means / beta)
-        varying = gammaincc(alpha + 1, t / beta) - t / means * gammaincc(alpha, t / beta)
+        varying = special.gammaincc(alpha + 1, t / beta) - t / means * special.gammaincc(alpha, t / beta)
         return np.asarray(np.where(fixed, np.maximum(1 - t / means, 0.0), varying), dtype=np.float64)
 
 
@@ -178,7 +183,7 @@ def rate_at(busy: float, queue: Callable[[float], BatchQueue], rate_max: float) 
     high = busy / queue(low).per_batch_s  # at which messages one by one would keep it so busy
     while excess(high) < 0:  # from below: the closer to the limit, the longer the analysis
         low, high = high, min(high * 2, (high + rate_max) / 2)
-    return float(brentq(excess, low, high, rtol=1e-6, xtol=1e-6))
+    return float(optimize.brentq(excess, low, high, rtol=1e-6, xtol=1e-6))
 
 
 class _Chain:
@@ -244,17 +249,17 @@ def _arrivals(rate: float, means: Array, variances: Array, size: int) -> Array:
     j, expected = np.arange(size + 1)[None, :], rate * means[:, None]
     fixed = variances <= (C_VAR_MIN * means) ** 2
     shape = np.where(fixed, 1.0, means**2 / np.where(fixed, 1.0, variances))[:, None]
-    constant = xlogy(j, expected) - expected - gammaln(j + 1)
+    constant = special.xlogy(j, expected) - expected - special.gammaln(j + 1)
     if fixed.all():
         return np.asarray(np.exp(constant), dtype=np.float64)
-    mixed = gammaln(j + shape) - gammaln(shape) - gammaln(j + 1)
-    mixed += xlogy(j, expected / (shape + expected)) - shape * np.log1p(expected / shape)
+    mixed = special.gammaln(j + shape) - special.gammaln(shape) - special.gammaln(j + 1)
+    mixed += special.xlogy(j, expected / (shape + expected)) - shape * np.log1p(expected / shape)
     return np.asarray(np.exp(np.where(fixed[:, None], constant, mixed)), dtype=np.float64)
 
 
 def _poisson(mean: float, size: int) -> Array:
     j = np.arange(size)
-    return np.asarray(np.exp(xlogy(j, mean) - mean - gammaln(j + 1)), dtype=np.float64)
+    return np.asarray(np.exp(special.xlogy(j, mean) - mean - special.gammaln(j + 1)), dtype=np.float64)
 
 
 def _stationary(matrix: Array) -> Array:

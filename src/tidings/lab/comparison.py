@@ -20,12 +20,16 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from scipy.stats import binom
-from scipy.stats import t as student
-
+from tidings.extras import lazy
 from tidings.lab.arrays import refuse
 from tidings.lab.results import LEVEL, Mean, Result
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = lazy("scipy.stats")
 
 RULE_LEVEL = 0.025  # of each of the two rules
 DURATIONS = ("registration_s", "subscribe_s", "first_message_s", "waiting_s")
@@ -72,7 +76,7 @@ class Agreement:
         >>> Agreement([Compared(None, "", Mean.of([1.0, 2.0]), Mean.of([1.0, 2.0]), 1.0, 1.0)] * 400).outside_max
         29
         """
-        return int(binom.ppf(1 - RULE_LEVEL, len(self.points), 1 - LEVEL))
+        return int(stats.binom.ppf(1 - RULE_LEVEL, len(self.points), 1 - LEVEL))
 
     @property
     def rejected(self) -> list[Compared]:
@@ -146,8 +150,8 @@ def welch(a: Mean, b: Mean) -> tuple[float, float]:
     if not error:
         return 0.0, float(a.mean == b.mean)
     freedom = sum(parts) ** 2 / (parts[0] ** 2 / (a.runs - 1) + parts[1] ** 2 / (b.runs - 1))
-    p_value = 2 * float(student.sf(abs(b.mean - a.mean) / error, freedom))
-    return float(student.ppf((1 + LEVEL) / 2, freedom)) * error, p_value
+    p_value = 2 * float(stats.t.sf(abs(b.mean - a.mean) / error, freedom))
+    return float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error, p_value
 
 
 def _means(one: Result) -> Iterator[tuple[tuple[str, ...], tuple[Result, Mean]]]:

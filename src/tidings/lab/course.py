@@ -15,11 +15,16 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from scipy.stats import t as student
-
+from tidings.extras import lazy
 from tidings.lab.experiment import Measure
 from tidings.lab.samples import Sample
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = lazy("scipy.stats")
 
 LEVEL = 0.95
 BATCH = 2  # samples
@@ -79,5 +84,5 @@ def relative_half_width(values: Sequence[float]) -> float:
     """
     if len(values) < 2 or (mean := statistics.fmean(values)) <= 0:
         return math.inf
-    factor = float(student.ppf((1 + LEVEL) / 2, len(values) - 1))
+    factor = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1))
     return factor * statistics.stdev(values) / math.sqrt(len(values)) / mean

@@ -22,16 +22,20 @@ True
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import gammainc
 
 from tidings.errors import LimitError
+from tidings.extras import lazy
 from tidings.lab.arrays import Array, check_finite, refuse
 from tidings.lab.service import Moments
 from tidings.lab.waiting import C_VAR_MIN
+
+if TYPE_CHECKING:
+    from scipy import fft, special
+else:
+    fft, special = lazy("scipy.fft"), lazy("scipy.special")
 
 Cdf: TypeAlias = Callable[[Array], Array]
 UNITS_MAX = 1 << 22
@@ -146,14 +150,14 @@ def analyse_discrete(a: Distribution, b: Distribution, settings: Settings | None
 
 def _iterate(a: Array, b: Array, work: Array, settings: Settings, done: int) -> tuple[Array, Array, int]:
     size = len(work)
-    length = next_fast_len(size + max(len(a), len(b)) - 1, real=True)
-    serve, pass_by = rfft(b, length), rfft(a[::-1], length)
+    length = fft.next_fast_len(size + max(len(a), len(b)) - 1, real=True)
+    serve, pass_by = fft.rfft(b, length), fft.rfft(a[::-1], length)
     while done < settings.iterations_max:
         done += 1
-        added = np.maximum(irfft(rfft(work, length) * serve, length), 0.0)
+        added = np.maximum(fft.irfft(fft.rfft(work, length) * serve, length), 0.0)
         after = added[:size].copy()
         after[-1] += added[size:].sum()
-        reduced = np.maximum(irfft(rfft(after, length) * pass_by, length), 0.0)
+        reduced = np.maximum(fft.irfft(fft.rfft(after, length) * pass_by, length), 0.0)
         zero = len(a) - 1  # where "no work left" came to lie
         before = reduced[zero : zero + size].copy()
         before[0] += reduced[:zero].sum()
@@ -178,4 +182,4 @@ def constant_cdf(value: float) -> Cdf:
 def gamma_cdf(mean: float, c_var: float) -> Cdf:
     if c_var < C_VAR_MIN:
         return constant_cdf(mean)
-    return lambda t: np.asarray(gammainc(1 / c_var**2, t / (mean * c_var**2)), dtype=np.float64)
+    return lambda t: np.asarray(special.gammainc(1 / c_var**2, t / (mean * c_var**2)), dtype=np.float64)

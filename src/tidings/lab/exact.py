@@ -17,14 +17,18 @@ t of some twenty service times nothing is left of sixteen digits. Three ways aro
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp, xlogy
-from scipy.stats import poisson
 
+from tidings.extras import lazy
 from tidings.lab.arrays import Array, Floats, check_finite
 from tidings.lab.waiting import utilisation
+
+if TYPE_CHECKING:
+    from scipy import optimize, special, stats
+else:
+    optimize, special, stats = lazy("scipy.optimize"), lazy("scipy.special"), lazy("scipy.stats")
 
 SERIES_RHO_MAX = 0.95
 POLE_FROM = 20.0  # service times
@@ -69,7 +73,7 @@ def md1_quantile(p: float, rate: float, service: float) -> float:
         return 0.0
     while _log_tail(rho, high) > target:
         high *= 2
-    return service * float(brentq(lambda tau: _log_tail(rho, tau) - target, 0.0, high, xtol=1e-12))
+    return service * float(optimize.brentq(lambda tau: _log_tail(rho, tau) - target, 0.0, high, xtol=1e-12))
 
 
 def _log_tail(rho: float, tau: float) -> float:
@@ -83,8 +87,8 @@ def _by_series(rho: float, tau: float) -> float:
     while True:
         n = np.arange(start, start + size, dtype=np.float64)
         mean = rho * (n - tau)
-        logs = xlogy(n, mean) - mean - gammaln(n + 1)
-        total = float(np.logaddexp(total, logsumexp(logs)))
+        logs = special.xlogy(n, mean) - mean - special.gammaln(n + 1)
+        total = float(np.logaddexp(total, special.logsumexp(logs)))
         largest = max(largest, float(logs.max()))
         # Terms rise to one peak and then fall at least geometrically, by rho·e^(1 − rho) in the end.
         if logs[-1] < logs[-2] and logs[-1] < largest - _NEGLIGIBLE + math.log(1 - rho):
@@ -96,13 +100,13 @@ def _by_recursion(rho: float, tau: float) -> float:
     k = math.floor(tau) + 1
     at_most = np.cumsum(_number_in_system(rho, k))  # at_most[j] = P(L <= j)
     j = np.arange(k)
-    return math.log1p(-float(at_most[k - j] @ poisson.pmf(j, rho * (k - tau))))
+    return math.log1p(-float(at_most[k - j] @ stats.poisson.pmf(j, rho * (k - tau))))
 
 
 def _number_in_system(rho: float, largest: int) -> Array:
     """P(L = 0) … P(L = largest): what enters the states above j must leave them again, one service at a time."""
     none = math.exp(-rho)
-    more_than = poisson.sf(np.arange(largest + 1), rho)
+    more_than = stats.poisson.sf(np.arange(largest + 1), rho)
     p = np.zeros(largest + 1)
     p[0] = 1 - rho
     for j in range(largest):
@@ -116,7 +120,7 @@ def _by_pole(rho: float, tau: float) -> float:
     high = 4 * lack
     while _lack(high) <= lack:
         high *= 2
-    eta = float(brentq(lambda x: _lack(x) - lack, lack, high, xtol=1e-16 * lack, rtol=1e-15))
+    eta = float(optimize.brentq(lambda x: _lack(x) - lack, lack, high, xtol=1e-16 * lack, rtol=1e-15))
     return math.log(lack / (eta - lack)) - eta * tau
 
 

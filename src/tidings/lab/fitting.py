@@ -18,14 +18,19 @@ the best, the one with the fewest terms wins, then the first in the table.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import nnls
-from scipy.stats import t as student
 
 from tidings.errors import UsageError
+from tidings.extras import lazy
 from tidings.lab.arrays import Array, check_finite, refuse
 from tidings.lab.processing import MODELS, Errors, Fitted, Load, Model, model_named
+
+if TYPE_CHECKING:
+    from scipy import optimize, stats
+else:
+    optimize, stats = lazy("scipy.optimize"), lazy("scipy.stats")
 
 FOLDS_MAX = 60  # beyond that many points, several are held out together
 LEFT_MIN = 1e-9  # a row with less left of its residual alone decides a parameter
@@ -162,7 +167,7 @@ def _solve(matrix: Array, target: Array) -> Array:
     scale = np.linalg.norm(matrix, axis=0)
     scale[scale == 0] = 1.0
     unit = float(np.linalg.norm(target)) or 1.0
-    solution, _ = nnls(matrix / scale, target / unit)
+    solution, _ = optimize.nnls(matrix / scale, target / unit)
     return np.asarray(solution * unit / scale, dtype=np.float64)
 
 
@@ -190,7 +195,7 @@ def _intervals(matrix: Array, target: Array, values: Array, level: float) -> tup
         return None
     residual = target / unit - matrix / scale @ (inverse @ (target / unit))  # as without the constraint
     deviation = np.sqrt(np.square(inverse) @ np.square(residual / left)) / scale * unit
-    spread = deviation * student.ppf((1 + level) / 2, degrees)
+    spread = deviation * stats.t.ppf((1 + level) / 2, degrees)
     return tuple((max(0.0, float(v - s)), float(v + s)) for v, s in zip(values, spread, strict=True))
 
 

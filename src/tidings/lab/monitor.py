@@ -4,14 +4,18 @@ The broker's driver calls `observe` with what it has counted since it started; t
 estimator (online.py) and keeps the last answer. The time a message occupies the broker is its CPU time; what the broker
 costs when nothing happens is so little that it is not told apart. Of the two kinds of model, every message by itself or
 batches, the one is shown that predicts the next second better.
+
+The estimator needs SciPy, which takes 46 MB when it is loaded: it is imported when the first messages have come.
 """
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from tidings.broker.observing import Counters, Gauge
 from tidings.errors import UsageError
-from tidings.lab.batch_costs import FITTED
-from tidings.lab.online import Estimator, Interval, Snapshot
+
+if TYPE_CHECKING:
+    from tidings.lab.online import Estimator, Interval, Snapshot
 
 PROBABILITIES = (0.99, 0.9999, 0.99999)
 MODEL = "log"
@@ -20,40 +24,30 @@ MEMORY_S = 300.0
 
 class CapacityMonitor:
     def __init__(self) -> None:
-        self._estimator = Estimator(MODEL, MEMORY_S)
+        self._estimator: Estimator | None = None  # None: no message was seen yet
         self._last: tuple[float, Counters] | None = None
         self.snapshot: Snapshot | None = None  # None: no message was seen yet
 
     def observe(self, now_s: float, counters: Counters) -> None:
-        if self._last is not None and now_s > self._last[0]:
-            then_s, before = self._last
-            first, second, third = (
-                after - seen for after, seen in zip(counters.grade_sums, before.grade_sums, strict=True)
-            )
-            self._estimator.observe(
-                now_s,
-                Interval(
-                    now_s - then_s,
-                    counters.received - before.received,
-                    round(first),
-                    counters.filters,
-                    max(0.0, counters.cpu_s - before.cpu_s),
-                    second,
-                    third,
-                    reads=counters.reads - before.reads,
-                    writes=counters.writes - before.writes,
-                    sleeps=counters.sleeps - before.sleeps,
-                ),
-            )
-            try:
-                self.snapshot = self._estimator.snapshot(PROBABILITIES)
-            except UsageError as error:
-                if error.code != "E_LAB_NOTHING_SEEN":
-                    raise
-        self._last = (now_s, counters)
+        last, self._last = self._last, (now_s, counters)
+        if last is None or now_s <= last[0]:
+            return
+        then_s, before = last
+        if self._estimator is None:
+            if counters.received == before.received:
+                return
+            from tidings.lab.online import Estimator
+
+            self._estimator = Estimator(MODEL, MEMORY_S)
+        self._estimator.observe(now_s, _interval(now_s - then_s, before, counters))
+        try:
+            self.snapshot = self._estimator.snapshot(PROBABILITIES)
+        except UsageError as error:
+            if error.code != "E_LAB_NOTHING_SEEN":
+                raise
 
     def rate_allowed(self, waiting_s_max: float, probability: float) -> float | None:
-        if self.snapshot is None:
+        if self._estimator is None or self.snapshot is None:
             return None
         return self._estimator.rate_allowed(waiting_s_max, probability)
 
@@ -75,6 +69,8 @@ class CapacityMonitor:
             ("capacity_model", "The model that predicts this broker best.", [({"model": one.model}, 1.0)]),
         ]
         if one.costs is not None:
+            from tidings.lab.batch_costs import FITTED
+
             costs = {name: value for name, value in asdict(one.costs).items() if name in FITTED}
             found.append(_parameters("batch_parameter_seconds", "Parameters of the model of batches.", costs))
         if one.waiting_mean is not None and one.waiting_quantiles is not None:
@@ -83,6 +79,24 @@ class CapacityMonitor:
             quantiles[2].extend(({"quantile": f"{p:g}"}, value) for p, value in one.waiting_quantiles)
             found.append(quantiles)
         return found
+
+
+def _interval(elapsed_s: float, before: Counters, after: Counters) -> "Interval":
+    from tidings.lab.online import Interval
+
+    first, second, third = (now - then for now, then in zip(after.grade_sums, before.grade_sums, strict=True))
+    return Interval(
+        elapsed_s,
+        after.received - before.received,
+        round(first),
+        after.filters,
+        max(0.0, after.cpu_s - before.cpu_s),
+        second,
+        third,
+        reads=after.reads - before.reads,
+        writes=after.writes - before.writes,
+        sleeps=after.sleeps - before.sleeps,
+    )
 
 
 def _parameters(name: str, meaning: str, values: dict[str, float]) -> Gauge:

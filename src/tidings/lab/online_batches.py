@@ -10,15 +10,21 @@ it is shows in the number of messages a read.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
 
 from tidings.errors import UsageError
+from tidings.extras import lazy
 from tidings.lab.arrays import Array, check_finite
 from tidings.lab.batch_costs import BatchCosts, BatchScenario, Receivers, Work
 from tidings.lab.service import Moments, gamma_moments
 from tidings.lab.waiting import GammaWaiting
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = lazy("scipy.optimize")
 
 RECEIVERS_MAX = 1e6
 DOUBLINGS, HALVINGS = 40, 7  # of a search for the largest rate, good to a hundredth of it
@@ -134,4 +140,4 @@ def _receivers(excess: Callable[[float], float], grade: float) -> float:
         return low
     if excess(high) <= 0:  # always others
         return high
-    return math.exp(float(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-3)))
+    return math.exp(float(optimize.brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-3)))

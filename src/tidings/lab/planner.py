@@ -16,13 +16,18 @@ moments of the service time, and from those and a rate the waiting time, as in `
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from scipy.optimize import brentq
-
+from tidings.extras import lazy
 from tidings.lab.arrays import check_finite, refuse
 from tidings.lab.processing import Fitted, Load
 from tidings.lab.service import Moments, Replication, service_moments, thinned
 from tidings.lab.waiting import GammaWaiting
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = lazy("scipy.optimize")
 
 FILTERS_MAX = 1 << 40
 SERVERS_MAX = 1 << 16
@@ -123,7 +128,7 @@ def utilisation_allowed(service: Moments, waiting_max: float, probability: float
     low = 1 - probability
     if excess(RHO_MAX) <= 0:
         return RHO_MAX
-    return float(brentq(excess, low * 0.5, RHO_MAX, xtol=1e-13)) if waiting_max > 0 else low
+    return float(optimize.brentq(excess, low * 0.5, RHO_MAX, xtol=1e-13)) if waiting_max > 0 else low
 
 
 def allow(scenario: Scenario, rate: float, waiting_max: float, probability: float = 0.9999) -> Allowed | Refused:

@@ -5,10 +5,17 @@ determine only one combination of the parameters and the others would drift on n
 to the last estimate: what is not seen keeps its value.
 """
 
-import numpy as np
-from scipy.optimize import nnls
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from tidings.extras import lazy
 from tidings.lab.arrays import Array
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = lazy("scipy.optimize")
 
 WRONG_MAX = 1e3  # a relative error beyond is no worse
 PULL = 1e-6  # weight of the last estimate against everything seen, per parameter
@@ -51,5 +58,5 @@ class FadingFit:
         factor = np.linalg.cholesky(matrix)
         target = np.linalg.solve(factor, vector)
         unit = float(np.linalg.norm(target)) or 1.0
-        solution, _ = nnls(factor.T, target / unit)
+        solution, _ = optimize.nnls(factor.T, target / unit)
         return np.asarray(solution * unit / scale, dtype=np.float64)

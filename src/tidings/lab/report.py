@@ -3,14 +3,18 @@
 import html
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from tidings.errors import UsageError
+from tidings.extras import lazy
 from tidings.lab.fitting import Choice, choose
 from tidings.lab.results import Result
+
+if TYPE_CHECKING:
+    import matplotlib as mpl
+    from matplotlib import figure as figures
+else:
+    mpl, figures = lazy("matplotlib"), lazy("matplotlib.figure")
 
 FORMATS = ("svg", "png")
 MARKERS = {"tidings": "o", "activemq": "s"}
@@ -50,8 +54,8 @@ def _choices(found: Sequence[Result]) -> dict[str, Choice]:
     return choices
 
 
-def _figure(found: Sequence[Result], choices: dict[str, Choice]) -> Figure:
-    figure = Figure(figsize=(7.5, 5), layout="constrained")
+def _figure(found: Sequence[Result], choices: dict[str, Choice]) -> "figures.Figure":
+    figure = figures.Figure(figsize=(7.5, 5), layout="constrained")
     axes = figure.subplots()
     x_name, line_names = _axes_of(found)
     lines = _lines(found, line_names)

@@ -6,15 +6,19 @@ Durations, of registration and the like, are in no table of the pipeline: they a
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from tidings.extras import lazy
 from tidings.lab.arrays import refuse
 from tidings.lab.processing import Load
 from tidings.lab.results import Mean, Result
 from tidings.lab.samples import BUSY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa, pq = lazy("pyarrow"), lazy("pyarrow.parquet")
 
 VERSION = 1  # of both tables
 

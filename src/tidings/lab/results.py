@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scipy.stats import t as student
-
+from tidings.extras import lazy
 from tidings.lab.arrays import refuse
 from tidings.lab.experiment import Measure, per_cpu_second
 from tidings.lab.fitting import Measurement
@@ -22,6 +21,11 @@ from tidings.lab.processing import Load
 from tidings.lab.samples import METRICS, TWICE, Verdict, judge, of_rows, titled
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = lazy("scipy.stats")
 
 LEVEL = 0.95
 
@@ -46,7 +50,7 @@ class Mean:
         if count < 2:
             return cls(statistics.fmean(values), None, None, count)
         deviation = statistics.stdev(values)
-        factor = float(student.ppf((1 + LEVEL) / 2, count - 1))
+        factor = float(stats.t.ppf((1 + LEVEL) / 2, count - 1))
         return cls(statistics.fmean(values), deviation, factor * deviation / math.sqrt(count), count)
 
 

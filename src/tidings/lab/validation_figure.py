@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
+from tidings.extras import lazy
 from tidings.lab.batch_costs import BatchCosts
 from tidings.lab.validation import Comparison, Mix
+
+if TYPE_CHECKING:
+    import matplotlib as mpl
+    from matplotlib import figure as figures
+else:
+    mpl, figures = lazy("matplotlib"), lazy("matplotlib.figure")
 
 POINTS = 30
 
 
 def draw(costs: BatchCosts, found: Sequence[Comparison], file: Path) -> None:
-    figure = Figure(figsize=(9, 4), layout="constrained")
+    figure = figures.Figure(figsize=(9, 4), layout="constrained")
     busy, waiting = figure.subplots(1, 2)
     mixes = list(dict.fromkeys(one.mix for one in found))
     for colour, mix in zip(mpl.colormaps["viridis"](np.linspace(0, 0.8, len(mixes))), mixes, strict=True):

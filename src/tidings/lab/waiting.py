@@ -24,15 +24,19 @@ has E[B^(k−i)] for E[W^(k−i)]; (5.2) divides by E[B] once too often; before 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb, pi
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import binom, gammaincc, gammainccinv
 
+from tidings.extras import lazy
 from tidings.lab.arrays import Array, Floats, check_finite, refuse
 from tidings.lab.service import Moments, Replication
+
+if TYPE_CHECKING:
+    from scipy import optimize, special
+else:
+    optimize, special = lazy("scipy.optimize"), lazy("scipy.special")
 
 Complex: TypeAlias = NDArray[np.complex128]
 Transform: TypeAlias = Callable[[Complex], Complex]
@@ -98,7 +102,7 @@ class GammaWaiting:
     def tail(self, t: Floats) -> Floats:
         """P(W > t), by (5.25)."""
         check_finite("t", t, 0)
-        return np.asarray(self.rho * gammaincc(self.alpha, np.asarray(t) / self.beta), dtype=np.float64)[()]
+        return np.asarray(self.rho * special.gammaincc(self.alpha, np.asarray(t) / self.beta), dtype=np.float64)[()]
 
     def cdf(self, t: Floats) -> Floats:
         """P(W ≤ t), by (5.25)."""
@@ -109,7 +113,7 @@ class GammaWaiting:
         check_finite("p", p, 0, np.nextafter(1, 0))
         left, rho = 1 - np.asarray(p), np.asarray(self.rho)
         beyond = np.where(left < rho, left / np.maximum(rho, np.finfo(np.float64).tiny), 1.0)
-        return np.asarray(self.beta * gammainccinv(self.alpha, beyond), dtype=np.float64)[()]
+        return np.asarray(self.beta * special.gammainccinv(self.alpha, beyond), dtype=np.float64)[()]
 
 
 def service_transform(fixed: float, t_tx: float, replication: Replication) -> Transform:
@@ -135,7 +139,7 @@ def pollaczek_khintchine(s: Complex, rate: float, mean_service: float, service: 
 # Euler summation: the plain partial sum after _PLAIN terms and _EULER more, binomially averaged.
 _PLAIN, _EULER, _ABSCISSA = 60, 16, 18.4
 _K = np.arange(_PLAIN + _EULER + 1)
-_AVERAGE = np.cumsum(binom(_EULER, np.arange(_EULER + 1))[::-1])[::-1] / 2.0**_EULER
+_AVERAGE = np.cumsum([float(comb(_EULER, k)) for k in range(_EULER + 1)][::-1])[::-1] / 2.0**_EULER
 _WEIGHTS = np.where(_K % 2 == 0, 1.0, -1.0) * np.concatenate([[0.5], np.ones(_PLAIN - 1), _AVERAGE])
 
 
@@ -161,7 +165,7 @@ def quantile_by_inversion(p: float, rate: float, mean_service: float, service: T
 
     for _ in range(200):
         if excess(high) < 0:
-            return float(brentq(excess, mean_service * 1e-9, high, xtol=1e-12 * high, rtol=1e-10))
+            return float(optimize.brentq(excess, mean_service * 1e-9, high, xtol=1e-12 * high, rtol=1e-10))
         high *= 2
     raise refuse(f"no waiting time reaches the probability {p}")
 

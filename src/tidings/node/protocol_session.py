@@ -92,10 +92,6 @@ class Session(Protocol):
         """Tells the client that `count` messages of a subscription were dropped since it was last told; the reasons are
         in docs/wire.md. Empty: the protocol has no place for it."""
 
-    def dropped(self, subscription: int, count: int, reason: str) -> bytes:
-        """Tells the client that `count` messages of a subscription were dropped since it was last told; the reasons are
-        in docs/wire.md. Empty: the protocol has no place for it."""
-
     def ping(self) -> bytes: ...
 
     def pong(self) -> bytes: ...

@@ -9,20 +9,25 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
-from scipy.stats import t as student
 
 from tidings.errors import TidingsError
+from tidings.extras import lazy
 from tidings.lab.fitting import Measurement, choose
 from tidings.lab.processing import Errors, Fitted, Load
 from tidings.lab.samples import TWICE, Rules, judge, of_rows, titled
 from tidings.pipeline.schemas import RESULTS, spark_schema
 from tidings.segments.schema import arrow_schema
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = lazy("scipy.stats")
 
 LEVEL = 0.95
 EDITION = 2  # of how runs are judged and told apart; 1 took those with --busy and without for the same
@@ -150,7 +155,7 @@ def interval(values: list[float]) -> tuple[float, float | None, float | None]:
     if len(values) < 2:
         return mean, None, None
     deviation = float(np.std(values, ddof=1))
-    factor = float(student.ppf((1 + LEVEL) / 2, len(values) - 1))
+    factor = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1))
     return mean, deviation, factor * deviation / math.sqrt(len(values))
 
 

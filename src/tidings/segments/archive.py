@@ -4,11 +4,10 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING
 
 from tidings.errors import StoreError
+from tidings.extras import lazy
 from tidings.model.tables import HISTORIES
 from tidings.segments.filter_catalog import FilterCatalog, Place
 from tidings.segments.names import SegmentName
@@ -16,6 +15,12 @@ from tidings.segments.reader import Segment, open_segment, segments
 from tidings.segments.retention import since_ms
 from tidings.segments.tracking import row_entry
 from tidings.tracking.history import Entry, Key, Kind, newest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa, pq = lazy("pyarrow"), lazy("pyarrow.parquet")
 
 OPEN_SEGMENTS_MAX = 16
 GROUPS_MAX = 32  # of rows that were read lately: other subscribers' filters of the same time lie beside this one's
@@ -142,7 +147,7 @@ class SegmentArchive:
             row -= size
         raise StoreError("E_STORE_DAMAGED", f"{self._path(place.segment)}: there is no row {place.row}")
 
-    def _group(self, name: str, group: int) -> pa.Table:
+    def _group(self, name: str, group: int) -> "pa.Table":
         found = self._groups.get((name, group))
         if found is not None:
             self._groups.move_to_end((name, group))
@@ -157,7 +162,7 @@ class SegmentArchive:
             self._groups.popitem(last=False)
         return found
 
-    def _opened(self, name: str) -> pq.ParquetFile:
+    def _opened(self, name: str) -> "pq.ParquetFile":
         if name in self._open:
             self._open.move_to_end(name)
             return self._open[name]

@@ -6,17 +6,24 @@ worth the time.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from tidings.extras import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+else:
+    pa, pc, pq = lazy("pyarrow"), lazy("pyarrow.compute"), lazy("pyarrow.parquet")
+
 
 ROWS_MAX, BYTES_MAX = 256, 1 << 20  # of a group; one filter may have more
 PROBE_BYTES = 256
 _ALIKE = ("broker", "incarnation", "kind", "origin", "peer", "encoding", "count", "full", "opened_ms", "stored_ms")
 
 
-def write_filters(rows: pa.Table, data: Sequence[bytes], sink: pa.NativeFile) -> None:
+def write_filters(rows: "pa.Table", data: Sequence[bytes], sink: "pa.NativeFile") -> None:
     """Histories without their column `data`, and that column: what several have in common is one object in it."""
     full = pc.sum(pc.and_(rows["full"], pc.equal(rows["encoding"], "bloom"))).as_py()
     schema = rows.schema.append(pa.field("data", pa.dictionary(pa.int32(), pa.binary()), nullable=False))
@@ -51,7 +58,7 @@ def groups(data: Sequence[bytes]) -> Iterator[range]:
     yield range(start, len(data))
 
 
-def _shared(data: Sequence[bytes]) -> pa.DictionaryArray:
+def _shared(data: Sequence[bytes]) -> "pa.DictionaryArray":
     """Equal ones must be one here: Arrow would write all of them again for each row."""
     objects = {id(one): one for one in data}
     alike: dict[bytes, list[bytes]] = {}  # by a part that hardly two of them have in common: a hash of all takes long

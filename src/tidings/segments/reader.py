@@ -10,17 +10,25 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING
 
 from tidings.errors import StoreError
+from tidings.extras import lazy
 from tidings.model.tables import Table
 from tidings.segments.names import SegmentName
 from tidings.segments.schema import TABLE_KEY, VERSION_KEY, arrow_schema
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa, pq = lazy("pyarrow"), lazy("pyarrow.parquet")
+
 _PASSING = (errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of which the segment is innocent
-_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)  # the last: names of columns that are no text
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    return pa.ArrowException, OSError, UnicodeDecodeError  # the last: names of columns that are no text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,7 @@ def segments(root: Path, table: Table) -> list[Segment]:
     return sorted(found, key=lambda segment: segment.name)
 
 
-def open_segment(segment: Segment, table: Table, *, verified: bool = False) -> pq.ParquetFile:
+def open_segment(segment: Segment, table: Table, *, verified: bool = False) -> "pq.ParquetFile":
     """Checked against its table and version, and against its checksum unless that was done before.
 
     To be checked it is read as a whole; one that was checked before is read piece by piece, as it is asked for.
@@ -53,7 +61,7 @@ def open_segment(segment: Segment, table: Table, *, verified: bool = False) -> p
     return open_bytes(data, segment.name, str(segment.path), table)
 
 
-def open_bytes(data: bytes, name: SegmentName, where: str, table: Table) -> pq.ParquetFile:
+def open_bytes(data: bytes, name: SegmentName, where: str, table: Table) -> "pq.ParquetFile":
     """The same for a segment that somebody else has read; `where` is named in errors."""
     if not data:
         raise StoreError("E_STORE_DAMAGED", f"{where} is empty")
@@ -62,28 +70,28 @@ def open_bytes(data: bytes, name: SegmentName, where: str, table: Table) -> pq.P
     return _opened(pa.BufferReader(data), where, table)
 
 
-def _opened(source: Path | pa.BufferReader, where: str, table: Table) -> pq.ParquetFile:
+def _opened(source: "Path | pa.BufferReader", where: str, table: Table) -> "pq.ParquetFile":
     try:
         file = pq.ParquetFile(source, page_checksum_verification=True)
         metadata = file.schema_arrow.metadata or {}
         _check(where, table, metadata.get(TABLE_KEY), metadata.get(VERSION_KEY), file.schema_arrow)
     except FileNotFoundError as error:
         raise StoreError("E_STORE_IO", f"cannot read {where}: {error}") from None
-    except _UNREADABLE as error:
+    except _unreadable() as error:
         raise StoreError("E_STORE_DAMAGED", f"{where} is no Parquet file: {error}") from None
     return file
 
 
-def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> pa.Table:
+def read_segment(segment: Segment, table: Table, columns: list[str] | None = None) -> "pa.Table":
     return read_columns(open_segment(segment, table), str(segment.path), columns)
 
 
-def read_columns(file: pq.ParquetFile, where: str, columns: list[str] | None = None) -> pa.Table:
+def read_columns(file: "pq.ParquetFile", where: str, columns: list[str] | None = None) -> "pa.Table":
     """Of one that was opened; `where` is named in errors."""
     try:
         # One thread: segments are small, and whoever reads them may fork, which Arrow's threads do not outlive well.
         return file.read(columns=columns, use_threads=False)
-    except _UNREADABLE as error:
+    except _unreadable() as error:
         raise StoreError("E_STORE_DAMAGED", f"{where}: {error}") from None
 
 
@@ -93,7 +101,7 @@ def read_rows(root: Path, table: Table) -> Iterator[dict[str, object]]:
         yield from read_segment(segment, table).to_pylist()
 
 
-def _check(path: str, table: Table, name: bytes | None, version: bytes | None, schema: pa.Schema) -> None:
+def _check(path: str, table: Table, name: bytes | None, version: bytes | None, schema: "pa.Schema") -> None:
     if name is None or version is None:
         raise StoreError("E_STORE_VERSION", f"{path} is not a segment: no table and version in its metadata")
     if (name, version) != (table.name.encode(), str(table.version).encode()):

@@ -12,17 +12,21 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tidings.errors import StoreError, UsageError
+from tidings.extras import lazy
 from tidings.model.tables import HISTORIES, Table
 from tidings.segments.durable import sync_directory
 from tidings.segments.filter_groups import write_filters
 from tidings.segments.names import TEMPORARY_PREFIX, SegmentName, check_writer
 from tidings.segments.schema import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+else:
+    pa, pq = lazy("pyarrow"), lazy("pyarrow.parquet")
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
@@ -64,7 +68,7 @@ class SegmentWriter:
         return path
 
 
-def _arrow(table: Table, columns: Columns, without: str = "") -> pa.Table:
+def _arrow(table: Table, columns: Columns, without: str = "") -> "pa.Table":
     schema = arrow_schema(table)
     if without:
         schema = schema.remove(schema.get_field_index(without))
@@ -80,7 +84,7 @@ def _arrow(table: Table, columns: Columns, without: str = "") -> pa.Table:
     return made
 
 
-def _write(table: Table, rows: pa.Table, sink: pa.NativeFile) -> None:
+def _write(table: Table, rows: "pa.Table", sink: "pa.NativeFile") -> None:
     plain = [column.name for column in table.columns if column.name not in ("message", "id")]
     alike = [name for name in plain if name != "value"]
     pq.write_table(
@@ -94,7 +98,7 @@ def _write(table: Table, rows: pa.Table, sink: pa.NativeFile) -> None:
     )
 
 
-def _publish(data: pa.Buffer, path: Path) -> None:
+def _publish(data: "pa.Buffer", path: Path) -> None:
     temporary = path.with_name(TEMPORARY_PREFIX + path.name)
     file = temporary.open("xb")
     try:

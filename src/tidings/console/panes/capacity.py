@@ -72,7 +72,7 @@ class CapacityPane:
                 self._untold.set_visibility(False)
                 self._none = empty(
                     "The broker has not carried any message yet, or estimates nothing (capacity in [metrics]; "
-                    "it needs tidings[lab]). Publish some and look again."
+                    "it needs tidings[capacity]). Publish some and look again."
                 )
             with card("What if"):
                 self._sliders = ui.element("div").classes("column gap-2 w-full")

@@ -1,0 +1,246 @@
+"""The install matrix: builds wheels and tries them in fresh environments outside the checkout.
+
+    python -m bench.install [--python python3.13]... [--extra amqp]... [--wheels build/wheels]
+
+One environment for each Python and each extra alone, and one without extras. In each: the imports, the help of every
+command, the tutorial's commands with the wheel instead of the checkout, the messages for what is not installed, and how
+much disk and memory it takes. Exit status 1 if anything fails or is larger than it may be.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from docs.pages.blocks import ROOT, blocks
+
+EXTRAS = ("", "amqp", "segments", "capacity", "console", "lab", "bench", "pipeline", "all")
+OPTIONAL = {  # packages that must be there with an extra; without extras none of them is
+    "": set(),
+    "amqp": {"proton"},
+    "segments": {"pyarrow"},
+    "capacity": {"scipy"},
+    "console": {"nicegui", "scipy"},
+    "lab": {"matplotlib", "pyarrow", "scipy"},
+    "bench": {"matplotlib", "proton", "pyarrow", "scipy"},
+    "pipeline": {"matplotlib", "pandas", "pyarrow", "pyspark", "scipy"},
+    "all": {"matplotlib", "nicegui", "pandas", "proton", "pyarrow", "pyspark", "scipy"},
+}
+INSTALLED_MB_MAX = 125  # without extras; NumPy, which the store needs, is 73 of them
+IDLE_MB_MAX = 90
+HELP_CPU_S_MAX = 0.4
+STEP_SECONDS = 600
+
+HELP = """
+import typer.main
+from typer.testing import CliRunner
+from tidings.cli import make_app
+app = make_app()
+def walk(command, path):
+    shown = CliRunner().invoke(app, [*path, "--help"])
+    assert shown.exit_code == 0 and "Usage:" in shown.output, (path, shown.output)
+    for name, below in getattr(command, "commands", {}).items():
+        walk(below, [*path, name])
+walk(typer.main.get_command(app), [])
+"""
+PRESENT = """
+import importlib.util, sys
+from tidings.extras import EXTRA_OF
+print(*sorted(name for name in EXTRA_OF if importlib.util.find_spec(name)))
+"""
+REFUSED = {  # package -> command that needs it
+    "scipy": "tidings broker --config admission.toml",
+    "proton": "tidings broker --check --config amqp.toml",
+    "pyarrow": "tidings lab run quick",
+    "nicegui": "tidings console",
+    "pyspark": "tidings pipeline run",
+}
+BEGIN = """
+await() { for _ in $(seq 600); do grep -q "$1" "$2" && return; sleep 0.1; done; cat "$2" >&2; return 1; }
+trap 'kill $(jobs -p) 2> /dev/null || true' EXIT
+ip link set lo up 2> /dev/null || true
+"""
+
+
+class FailedError(Exception):
+    """A step of the matrix did not do what it must."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A virtual environment with the wheel, and a directory to work in."""
+
+    folder: Path
+    extra: str
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "venv" / "bin" / "python"
+
+    def run(self, *command: str, status: int = 0) -> str:
+        """Returns the output, errors included."""
+        work = self.folder / "work"
+        work.mkdir(exist_ok=True)
+        path = f"{self.python.parent}:{os.defpath}:/usr/sbin:/sbin"
+        environment = {"PATH": path, "HOME": str(work), "LANG": "C.UTF-8"}
+        done = subprocess.run(
+            command, cwd=work, env=environment, text=True, timeout=STEP_SECONDS, check=False,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        if done.returncode != status:
+            raise FailedError(f"{' '.join(command)[:200]}\nexit status {done.returncode}, not {status}\n{done.stdout}")
+        return done.stdout
+
+    def shell(self, text: str) -> str:
+        """In a network of its own where Linux lets us: its ports are free, whoever has them elsewhere."""
+        begin = ["unshare", "--map-root-user", "--net"]
+        alone = subprocess.run([*begin, "true"], capture_output=True, check=False).returncode == 0
+        return self.run(*(begin if alone else []), "bash", "-euo", "pipefail", "-c", BEGIN + text)
+
+    def size_mb(self) -> float:
+        """Of what was installed."""
+        [packages] = (self.folder / "venv" / "lib").glob("python*/site-packages")
+        return sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 1e6
+
+
+def build_wheel(python: str, folder: Path) -> Path:
+    """For this Python; the one that runs this has what is needed to build, another one gets it from pip."""
+    apart = ["-C", f"build-dir={ROOT}/build/apart/{{wheel_tag}}"]
+    own = ["--no-build-isolation"] if python == sys.executable else apart
+    before = set(folder.glob("*.whl"))
+    command = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", *own]
+    began = time.time()
+    subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True)
+    made = [path for path in folder.glob("*.whl") if path not in before or path.stat().st_mtime >= began - 1]
+    return max(made, key=lambda path: path.stat().st_mtime)
+
+
+def make_environment(python: str, wheel: Path, extra: str, folder: Path, *, compiled: bool = True) -> Environment:
+    """With this program's pip, so that the environment has nothing but the wheel and what it depends on.
+    `compiled`: to bytecode at once, as pip does; it takes longer than all the rest."""
+    made = Environment(folder, extra)
+    subprocess.run([python, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(made.python), "--disable-pip-version-check", "install"]
+    what = f"{wheel}[{extra}]" if extra else str(wheel)
+    subprocess.run([*pip, "--quiet", *([] if compiled else ["--no-compile"]), what], check=True)
+    return made
+
+
+# --- what is tried ----------------------------------------------------------------------------------------------------
+
+
+def check_packages(made: Environment) -> None:
+    found = set(made.run("python", "-c", PRESENT).split())
+    if found != OPTIONAL[made.extra]:
+        raise FailedError(f"optional packages: {sorted(found)}, not {sorted(OPTIONAL[made.extra])}")
+    made.run("python", "-c", "import tidings; tidings.connect, tidings.Message, tidings.sync.connect")
+
+
+def check_help(made: Environment) -> float:
+    """Of every command; returns the CPU time of `tidings --help`."""
+    made.run("python", "-c", HELP)
+    made.run("tidings", "--help")  # what is compiled once is compiled now
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    made.run("tidings", "--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def check_idle(made: Environment) -> float:
+    """Megabytes that a broker with the defaults holds when nobody has used it yet. Two of them run side by side."""
+    text = """
+tidings broker > one.log 2>&1 & one=$!
+await 'info ready' one.log
+tidings broker --port 7310 --metrics-port 0 --data two > two.log 2>&1 & two=$!
+await 'info ready' two.log
+sleep 3
+awk '/VmRSS/ {print $2}' /proc/$one/status
+kill $two $one; wait $two $one
+"""
+    return int(made.shell(text).split()[-1]) / 1000
+
+
+def tutorial(made: Environment) -> str:
+    """Its commands as one script: without the clone, and without the models where there is no SciPy."""
+    parts = ["tidings broker > broker.log 2>&1 &\nawait 'info ready' broker.log"]
+    for block in blocks():
+        if block.name != "docs/tutorial.md" or "make setup" in block.text or block.marked("stays up"):
+            continue
+        text = block.text
+        if block.language == "python":
+            text = f"python - <<'END'\n{text}END"
+        elif block.language != "sh" or block.marked("not run") or "tidings lab" in text:
+            continue
+        elif block.marked("in another window"):
+            text = f"( {text.strip()} ) > window 2>&1 & window=$!\nawait subscribed window"
+        elif block.marked("fails"):
+            text = f"if ( {text.strip()} ); then exit 1; fi"
+        parts.append(text)
+    parts += ["wait $window", "grep -q hello window"]
+    return "\n".join(parts)
+
+
+def check_tutorial(made: Environment) -> None:
+    told = made.shell(tutorial(made))
+    if "durable:me:far" not in told:
+        raise FailedError(f"the trace does not name the subscriber:\n{told}")
+
+
+def check_refusals(made: Environment) -> None:
+    """What is not installed is one line that says what to install."""
+    work = made.folder / "work"
+    (work / "admission.toml").write_text("[admission]\nwaiting_ms_max = 5\n")
+    (work / "amqp.toml").write_text('[[listeners]]\nprotocol = "amqp"\n')
+    for package, command in REFUSED.items():
+        if package not in OPTIONAL[made.extra]:
+            told = made.run(*command.split(), status=2)
+            if "pip install 'tidings[" not in told or len(told.strip().splitlines()) != 1:
+                raise FailedError(f"{command}:\n{told}")
+
+
+def check_all(made: Environment) -> str:
+    """Returns a line of figures."""
+    check_packages(made)
+    cpu_s, idle_mb, size_mb = check_help(made), check_idle(made), made.size_mb()
+    check_refusals(made)
+    check_tutorial(made)
+    if cpu_s > HELP_CPU_S_MAX:
+        raise FailedError(f"tidings --help took {cpu_s:.2f} s of CPU, at most {HELP_CPU_S_MAX} are allowed")
+    if idle_mb > IDLE_MB_MAX:
+        raise FailedError(f"an idle broker holds {idle_mb:.0f} MB, at most {IDLE_MB_MAX} are allowed")
+    if not made.extra and size_mb > INSTALLED_MB_MAX:
+        raise FailedError(f"{size_mb:.0f} MB installed, at most {INSTALLED_MB_MAX} are allowed")
+    return f"{size_mb:5.0f} MB installed, idle broker {idle_mb:3.0f} MB, tidings --help {cpu_s:.2f} s of CPU"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build wheels and try them in fresh environments.")
+    parser.add_argument("--python", action="append", help="an interpreter (may be repeated); otherwise this one")
+    parser.add_argument(
+        "--extra", action="append", choices=EXTRAS, help="only this extra (may be repeated); '' for none"
+    )
+    parser.add_argument("--wheels", type=Path, default=ROOT / "build" / "wheels", help="where wheels are put")
+    options = parser.parse_args()
+    options.wheels.mkdir(parents=True, exist_ok=True)
+    failures = 0
+    for python in options.python or [sys.executable]:
+        wheel = build_wheel(python, options.wheels)
+        print(wheel.name, flush=True)
+        for extra in options.extra or EXTRAS:
+            with tempfile.TemporaryDirectory(prefix="tidings-install-") as folder:
+                try:
+                    told = check_all(make_environment(python, wheel, extra, Path(folder)))
+                except (FailedError, subprocess.SubprocessError) as error:
+                    failures += 1
+                    told = f"FAILED: {error}"
+            print(f"  {extra or 'no extras':10} {told}", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
