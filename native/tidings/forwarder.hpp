@@ -36,6 +36,7 @@ public:
 
     Outlets& outlets() { return out_; }
     const Matcher& matcher() const { return matcher_; }
+    std::vector<uint32_t> take_overruns() { return matcher_.take_overruns(); }
 
     void join(const NetworkOptions& options, Interests interests) {
         network_ = std::make_unique<Network>(options, std::move(interests), out_);

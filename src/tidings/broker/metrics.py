@@ -116,6 +116,10 @@ class Metrics:
         pushed_back = self._broker.node.brakes.pushed_back
         for key, (name, meaning) in _FORWARDER.items():
             text.add(name, "counter", meaning, stats[key] + (pushed_back if key == "pushed_back" else 0))
+        given_up = self._broker.forwarder.overruns()
+        text.add(
+            "filters_given_up_total", "counter", "Filters not evaluated to the end, each once a message.", given_up
+        )
         drops = [({"reason": reason}, count) for reason, count in dropped(self._broker).items()]
         drops.append(({"reason": "expired"}, stats["expired"] + office.expired))
         text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)

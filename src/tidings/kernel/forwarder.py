@@ -107,6 +107,8 @@ class Forwarder:
         self.grade_sums = plane.grade_sums
         self.destination_counts = plane.destination_counts
         self.filters = plane.filters
+        self.overruns = plane.overruns  # evaluations of filters given up: a message's budget was used up
+        self.take_overruns = plane.take_overruns  # sinks concerned since the last call
         self.received = plane.received
         self.events: Callable[[], list[EventTuple]] = plane.events  # what only Python can do, in order
         self.has_events = plane.has_events
