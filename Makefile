@@ -35,7 +35,7 @@ check: setup  ## format, lint, types
 	$(BIN)/mypy
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
-	for name in matching encoded routers bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
+	for name in matching limits encoded routers bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
 	  $(BIN)/python -m bench.$$name || exit 1; done
 
 versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)

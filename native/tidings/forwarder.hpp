@@ -35,8 +35,7 @@ public:
     explicit Forwarder(const ForwarderOptions& options) : out_(options) {}
 
     Outlets& outlets() { return out_; }
-    const Matcher& matcher() const { return matcher_; }
-    std::vector<uint32_t> take_overruns() { return matcher_.take_overruns(); }
+    Matcher& matcher() { return matcher_; }
 
     void join(const NetworkOptions& options, Interests interests) {
         network_ = std::make_unique<Network>(options, std::move(interests), out_);

@@ -209,16 +209,18 @@ private:
                 case Code::Attr: *++top = attribute(one); break;
                 case Code::Neg: *top = detail::negative(*top); break;
                 case Code::In: *top = member(one.list, *top, budget); break;
-                case Code::Like: *top = like(*one.like, *top, budget); break;
+                case Code::Like:
+                    *top = like(*one.like, *top, budget);
+                    if (budget.exhausted()) [[unlikely]] return Truth::Unknown;
+                    break;
                 case Code::IsNull: *top = Value::boolean(top->null); break;
                 case Code::Not: *top = detail::negation(top->truth()); break;
                 default:
                     --top;
                     *top = binary(one.code, top[0], top[1], budget);
             }
-            if (budget.exhausted()) [[unlikely]] return Truth::Unknown;
         }
-        return top->truth();
+        return budget.exhausted() ? Truth::Unknown : top->truth();
     }
 
     static Slot binary(Code code, const Slot& a, const Slot& b, Budget& budget) {
