@@ -39,7 +39,7 @@ wheel: setup  ## build wheels and try them outside the checkout, with each extra
 	$(BIN)/python -m bench.install --wheels build/wheels $(foreach one,$(PYTHONS),--python $(one))
 
 bench: setup  ## measure the kernel and the models; results and plots go to bench/results
-	for name in matching encoded routers bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
+	for name in matching limits encoded routers bloom codec selector covering store waiting simulator cover_index tracking forwarding network pipeline; do \
 	  $(BIN)/python -m bench.$$name || exit 1; done
 
 versus: setup  ## measure the broker beside ActiveMQ, whole grid, about half an hour (as root: installs activemq)

@@ -19,6 +19,7 @@ import numpy as np
 from bench.harness import RESULTS, best_seconds, save, table
 from tidings.kernel.codec import MessageBatch
 from tidings.matching import IndexedMatcher, LinearMatcher
+from tidings.matching.indexed import KernelMatcher
 from tidings.matching.workload import Workload
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -36,12 +37,12 @@ def batches(workload: Workload, derived: int, size: int, count: int) -> Iterator
     return (MessageBatch.from_messages(one, derived=derived) for one in encoded)
 
 
-def fresh_seconds(matcher: IndexedMatcher, ready: Iterator[MessageBatch]) -> float:
+def fresh_seconds(matcher: KernelMatcher, ready: Iterator[MessageBatch]) -> float:
     """CPU time of the median batch. None is matched twice: a processor learns the branches of a batch it sees again."""
     return float(np.median([best_seconds(lambda one=batch: matcher.match(one), 1) for batch in ready]))  # type: ignore[misc]
 
 
-def fill(matcher: IndexedMatcher, workload: Workload, conjunctions: int) -> float:
+def fill(matcher: KernelMatcher, workload: Workload, conjunctions: int) -> float:
     """CPU seconds for adding that many conjunctions."""
     subscriptions = conjunctions // workload.conjunctions
     blobs, ends = workload.encoded_predicates(0, subscriptions)

@@ -1,5 +1,6 @@
 // The codec's binding: messages, batches of them, predicates and programs, between native bytes and Python.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -258,6 +259,15 @@ public:
         return to_bytes(results);
     }
 
+    // Of one message. The budget may be shared with other programs; exhausted, the answer is unknown.
+    std::optional<bool> evaluate_one(const PyBatch& batch, Py_ssize_t i, Budget& budget) const {
+        AttributeFinder attributes;
+        attributes.set(batch.message(i));
+        budget.begin_filter();
+        const Truth truth = program_.evaluate(attributes, budget);
+        return truth == Truth::Unknown ? std::nullopt : std::optional(truth == Truth::True);
+    }
+
 private:
     Buffer buffer_;
     Program program_;
@@ -278,8 +288,18 @@ void bind_codec(nb::module_& m) {
           "Raises CodecError unless the blob is a valid predicate; its program is judged by Program.");
     m.def("holds", &holds_constraint, nb::arg("constraint"), nb::arg("value").none(),
           "Whether an encoded constraint is true of a value (None: the attribute is missing).");
+    nb::class_<Budget>(m, "Budget", "The work that may be done for one message, in steps of about a nanosecond.")
+        .def(nb::init<uint64_t>(), nb::arg("steps") = Budget::message_steps)
+        .def_prop_ro("exhausted", &Budget::exhausted, "Whether the last filter was given up.")
+        .def_prop_ro("taken", &Budget::taken, "Steps taken since it was made.");
+    m.attr("MESSAGE_STEPS") = Budget::message_steps;
+    m.attr("FILTER_STEPS") = Budget::filter_steps;
+    m.def("like", [](nb::str pattern, nb::str text, Budget& budget) { return Like(text_of(pattern)).matches(text_of(text), budget); },
+          nb::arg("pattern"), nb::arg("text"), nb::arg("budget"), "Whether a text matches a LIKE pattern; no answer if the budget is exhausted.");
     nb::class_<PyProgram>(m, "Program", "A selector in postfix form, checked once, evaluated over batches.")
         .def(nb::init<nb::handle>(), nb::arg("program"))
         .def("evaluate", &PyProgram::evaluate, nb::arg("batch"), nb::sig("def evaluate(self, batch: MessageBatch) -> bytes"),
-             "One byte an entry: 0 false, 1 true, 2 unknown, 3 no message.");
+             "One byte an entry: 0 false, 1 true, 2 unknown, 3 no message.")
+        .def("evaluate_one", &PyProgram::evaluate_one, nb::arg("batch"), nb::arg("i"), nb::arg("budget"),
+             "The truth of entry i; None: unknown, or the budget is exhausted.");
 }

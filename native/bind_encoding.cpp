@@ -39,8 +39,8 @@ std::tuple<Array<uint64_t>, Array<uint64_t>> elements(const Encoder& encoder, co
         nb::gil_scoped_release release;
         for (const Entry& entry : batch.batch()) {
             const auto start = static_cast<ptrdiff_t>(out.size());
-            if (entry.status == Entry::Status::Message)
-                encoder.elements(entry.message, [&](uint64_t element) { out.push_back(element); });
+            if (entry.status == Entry::Status::Message && !encoder.elements(entry.message, [&](uint64_t element) { out.push_back(element); }))
+                throw UsageError{"E_ENCODING_LIMIT", "the message carries more than " + std::to_string(message_elements_max) + " elements"};
             std::sort(out.begin() + start, out.end());
             out.erase(std::unique(out.begin() + start, out.end()), out.end());
             offsets.push_back(out.size());

@@ -214,6 +214,10 @@ void bind_forwarder(nb::module_& m) {
         .def("held_bytes", [](PyForwarder& self) { return self.forwarder.outlets().held_bytes(); })
         .def("fresh_bytes", [](PyForwarder& self) { return self.forwarder.outlets().fresh_bytes(); })
         .def("filters", [](PyForwarder& self) { return self.forwarder.matcher().size(); })
+        .def("overruns", [](PyForwarder& self) { return self.forwarder.matcher().overruns(); },
+             "Evaluations of filters that were given up because a message's budget was used up.")
+        .def("take_overruns", [](PyForwarder& self) { return self.forwarder.matcher().take_overruns(); },
+             "Sinks whose filters were given up since the last call; looks through all of them.")
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);

@@ -1,6 +1,7 @@
 // The exact matcher's binding, and that of the scan it is measured against.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <mutex>
@@ -91,6 +92,17 @@ public:
         return nb::make_tuple(array(std::move(matches.offsets)), array(std::move(matches.ids)));
     }
 
+    void limit(uint64_t steps, bool in_doubt) {
+        const std::lock_guard lock(mutex_);
+        engine_.limit(steps, in_doubt);
+    }
+    uint64_t steps() const { return locked(&Engine::steps); }
+    uint64_t overruns() const { return locked(&Engine::overruns); }
+    std::vector<uint32_t> take_overruns() {
+        const std::lock_guard lock(mutex_);
+        return engine_.take_overruns();
+    }
+
     size_t size() const { return locked(&Engine::size); }
     size_t conjunctions() const { return locked(&Engine::conjunctions); }
     size_t bytes() const { return locked(&Engine::bytes); }
@@ -108,9 +120,9 @@ private:
 };
 
 template <class Engine>
-void bind(nb::module_& m, const char* name, const char* doc) {
+nb::class_<PyMatcher<Engine>> bind(nb::module_& m, const char* name, const char* doc) {
     using Face = PyMatcher<Engine>;
-    nb::class_<Face>(m, name, doc)
+    return nb::class_<Face>(m, name, doc)
         .def(nb::init<>())
         .def("add", &Face::add, nb::arg("id"), nb::arg("predicate"), "Adds a subscriber with an encoded predicate.")
         .def("add_many", &Face::add_many, nb::arg("ids"), nb::arg("blobs"), nb::arg("ends"),
@@ -129,6 +141,12 @@ void bind(nb::module_& m, const char* name, const char* doc) {
 }  // namespace
 
 void bind_matcher(nb::module_& m) {
-    bind<Matcher>(m, "Matcher", "The exact matcher: an index over subscribers' predicates.");
+    using Face = PyMatcher<Matcher>;
+    bind<Matcher>(m, "Matcher", "The exact matcher: an index over subscribers' predicates.")
+        .def("limit", &Face::limit, nb::arg("steps"), nb::arg("in_doubt"),
+             "Sets the most steps for one message, and whether a filter that was given up counts as satisfied.")
+        .def_prop_ro("steps", &Face::steps, "Steps taken since it was made.")
+        .def_prop_ro("overruns", &Face::overruns, "Evaluations that were given up since it was made.")
+        .def("take_overruns", &Face::take_overruns, "Ids of subscribers concerned since the last call.");
     bind<LinearMatcher>(m, "LinearMatcher", "The same answers without an index: what the matcher is measured against.");
 }

@@ -46,6 +46,26 @@ inline uint8_t derived_bit(std::string_view name) {
     return 0;
 }
 
+// Which derived attributes are in use, counted, so that the question costs nothing however many ask for them.
+class DerivedCounts {
+public:
+    void add(uint8_t bits) { change(bits, 1); }
+    void remove(uint8_t bits) { change(bits, -1); }
+    uint8_t mask() const { return mask_; }
+
+private:
+    void change(uint8_t bits, int by) {
+        for (size_t i = 0; bits >> i; ++i) {
+            if (!(bits >> i & 1)) continue;
+            counts_[i] += by;
+            mask_ = static_cast<uint8_t>(counts_[i] ? mask_ | 1u << i : mask_ & ~(1u << i));
+        }
+    }
+
+    std::array<int64_t, 8> counts_{};
+    uint8_t mask_ = 0;
+};
+
 // Text that views point to and that dies with the batch: blocks are kept and filled anew.
 class TextArena {
 public:

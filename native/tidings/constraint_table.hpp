@@ -7,6 +7,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,6 +52,8 @@ struct Lists {
 struct Held {
     std::string bytes;
     Constraint constraint;
+    uint32_t key_start = 0, key_bytes = 0;  // of LIKE: the piece of the pattern that it is filed under
+    bool key_is_head = false;
 
     explicit Held(std::string_view blob) : bytes(blob) {
         Reader reader(bytes);
@@ -80,6 +83,41 @@ struct KeyLengths {
     std::array<uint32_t, length_max + 1> counts{};
 };
 
+// Most pieces of a long text are no pattern's: a bit for each key of one length, by a hash, says so without a look at the index.
+// A key that goes leaves its bit behind until the sieve is made anew, which the next key does that finds it too full.
+class Sieve {
+public:
+    template <class InUse>
+    void add(uint64_t word, InUse&& in_use) {
+        if (words_.size() * bits_each >= bits_.size() * 64) {
+            std::sort(words_.begin(), words_.end());
+            words_.erase(std::unique(words_.begin(), words_.end()), words_.end());
+            std::erase_if(words_, [&](uint64_t one) { return !in_use(one); });
+            bits_.assign(std::max(bits_.size(), std::bit_ceil(words_.size() * bits_each / 32)), 0);
+            for (const uint64_t one : words_) set(one);
+        }
+        words_.push_back(word);
+        set(word);
+    }
+    bool may_have(uint64_t word) const { return bits_[slot(word) / 64] >> (slot(word) & 63) & 1; }
+    static uint64_t hash(uint64_t word) { return (word ^ word >> 29) * 0x9E3779B97F4A7C15ull; }
+
+private:
+    static constexpr size_t bits_each = 16;
+
+    size_t slot(uint64_t word) const { return (hash(word) >> 32) & (bits_.size() * 64 - 1); }
+    void set(uint64_t word) { bits_[slot(word) / 64] |= 1ull << (slot(word) & 63); }
+
+    std::vector<uint64_t> bits_ = std::vector<uint64_t>(8), words_;
+};
+
+// Of one attribute's patterns, by family (pattern_index.hpp).
+struct PatternKeys {
+    static constexpr size_t inside_bytes_max = 8;
+    std::array<KeyLengths, 3> lengths;
+    std::array<std::unique_ptr<Sieve>, inside_bytes_max + 1> sieves;  // of those inside, by length
+};
+
 struct AttributeRecord {
     std::string name;
     uint64_t hash = 0;
@@ -87,7 +125,7 @@ struct AttributeRecord {
     uint32_t listed = 0, patterns = 0;  // constraints of that form, and patterns among them
     uint32_t presence = none;           // the number of its EXISTS, if that is in use
     std::array<uint32_t, 4> lines{none, none, none, none};  // by kind
-    std::unique_ptr<std::array<KeyLengths, 3>> lengths;     // by family, once there is a pattern
+    std::unique_ptr<PatternKeys> keys;  // once there is a pattern
     uint32_t keyless = none;            // first pattern without an access key
     uint32_t first_block = none, blocks = 0;
 };
@@ -176,12 +214,17 @@ public:
         constraints_.release(number);
         if (--attribute.references == 0) {
             names_.erase(attribute.hash, attribute_number);
+            derived_.remove(derived_bit(attribute.name));
             attributes_.release(attribute_number);
         }
     }
 
+    bool holds(const Interned& one, const Value* value, Budget& budget) const {
+        return one.held ? tidings::holds(one.held->constraint, value, budget) : tidings::holds(view(one), value, budget);
+    }
     bool holds(const Interned& one, const Value* value) const {
-        return one.held ? tidings::holds(one.held->constraint, value) : tidings::holds(view(one), value);
+        Budget budget(Budget::unlimited);
+        return holds(one, value, budget);
     }
     // The same as predicates have it, to be asked of many values.
     Constraint view(const Interned& one) const {
@@ -194,12 +237,7 @@ public:
     }
 
     // Which derived attributes of messages somebody constrains (bits of Derived).
-    uint8_t derived() const {
-        uint8_t mask = 0;
-        for (uint32_t i = 0; i < attributes_.end(); ++i)
-            if (attributes_[i].references) mask |= derived_bit(attributes_[i].name);
-        return mask;
-    }
+    uint8_t derived() const { return derived_.mask(); }
 
     size_t bytes() const {
         size_t sum = constraints_.bytes() + index_.bytes() + attributes_.bytes() + names_.bytes() + lines_.bytes() + text_bytes_;
@@ -270,6 +308,7 @@ private:
         attributes_[number].name = name;
         attributes_[number].hash = hash;
         names_.insert(hash, number);
+        derived_.add(derived_bit(name));
         return number;
     }
 
@@ -309,6 +348,7 @@ private:
     Pages<AttributeRecord, 5> attributes_;
     HashIndex names_;
     Pages<Line, 5> lines_;
+    DerivedCounts derived_;
     size_t text_bytes_ = 0, mixed_ = 0, reading_ = 0, presences_ = 0;
 };
 

@@ -81,6 +81,9 @@ public:
         routers.list(scratch.marks.data(), out);
     }
 
+    // Every router that is known, ascending: for a message that carries more than can be said.
+    void all_routers(std::vector<uint32_t>& out) const { routers.list_all(out); }
+
     size_t memory_bytes() const {
         size_t bytes = sizeof *this + fingerprints.capacity() * 8 + uses.capacity() * 4 + rows.capacity() * sizeof(Row) +
                        element_index.memory_bytes() + row_index.memory_bytes() + groups.capacity() * sizeof(Group);

@@ -27,6 +27,10 @@ enum class Side : uint8_t { Up = 0, UpBelow, Down, DownBelow, Positive, Negative
 inline constexpr uint32_t cell_bits_min = 12, cell_bits_max = 20;  // sign and exponent; and 8 bits of the mantissa
 inline constexpr size_t edge_bytes_max = 8, levels_max = 8;
 
+// A message that carries more is not encoded: it may match anything. Each takes as long as a look into a table, in every message
+// of whoever wants to keep the broker busy; and what carries so many contains most rows anyway.
+inline constexpr size_t message_elements_max = 1 << 16;
+
 // A number's place in the order of all doubles, as an unsigned integer. Monotone also where an int is rounded.
 inline uint64_t ordered_key(double x) {
     x += 0.0;  // -0 is 0
@@ -41,15 +45,17 @@ class AttributeEncoder {
 public:
     AttributeEncoder(uint64_t key, Grade grade, Take& take) : key(key), grade(grade), take(take) {}
 
-    void encode(std::string_view name, const Value& value) {
+    // False if the message carries too many by now.
+    bool encode(std::string_view name, const Value& value) {
         seed = hash64(name, key);
         begin(Category::Exists, static_cast<uint8_t>(value.kind()));
         emit();
         equals(value);
-        if (grade == Grade::Plain) return;
+        if (grade == Grade::Plain) return count <= message_elements_max;
         if (value.kind() == Kind::Number) number(value.type == Type::Int ? static_cast<double>(value.i) : value.d);
-        if (value.kind() == Kind::String) text(value.s);
+        if (value.kind() == Kind::String && !text(value.s)) return false;
         if (value.kind() == Kind::String && name == "@topic") topic(value.s);
+        return count <= message_elements_max;
     }
 
 private:
@@ -62,7 +68,11 @@ private:
         std::memcpy(tail + size, data, bytes);
         size += bytes;
     }
-    void emit() { take(hash64(tail, size, seed)); }
+    void emit() { give(hash64(tail, size, seed)); }
+    void give(uint64_t element) {
+        ++count;
+        take(element);
+    }
 
     // A category that ends in a text of any length.
     void emit_text(Category category, uint8_t detail, std::string_view text) {
@@ -74,7 +84,7 @@ private:
         }
         long_tail.assign(reinterpret_cast<const char*>(tail), 2);
         long_tail.append(text);
-        take(hash64(long_tail, seed));
+        give(hash64(long_tail, seed));
     }
 
     void equals(const Value& value) {
@@ -122,13 +132,15 @@ private:
         emit();
     }
 
-    void text(std::string_view s) {
+    bool text(std::string_view s) {
+        if (count + 2 * s.size() > message_elements_max + 3) return false;  // runs of two and of three: three fewer than this
         for (size_t n = 1; n <= std::min(edge_bytes_max, s.size()); ++n) {
             emit_text(Category::Begins, static_cast<uint8_t>(n), s.substr(0, n));
             emit_text(Category::Ends, static_cast<uint8_t>(n), s.substr(s.size() - n));
         }
         for (size_t n = 2; n <= 3; ++n)
             for (size_t i = 0; i + n <= s.size(); ++i) emit_text(Category::Gram, static_cast<uint8_t>(n), s.substr(i, n));
+        return true;
     }
 
     void topic(std::string_view s) {
@@ -142,7 +154,7 @@ private:
     Take& take;
     uint64_t seed = 0;
     uint8_t tail[64];
-    size_t size = 0;
+    size_t size = 0, count = 0;
     std::string long_tail;
 };
 
@@ -160,13 +172,14 @@ public:
 
     uint32_t words() const { return m / 64; }
 
-    // Calls take(element) for each category the message carries; some may come twice.
+    // Calls take(element) for each category the message carries; some may come twice. False if they are too many: then those
+    // taken mean nothing, and the message must be taken for one that matches every row.
     template <class Take>
-    void elements(const MessageView& message, Take&& take) const {
+    bool elements(const MessageView& message, Take&& take) const {
         AttributeEncoder<std::remove_reference_t<Take>> attribute(key, grade, take);
         for (const Attribute& one : message.attributes.first(message.wire_count + message.reading_count))
-            if (one.name[0] != 'J' || !unspoken(one.name)) attribute.encode(one.name, one.value);
-        attribute.encode(message.flags & MessageView::Queue ? "@queue" : "@topic", Value::string(message.destination));
+            if ((one.name[0] != 'J' || !unspoken(one.name)) && !attribute.encode(one.name, one.value)) return false;
+        return attribute.encode(message.flags & MessageView::Queue ? "@queue" : "@topic", Value::string(message.destination));
     }
 
     // Sets the bits of an element: 16 bits of hash for each, scaled to M.
@@ -180,9 +193,9 @@ public:
         }
     }
 
-    // `vector` has words() words, all zero.
+    // `out` has words() words, all zero. All bits are set if the elements are too many.
     void vector(const MessageView& message, uint64_t* out) const {
-        elements(message, [&](uint64_t element) { add(element, out); });
+        if (!elements(message, [&](uint64_t element) { add(element, out); })) std::fill_n(out, words(), ~uint64_t{0});
     }
 
 private:

@@ -35,7 +35,7 @@ public:
     explicit Forwarder(const ForwarderOptions& options) : out_(options) {}
 
     Outlets& outlets() { return out_; }
-    const Matcher& matcher() const { return matcher_; }
+    Matcher& matcher() { return matcher_; }
 
     void join(const NetworkOptions& options, Interests interests) {
         network_ = std::make_unique<Network>(options, std::move(interests), out_);

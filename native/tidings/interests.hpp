@@ -46,8 +46,10 @@ public:
         } else {
             carried_.clear();
             // In no order, and some twice: the matrix does not mind, and sorting takes as long as matching.
-            encoder_.elements(message, [&](uint64_t element) { carried_.push_back(element); });
-            elements_.match(carried_.data(), carried_.size(), scratch_, out);
+            if (encoder_.elements(message, [&](uint64_t element) { carried_.push_back(element); }))
+                elements_.match(carried_.data(), carried_.size(), scratch_, out);
+            else
+                elements_.all_routers(out);
         }
     }
 

@@ -4,7 +4,9 @@
 // and each run between may take its leftmost hit. A run of plain characters is found by memmem. A run with `_` (one code point)
 // is found by following all ways to match at once: bit i of the state says "the first i + 1 elements match what was just read",
 // one shift per code point (Baeza-Yates and Gonnet 1992). The bits that accept a character are kept only for the words of 64
-// elements it occurs in, so a pattern of n characters takes memory in the order of n, whatever its alphabet.
+// elements it occurs in, so a pattern of n characters takes memory in the order of n, whatever its alphabet. A code point costs
+// one step, and one for each word up to the last that has a bit set: a run of up to 64 elements is linear in the text, one of the
+// longest (4096) takes 64 steps a code point at worst. Whoever evaluates for others gives a budget (budget.hpp) for them.
 // The same answers as src/tidings/model/like.py.
 #pragma once
 #include <algorithm>
@@ -17,21 +19,33 @@
 #include <string_view>
 #include <vector>
 
+#include "tidings/budget.hpp"
 #include "tidings/utf8.hpp"
 
 namespace tidings {
 
 inline constexpr size_t no_hit = static_cast<size_t>(-1);
 
-// Leftmost hit of `needle` in text[start, end), in linear time whatever the two are.
-inline size_t find_text(std::string_view text, std::string_view needle, size_t start, size_t end) {
+inline constexpr size_t search_bytes = 1 << 14;   // between two looks at the budget
+inline constexpr uint64_t search_steps = 4;       // for a byte, with texts and needles made to be slow; mostly it takes less
+
+// Leftmost hit of `needle` in text[start, end), in linear time whatever the two are; no_hit if the budget is exhausted.
+inline size_t find_text(std::string_view text, std::string_view needle, size_t start, size_t end, Budget& budget) {
     if (needle.empty()) return start;
-    const void* hit = ::memmem(text.data() + start, end - start, needle.data(), needle.size());
-    return hit ? static_cast<size_t>(static_cast<const char*>(hit) - text.data()) : no_hit;
+    const size_t stride = std::max(search_bytes, 4 * needle.size());
+    while (end - start >= needle.size()) {
+        const size_t bytes = std::min(end - start, stride + needle.size() - 1);
+        const void* hit = ::memmem(text.data() + start, bytes, needle.data(), needle.size());
+        const size_t at = hit ? static_cast<size_t>(static_cast<const char*>(hit) - text.data()) : no_hit;
+        if (!budget.take(needle.size() + search_steps * (hit ? at - start : bytes))) return no_hit;
+        if (hit || bytes < stride + needle.size() - 1) return at;
+        start += stride;
+    }
+    return no_hit;
 }
 
-inline bool contains_text(std::string_view text, std::string_view needle) {
-    return find_text(text, needle, 0, text.size()) != no_hit;
+inline bool contains_text(std::string_view text, std::string_view needle, Budget& budget) {
+    return find_text(text, needle, 0, text.size(), budget) != no_hit;
 }
 
 // Which elements of a run with `_` accept which character.
@@ -51,7 +65,9 @@ public:
             if (words.empty() || words.back().index != i / 64) words.push_back({i / 64, 0});
             words.back().bits |= bit;
         }
+        ascii_.fill(unknown);
         for (const auto& [point, words] : accepting) {
+            if (point < ascii_.size()) ascii_[point] = static_cast<uint8_t>(points_.size());  // these come first
             points_.push_back(point);
             firsts_.push_back(words_.size());
             words_.insert(words_.end(), words.begin(), words.end());
@@ -59,20 +75,11 @@ public:
         firsts_.push_back(words_.size());
     }
 
-    // Where the leftmost hit in text[start, end) ends, or no_hit.
-    size_t search(std::string_view text, size_t start, size_t end) const {
-        std::array<uint64_t, 16> few{};
-        std::vector<uint64_t> many;
-        if (wild_.size() > few.size()) many.resize(wild_.size());
-        uint64_t* const states = many.empty() ? few.data() : many.data();
-        const uint64_t goal = 1ull << ((size_ - 1) % 64);
-        while (start < end) {
-            const size_t length = utf8_length(text[start]);
-            step(states, utf8_decode(text.data() + start, length));
-            start += length;
-            if (states[wild_.size() - 1] & goal) return start;
-        }
-        return no_hit;
+    size_t words() const { return wild_.size(); }
+
+    // Where the leftmost hit in text[start, end) ends, or no_hit; that as well if the budget is exhausted.
+    size_t search(std::string_view text, size_t start, size_t end, Budget& budget) const {
+        return words() == 1 ? search_word(text, start, end, budget) : search_words(text, start, end, budget);
     }
 
 private:
@@ -80,22 +87,75 @@ private:
         size_t index;
         uint64_t bits;
     };
+    static constexpr uint8_t unknown = 0xFF;
+    static constexpr size_t points_at_once = 256;  // between two looks at the budget
 
-    void step(uint64_t* states, uint32_t point) const {
-        const size_t found = static_cast<size_t>(std::lower_bound(points_.begin(), points_.end(), point) - points_.begin());
-        const bool known = found < points_.size() && points_[found] == point;
+    size_t search_word(std::string_view text, size_t start, size_t end, Budget& budget) const {
+        const uint64_t goal = 1ull << (size_ - 1), wild = wild_[0];
+        uint64_t state = 0;
+        while (start < end) {
+            const size_t first = start, last = std::min(end, start + points_at_once);
+            for (; start < last && !(state & goal);) {
+                const size_t length = utf8_length(text[start]), found = find(text.data() + start, length);
+                state = (state << 1 | 1) & (wild | (found < points_.size() ? words_[found].bits : 0));
+                start += length;
+            }
+            if (!budget.take(2 * (start - first))) return no_hit;
+            if (state & goal) return start;
+        }
+        return no_hit;
+    }
+
+    size_t search_words(std::string_view text, size_t start, size_t end, Budget& budget) const {
+        std::array<uint64_t, 64> states;
+        std::vector<uint64_t> more;
+        if (words() > states.size()) more.resize(words());
+        uint64_t* const state = more.empty() ? states.data() : more.data();
+        std::fill_n(state, words(), 0);
+        const uint64_t goal = 1ull << ((size_ - 1) % 64);
+        size_t active = 1;  // words, of which all behind have no bit set
+        while (start < end) {
+            uint64_t steps = 0;
+            const size_t last = std::min(end, start + points_at_once);
+            for (; start < last && !(state[words() - 1] & goal);) {
+                const size_t length = utf8_length(text[start]);
+                active = step(state, active, find(text.data() + start, length));
+                steps += 2 + active;
+                start += length;
+            }
+            if (!budget.take(steps)) return no_hit;
+            if (state[words() - 1] & goal) return start;
+        }
+        return no_hit;
+    }
+
+    // The place of a character among points_, or something beyond.
+    size_t find(const char* at, size_t length) const {
+        if (length == 1) return ascii_[static_cast<uint8_t>(*at)];
+        const uint32_t point = utf8_decode(at, length);
+        const auto found = std::lower_bound(points_.begin(), points_.end(), point);
+        return found != points_.end() && *found == point ? static_cast<size_t>(found - points_.begin()) : no_hit;
+    }
+
+    // One more character; the number of words that are active then.
+    size_t step(uint64_t* states, size_t active, size_t found) const {
+        const bool known = found < points_.size();
         const Word* word = words_.data() + (known ? firsts_[found] : 0);
         const Word* const last = words_.data() + (known ? firsts_[found + 1] : 0);
         uint64_t carry = 1;  // a match may begin at every character
-        for (size_t i = 0; i < wild_.size(); ++i) {
+        size_t used = 1;
+        for (size_t i = 0; i < active || (carry && i < words()); ++i) {
             uint64_t accepts = wild_[i];
             if (word != last && word->index == i) accepts |= word++->bits;
             const uint64_t shifted = states[i] << 1 | carry;
             carry = states[i] >> 63;
             states[i] = shifted & accepts;
+            if (states[i]) used = i + 1;
         }
+        return used;
     }
 
+    std::array<uint8_t, 128> ascii_;  // places among points_
     std::vector<uint32_t> points_;  // the characters, sorted; points_[i] is accepted by the elements in
     std::vector<size_t> firsts_;    // words_[firsts_[i]] to words_[firsts_[i + 1] - 1]
     std::vector<Word> words_;
@@ -156,12 +216,16 @@ public:
         return end;
     }
 
-    // Where the leftmost hit in text[start, end) ends, or no_hit.
-    size_t search(std::string_view text, size_t start, size_t end) const {
-        if (table_) return table_->search(text, start, end);
-        const size_t hit = find_text(text, literal_, start, end);
+    // Where the leftmost hit in text[start, end) ends, or no_hit; that as well if the budget is exhausted.
+    size_t search(std::string_view text, size_t start, size_t end, Budget& budget) const {
+        if (table_) return table_->search(text, start, end, budget);
+        const size_t hit = find_text(text, literal_, start, end, budget);
         return hit == no_hit ? no_hit : hit + literal_.size();
     }
+
+    // How many elements match_at looks at, and words each character takes to be searched for.
+    size_t size() const { return literal_.size() + elements_.size(); }
+    size_t words() const { return table_ ? table_->words() : 0; }
 
 private:
     std::string literal_;             // of a plain run
@@ -190,17 +254,29 @@ public:
         for (size_t i = 0; i < runs_.size(); ++i) runs_[i].finish(i > 0 && i + 1 < runs_.size());
     }
 
-    // The text is valid UTF-8.
-    bool matches(std::string_view text) const {
+    // The text is valid UTF-8. No answer if the budget is exhausted.
+    bool matches(std::string_view text, Budget& budget) const {
+        if (!budget.take(2 * std::min(text.size(), runs_.front().size() + runs_.back().size()))) return false;
         size_t start = runs_.front().match_at(text, 0, text.size());
         if (runs_.size() == 1 || start == no_hit) return start == text.size();
         const size_t end = runs_.back().start_before(text, start, text.size());
         if (end == no_hit || runs_.back().match_at(text, end, text.size()) == no_hit) return false;
         for (size_t i = 1; i + 1 < runs_.size(); ++i) {
-            start = runs_[i].search(text, start, end);
+            start = runs_[i].search(text, start, end, budget);
             if (start == no_hit) return false;
         }
         return true;
+    }
+    bool matches(std::string_view text) const {
+        Budget budget(Budget::unlimited);
+        return matches(text, budget);
+    }
+
+    // The most words of 64 elements that a character of the text may take: what it costs beside others.
+    size_t words() const {
+        size_t most = 0;
+        for (const LikeRun& run : runs_) most = std::max(most, run.words());
+        return most;
     }
 
 private:

@@ -23,6 +23,9 @@
 // change at any time: an addition or removal touches a few lists and marks the value blocks that copied them. Hashes find
 // things, but values are always compared. Hash tables grow by segments, arenas by pages: no pause grows with the whole.
 //
+// What strangers can make dear (patterns over long texts, negations, programs) has a budget for each message (budget.hpp); the
+// ordinary path, which only looks up blocks and bits, knows nothing of it.
+//
 // What was not done: counting satisfied constraints per conjunction (60 times slower at 100 000), trees over attributes,
 // resetting anything per message in proportion to the number of conjunctions.
 // References: Fabret et al., "Filtering algorithms and implementation for very fast publish/subscribe systems", SIGMOD 2001
@@ -78,6 +81,15 @@ public:
     uint8_t derived() const { return index_.derived(); }
     bool reads_texts() const { return index_.table.reads_texts(); }  // whether they need the readings of untyped texts
     ValueBlocks& blocks() { return index_.blocks; }
+
+    // The most steps for one message, and what a filter counts as that was given up because they were used up.
+    void limit(uint64_t steps, bool in_doubt) {
+        index_.budget.set_steps(steps);
+        index_.overruns.in_doubt = in_doubt;
+    }
+    uint64_t steps() const { return index_.budget.taken(); }          // in all
+    uint64_t overruns() const { return index_.overruns.count(); }     // filters given up, each once a message
+    std::vector<uint32_t> take_overruns() { return index_.take_overruns(); }  // ids concerned since the last call; looks through all
     size_t bytes() const {
         return index_.bytes() + satisfied_.capacity() + seen_.capacity() * 8 + (low_.capacity() + high_.capacity()) * 4;
     }
@@ -136,6 +148,7 @@ private:
 
     void match_one(const MessageView& message) {
         const size_t start = count_;
+        index_.budget.begin_message();
         meet(message);
         begin_epoch();
         uint8_t* const satisfied = satisfied_.data();
@@ -344,9 +357,13 @@ private:
     }
 
     void run_programs(const MessageView& message) {
+        if (programs_.empty()) return;
+        finder_.set(message);
         for (const uint32_t plain : programs_) {
             seen_[plain >> 6] = 0;
-            if (!index_.subscribers.accepts(plain, message)) continue;
+            index_.budget.begin_filter();
+            const Truth truth = index_.subscribers.program_of(plain).evaluate(finder_, index_.budget);
+            if (!(index_.budget.exhausted() ? index_.overruns.give_up_program(plain) : truth == Truth::True)) continue;
             need(1);
             out_[count_++] = plain;
         }
@@ -420,7 +437,9 @@ private:
             for (size_t i = 0; i < counts_.attributes; ++i) present_[met_[i].attribute] = met_[i].value;
         }
         const Interned& one = index_.table[number];
-        return index_.table.holds(one, present_[one.attribute]);
+        index_.budget.begin_filter();
+        const bool answer = index_.table.holds(one, present_[one.attribute], index_.budget);
+        return index_.budget.exhausted() ? index_.overruns.give_up_constraint(number) : answer;
     }
 
     // ---- bounds
@@ -466,6 +485,7 @@ private:
     Counts counts_;
     std::vector<const Lists*> lists_;  // besides those in blocks: long ones, presence, always
     std::vector<uint32_t> programs_;
+    AttributeFinder finder_;
 };
 
 }  // namespace tidings

@@ -33,6 +33,7 @@ public:
     void remove(uint32_t id) {
         if (!subscribers.has(id)) throw UsageError{"E_MATCHER_ID", "id " + std::to_string(id) + " is not in the matcher"};
         const SubscriberTable::Removed removed = subscribers.remove(id);
+        overruns.forget_program(removed.token & token_mask);
         parts_ -= removed.parts.size();
         for (const uint32_t part : removed.parts) remove_part(removed.token, part);
     }
@@ -49,10 +50,30 @@ public:
         return sum;
     }
 
+    // Subscribers whose filters were given up since the last call.
+    std::vector<uint32_t> take_overruns() {
+        std::vector<uint32_t> ids;
+        const auto concerned = [&](uint32_t part) {
+            if (part == part_always) return false;
+            if (part & part_alone) return std::ranges::binary_search(overruns.constraints(), part & ~part_alone);
+            return std::ranges::any_of(rows[part].references(), [&](Reference one) {
+                return std::ranges::binary_search(overruns.constraints(), number_of(one));
+            });
+        };
+        if (overruns.constraints().empty() && overruns.programs().empty()) return ids;
+        subscribers.each([&](uint32_t id, uint32_t token, std::span<const uint32_t> parts) {
+            if (std::ranges::binary_search(overruns.programs(), token & token_mask) || std::ranges::any_of(parts, concerned)) ids.push_back(id);
+        });
+        overruns.clear();
+        return ids;
+    }
+
+    Budget budget;
+    Overruns overruns;
     ConstraintTable table;
-    PatternIndex patterns{table};
+    PatternIndex patterns{table, budget, overruns};
     std::vector<BoundLists> bounds;  // by line
-    ValueBlocks blocks{table, patterns, bounds};
+    ValueBlocks blocks{table, patterns, bounds, budget, overruns};
     PairIndex pairs;
     RangeGroups ranges;
     RowTable rows;
@@ -98,6 +119,7 @@ private:
         }
         if (table.alone_on_line(one)) blocks.touch_line(one.attribute);
         if (table.attribute(one.attribute).references == 1) blocks.drop_attribute(one.attribute);
+        overruns.forget_constraint(number);
         table.erase(number);
     }
 

@@ -2,6 +2,7 @@
 // values are views into the blob, which must outlive the predicate; the meaning is that of src/tidings/model/constraint.py.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,17 @@ inline bool ascends(const Value& a, const Value& b) {
 
 inline bool contains_value(const std::vector<Value>& ascending, const Value& value) {
     return std::binary_search(ascending.begin(), ascending.end(), value, ascends);
+}
+
+// Texts are compared some bytes at a time. A text is longer than a number only where it counts.
+inline bool take_comparison(std::string_view a, std::string_view b, Budget& budget) {
+    const size_t bytes = std::min(a.size(), b.size());
+    return bytes < 64 || budget.take(bytes / 8);
+}
+
+// A search among `count` values in order.
+inline bool take_comparisons(size_t bytes, size_t count, Budget& budget) {
+    return bytes < 64 || budget.take(bytes / 8 * static_cast<size_t>(std::bit_width(count)));
 }
 
 namespace detail {
@@ -146,33 +158,37 @@ inline Predicate read_predicate(std::string_view blob) {
 
 namespace detail {
 
-inline bool holds_plain(const Constraint& constraint, const Value& value);
+inline bool holds_plain(const Constraint& constraint, const Value& value, Budget& budget);
 
 // Untyped text: what it reads as for a constraint with a number or boolean, the text itself for all others.
-inline bool holds_untyped(const Constraint& constraint, const Value& value) {
+inline bool holds_untyped(const Constraint& constraint, const Value& value, Budget& budget) {
     if (constraint.op < Op::In && constraint.value.kind() != Kind::String) {
         const std::optional<Value> read = as_kind(value, constraint.value.kind());
-        return read && holds_plain(constraint, *read);
+        return read && holds_plain(constraint, *read, budget);
     }
-    if (holds_plain(constraint, Value::string(value.s))) return true;
+    if (holds_plain(constraint, Value::string(value.s), budget)) return true;
     if (constraint.op != Op::In) return false;
     const std::optional<Value> read = reading(value.s);
     return read && contains_value(constraint.list, *read);
 }
 
-inline bool holds_plain(const Constraint& constraint, const Value& value) {
-    if (value.type == Type::Text) [[unlikely]] return holds_untyped(constraint, value);
+inline bool holds_plain(const Constraint& constraint, const Value& value, Budget& budget) {
+    if (value.type == Type::Text) [[unlikely]] return holds_untyped(constraint, value, budget);
     const std::string_view operand = constraint.value.s;
     switch (constraint.op) {
-        case Op::Eq: return equal(value, constraint.value);
-        case Op::In: return contains_value(constraint.list, value);
-        case Op::Prefix: return value.type == Type::String && value.s.starts_with(operand);
-        case Op::Suffix: return value.type == Type::String && value.s.ends_with(operand);
-        case Op::Contains: return value.type == Type::String && contains_text(value.s, operand);
-        case Op::Like: return value.type == Type::String && constraint.like->matches(value.s);
-        case Op::Topic: return value.type == Type::String && topic_matches(operand, value.s);
+        case Op::In: return take_comparisons(value.s.size(), constraint.list.size(), budget) && contains_value(constraint.list, value);
+        case Op::Contains: return value.type == Type::String && contains_text(value.s, operand, budget);
+        case Op::Like: return value.type == Type::String && constraint.like->matches(value.s, budget);
         case Op::Exists: return true;
         case Op::Missing: return false;
+        default: break;
+    }
+    if (!take_comparison(value.s, operand, budget)) return false;
+    switch (constraint.op) {
+        case Op::Eq: return equal(value, constraint.value);
+        case Op::Prefix: return value.type == Type::String && value.s.starts_with(operand);
+        case Op::Suffix: return value.type == Type::String && value.s.ends_with(operand);
+        case Op::Topic: return value.type == Type::String && topic_matches(operand, value.s);
         default: break;
     }
     if (value.kind() != constraint.value.kind()) return false;
@@ -188,14 +204,20 @@ inline bool holds_plain(const Constraint& constraint, const Value& value) {
 
 }  // namespace detail
 
-// Whether the constraint is true of this attribute value.
-inline bool holds(const Constraint& constraint, const Value& value) {
-    return detail::holds_plain(constraint, value) != constraint.negated;
+// Whether the constraint is true of this attribute value. No answer if the budget is exhausted.
+inline bool holds(const Constraint& constraint, const Value& value, Budget& budget) {
+    return detail::holds_plain(constraint, value, budget) != constraint.negated;
 }
 
 // The same with nullptr for a missing attribute.
-inline bool holds(const Constraint& constraint, const Value* value) {
-    return value ? holds(constraint, *value) : constraint.op == Op::Missing;
+inline bool holds(const Constraint& constraint, const Value* value, Budget& budget) {
+    return value ? holds(constraint, *value, budget) : constraint.op == Op::Missing;
+}
+
+template <class ValueOrPointer>
+inline bool holds(const Constraint& constraint, const ValueOrPointer& value) {
+    Budget budget(Budget::unlimited);
+    return holds(constraint, value, budget);
 }
 
 }  // namespace tidings

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tidings/attribute_finder.hpp"
 #include "tidings/codec.hpp"
 #include "tidings/predicate.hpp"
 
@@ -84,8 +85,8 @@ inline Slot negative(const Slot& given) {
     return Value::real(-a.value.d);
 }
 
-inline Slot comparison(Code code, const Slot& a, const Slot& b) {
-    if (a.null || b.null) return {};
+inline Slot comparison(Code code, const Slot& a, const Slot& b, Budget& budget) {
+    if (a.null || b.null || !take_comparison(a.value.s, b.value.s, budget)) return {};
     const std::optional<int> order = compare(a.value, b.value);
     if (!order) return Value::boolean(false);
     switch (code) {
@@ -124,24 +125,31 @@ public:
             if (depth > program_depth_max) refuse("E_CODEC_PROGRAM", "the stack is deeper than 64", start);
         }
         if (depth != 1) refuse("E_CODEC_PROGRAM", "a program ends with exactly one value", bytes.size());
+        for (const Instruction& one : instructions_)
+            if (one.code == Code::Attr) derived_ |= derived_bit(one.name);
     }
 
-    Truth evaluate(const MessageView& message) const {
-        return run([&message](const Instruction& instruction) {
-            const Attribute* found = message.find(instruction.name, instruction.name_hash);
+    // Unknown if the budget is exhausted.
+    Truth evaluate(const AttributeFinder& attributes, Budget& budget) const {
+        if (!budget.take(instructions_.size() * instruction_steps)) return Truth::Unknown;
+        return run([&attributes](const Instruction& instruction) {
+            const Attribute* found = attributes.find(instruction.name, instruction.name_hash);
             return found ? Slot(found->value) : Slot();
-        });
+        }, budget);
+    }
+    Truth evaluate(const MessageView& message) const {
+        AttributeFinder attributes;
+        attributes.set(message);
+        Budget budget(Budget::unlimited);
+        return evaluate(attributes, budget);
     }
 
     // Bits of the derived attributes (codec.hpp) that the program names.
-    uint8_t derived() const {
-        uint8_t bits = 0;
-        for (const Instruction& one : instructions_)
-            if (one.code == Code::Attr) bits |= derived_bit(one.name);
-        return bits;
-    }
+    uint8_t derived() const { return derived_; }
 
 private:
+    static constexpr uint64_t instruction_steps = 16;
+
     struct Instruction {
         Code code;
         Value value;                                // CONST; LIKE: the pattern
@@ -192,7 +200,7 @@ private:
     }
 
     template <class Lookup>
-    Truth run(const Lookup& attribute) const {
+    Truth run(const Lookup& attribute, Budget& budget) const {
         Stack stack;
         Slot* top = stack.slots;  // the uppermost value; slots[0] is never used
         for (const Instruction& one : instructions_) {
@@ -200,38 +208,42 @@ private:
                 case Code::Const: *++top = Slot(one.value); break;
                 case Code::Attr: *++top = attribute(one); break;
                 case Code::Neg: *top = detail::negative(*top); break;
-                case Code::In: *top = member(one.list, *top); break;
-                case Code::Like: *top = like(*one.like, *top); break;
+                case Code::In: *top = member(one.list, *top, budget); break;
+                case Code::Like:
+                    *top = like(*one.like, *top, budget);
+                    if (budget.exhausted()) [[unlikely]] return Truth::Unknown;
+                    break;
                 case Code::IsNull: *top = Value::boolean(top->null); break;
                 case Code::Not: *top = detail::negation(top->truth()); break;
                 default:
                     --top;
-                    *top = binary(one.code, top[0], top[1]);
+                    *top = binary(one.code, top[0], top[1], budget);
             }
         }
-        return top->truth();
+        return budget.exhausted() ? Truth::Unknown : top->truth();
     }
 
-    static Slot binary(Code code, const Slot& a, const Slot& b) {
+    static Slot binary(Code code, const Slot& a, const Slot& b, Budget& budget) {
         using namespace detail;
         if (code == Code::And) return conjunction(a.truth(), b.truth());
         if (code == Code::Or) return negation(conjunction(negation(a.truth()), negation(b.truth())));
-        return code <= Code::Div ? arithmetic(code, a, b) : comparison(code, a, b);
+        return code <= Code::Div ? arithmetic(code, a, b) : comparison(code, a, b, budget);
     }
 
-    static Slot member(const std::vector<Value>& list, const Slot& a) {
-        if (a.null) return {};
+    static Slot member(const std::vector<Value>& list, const Slot& a, Budget& budget) {
+        if (a.null || !take_comparisons(a.value.s.size(), list.size(), budget)) return {};
         if (contains_value(list, a.value)) return Value::boolean(true);
         const std::optional<Value> read = a.value.type == Type::Text ? reading(a.value.s) : std::nullopt;
         return Value::boolean(read && contains_value(list, *read));
     }
 
-    static Slot like(const tidings::Like& pattern, const Slot& a) {
+    static Slot like(const tidings::Like& pattern, const Slot& a, Budget& budget) {
         if (a.null) return {};
-        return Value::boolean(a.value.kind() == Kind::String && pattern.matches(a.value.s));
+        return Value::boolean(a.value.kind() == Kind::String && pattern.matches(a.value.s, budget));
     }
 
     std::vector<Instruction> instructions_;
+    uint8_t derived_ = 0;
 };
 
 }  // namespace tidings

@@ -57,6 +57,8 @@ public:
                 out.push_back(ranked[i * 64 + static_cast<size_t>(std::countr_zero(rest))]);
     }
 
+    void list_all(std::vector<uint32_t>& out) const { out.insert(out.end(), ranked.begin(), ranked.end()); }
+
 private:
     void rank_all() {
         ranked.clear();

@@ -3,6 +3,7 @@
 // Inside the matcher a subscriber is a token: its id with flags in front. Ids too large to index a bit set get an alias.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -33,7 +34,7 @@ public:
             token = direct_ids + aliases_.take();
             aliases_[token - direct_ids] = id;
         }
-        if (!program.empty()) programs_.emplace(token, std::make_unique<Owned>(program));
+        if (!program.empty()) derived_.add(programs_.emplace(token, std::make_unique<Owned>(program)).first->second->program.derived());
         return token | (marked ? token_marked : 0) | (program.empty() ? 0 : token_marked | token_program);
     }
 
@@ -41,7 +42,7 @@ public:
         const uint32_t number = subscribers_.take(), count = static_cast<uint32_t>(parts.size());
         const uint32_t offset = count ? arena_.take(count) : 0;
         if (count) std::copy(parts.begin(), parts.end(), arena_.at(offset));
-        subscribers_[number] = {token, offset, count};
+        subscribers_[number] = {token, offset, count, 1};
         index_.insert(hash_of(id), number);
     }
 
@@ -60,20 +61,29 @@ public:
         index_.erase(hash_of(id), number);
         subscribers_.release(number);
         const uint32_t plain = gone.token & token_mask;
-        if (gone.token & token_program) programs_.erase(plain);
+        if (gone.token & token_program) {
+            const auto program = programs_.find(plain);
+            derived_.remove(program->second->program.derived());
+            programs_.erase(program);
+        }
         if (plain >= direct_ids) aliases_.release(plain - direct_ids);
         return removed;
     }
 
-    bool accepts(uint32_t plain_token, const MessageView& message) const { return programs_.at(plain_token)->program.evaluate(message) == Truth::True; }
+    const Program& program_of(uint32_t plain_token) const { return programs_.at(plain_token)->program; }
     bool has_aliases() const { return aliases_.end() != 0; }
     uint32_t alias_end() const { return aliases_.end(); }
     uint32_t id_of(uint32_t plain_token) const { return plain_token < direct_ids ? plain_token : aliases_[plain_token - direct_ids]; }
 
-    uint8_t derived() const {
-        uint8_t mask = 0;
-        for (const auto& [token, owned] : programs_) mask |= owned->program.derived();
-        return mask;
+    uint8_t derived() const { return derived_.mask(); }
+
+    // Calls found(id, token, parts) for every subscriber.
+    template <class Found>
+    void each(Found&& found) const {
+        for (uint32_t i = 0; i < subscribers_.end(); ++i) {
+            const Subscriber& one = subscribers_[i];
+            if (one.used) found(id_of(one.token & token_mask), one.token, std::span(one.count ? arena_.at(one.offset) : nullptr, one.count));
+        }
     }
 
     size_t bytes() const {
@@ -84,7 +94,7 @@ public:
 
 private:
     struct Subscriber {
-        uint32_t token = 0, offset = 0, count = 0;  // the token holds the id
+        uint32_t token = 0, offset = 0, count : 31 = 0, used : 1 = 0;  // the token holds the id
     };
     struct Owned {
         std::string bytes;
@@ -102,6 +112,7 @@ private:
     HashIndex index_;
     Pages<uint32_t> aliases_;
     std::unordered_map<uint32_t, std::unique_ptr<Owned>> programs_;
+    DerivedCounts derived_;
 };
 
 }  // namespace tidings

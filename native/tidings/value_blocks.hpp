@@ -146,8 +146,8 @@ public:
                                 // gets no more blocks for values that satisfy nothing
     };
 
-    ValueBlocks(ConstraintTable& table, PatternIndex& patterns, const std::vector<BoundLists>& bounds)
-        : table_(table), patterns_(patterns), bounds_(bounds) {}
+    ValueBlocks(ConstraintTable& table, PatternIndex& patterns, const std::vector<BoundLists>& bounds, Budget& budget, Overruns& overruns)
+        : table_(table), patterns_(patterns), bounds_(bounds), budget_(budget), overruns_(overruns) {}
     ~ValueBlocks() {
         for (uint32_t i = 0; i < blocks_.end(); ++i) std::free(static_cast<void*>(blocks_[i].payload));
     }
@@ -228,8 +228,13 @@ public:
             ++generations_[one.attribute];
         } else {
             const Constraint constraint = table_.view(one);
-            for (uint32_t block = attribute.first_block; block != none; block = blocks_[block].payload->next)
-                if (blocks_[block].state < state && holds(constraint, blocks_[block].value())) blocks_[block].state = state;
+            Budget budget(check_steps);
+            for (uint32_t block = attribute.first_block; block != none; block = blocks_[block].payload->next) {
+                if (blocks_[block].state >= state) continue;
+                const bool satisfied = holds(constraint, blocks_[block].value(), budget);
+                if (budget.exhausted()) return void(++generations_[one.attribute]);
+                if (satisfied) blocks_[block].state = state;
+            }
         }
     }
 
@@ -264,6 +269,8 @@ private:
         static constexpr unsigned address_bits = 48;
         uint64_t word_ = 0;
     };
+
+    static constexpr uint64_t check_steps = 1 << 16;  // to find out which blocks a change concerns; beyond it: all
 
     size_t mask() const { return slots_.size() - 1; }
 
@@ -324,6 +331,7 @@ private:
     void refill(Block& block, const Value& value, uint64_t hash) {
         if (generations_.size() <= block.attribute) generations_.resize(block.attribute + 1);
         satisfied_.clear();
+        const uint64_t given_up = overruns_.count();
         if (block.state == Block::State::ListsStale && block.generation == generations_[block.attribute]) {
             const uint32_t* known = block.payload->satisfied_data();
             satisfied_.assign(known, known + block.payload->satisfied);
@@ -333,7 +341,6 @@ private:
             patterns_.find_satisfied(block.attribute, value, hash, satisfied_);
         }
         block.generation = generations_[block.attribute];
-        block.state = Block::State::Fresh;
         block.used = true;
         Payload header = sizes();
         header.hash = hash;
@@ -348,6 +355,8 @@ private:
             header.marked += bound_marked_.size();
         }
         lay_out(block, header, value.s);
+        // What could not be decided is asked again with the next message.
+        block.state = overruns_.count() == given_up ? Block::State::Fresh : Block::State::Stale;
     }
 
     // What will be copied; longer lists are noted in long_.
@@ -373,7 +382,9 @@ private:
             for (size_t i = 0; i < count; ++i) (tokens[i] & ~token_mask ? bound_marked_ : bound_plain_).push_back(tokens[i]);
         };
         const auto doubt = [&](uint32_t token, uint32_t number) {
-            if (table_.holds(table_[number], &value)) emit(&token, 1);
+            budget_.begin_filter();
+            const bool holds = table_.holds(table_[number], &value, budget_);
+            if (budget_.exhausted() ? overruns_.give_up_constraint(number) : holds) emit(&token, 1);
         };
         lists.upper.above(position(value), emit, doubt);
         lists.lower.below(position(value), emit, doubt);
@@ -408,6 +419,8 @@ private:
     ConstraintTable& table_;
     PatternIndex& patterns_;
     const std::vector<BoundLists>& bounds_;
+    Budget& budget_;
+    Overruns& overruns_;
     Limits limits_;
     Pages<Block, 8> blocks_;
     std::vector<Slot> slots_ = std::vector<Slot>(64);

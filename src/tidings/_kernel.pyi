@@ -121,6 +121,30 @@ def holds(constraint: object, value: object | None) -> bool:
     Whether an encoded constraint is true of a value (None: the attribute is missing).
     """
 
+class Budget:
+    """
+    The work that may be done for one message, in steps of about a nanosecond.
+    """
+
+    def __init__(self, steps: int = 16777216) -> None: ...
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last filter was given up."""
+
+    @property
+    def taken(self) -> int:
+        """Steps taken since it was made."""
+
+MESSAGE_STEPS: int = 16777216
+
+FILTER_STEPS: int = 1024
+
+def like(pattern: str, text: str, budget: Budget) -> bool:
+    """
+    Whether a text matches a LIKE pattern; no answer if the budget is exhausted.
+    """
+
 class Program:
     """A selector in postfix form, checked once, evaluated over batches."""
 
@@ -128,6 +152,9 @@ class Program:
 
     def evaluate(self, batch: MessageBatch) -> bytes:
         """One byte an entry: 0 false, 1 true, 2 unknown, 3 no message."""
+
+    def evaluate_one(self, batch: MessageBatch, i: int, budget: Budget) -> bool | None:
+        """The truth of entry i; None: unknown, or the budget is exhausted."""
 
 def now_ms() -> int:
     """Milliseconds since 1970."""
@@ -207,6 +234,16 @@ class Forwarder:
     def fresh_bytes(self) -> int: ...
 
     def filters(self) -> int: ...
+
+    def overruns(self) -> int:
+        """
+        Evaluations of filters that were given up because a message's budget was used up.
+        """
+
+    def take_overruns(self) -> list[int]:
+        """
+        Sinks whose filters were given up since the last call; looks through all of them.
+        """
 
     def matcher_bytes(self) -> int: ...
 
@@ -405,6 +442,22 @@ class Matcher:
     @property
     def derived_mask(self) -> int:
         """Which derived attributes batches must show, as bits."""
+
+    def limit(self, steps: int, in_doubt: bool) -> None:
+        """
+        Sets the most steps for one message, and whether a filter that was given up counts as satisfied.
+        """
+
+    @property
+    def steps(self) -> int:
+        """Steps taken since it was made."""
+
+    @property
+    def overruns(self) -> int:
+        """Evaluations that were given up since it was made."""
+
+    def take_overruns(self) -> list[int]:
+        """Ids of subscribers concerned since the last call."""
 
 class LinearMatcher:
     """

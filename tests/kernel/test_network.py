@@ -1,5 +1,6 @@
 """The kernel's forwarding between brokers against the plain Python of tidings.routing.forwarding."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.predicate import Predicate
+from tidings.model.values import Value
 from tidings.routing.forwarding import Forward, ForwardingReference, decode_forward, encode_forward
 from tidings.routing.interests import InterestEncoding
 
@@ -191,6 +193,20 @@ def test_a_client_forwards_nothing() -> None:
     [event] = plane.forwarder.events()
     assert isinstance(event, FrameError)
     assert (event.connection, event.code) == (plane.client, "E_FRAME_UNEXPECTED")
+
+
+@pytest.mark.parametrize("shape", ["vectors", "elements", "graded"])
+def test_a_message_that_carries_too_much_to_encode_goes_to_all_who_want_anything(shape: str) -> None:
+    wanted = {2: 0, 3: 1, 6: 2}
+    encoding = encoding_of(shape)
+    plane = Plane(1, encoding, {2, 3, 4, 5, 6})
+    for router, value in wanted.items():
+        rows = encoding.rows(Predicate.of(Constraint("x", Op.EQ, value), Constraint("y", Op.CONTAINS, "needle")))
+        plane.forwarder.interest(router, rows, ())
+    text = "".join(map(str, range(20_000)))
+    many: dict[str, Value] = {f"p{number}": number for number in range(40_000)}
+    crowded = encode_message(Message(Destination("t"), many | {"y": text}, id=MessageId(1, 1, 5, 1)))
+    assert plane.forwarder.destinations(crowded) == sorted(wanted)
 
 
 def test_a_persistent_message_that_others_want_is_left_to_python() -> None:

@@ -11,9 +11,11 @@ from tidings.kernel.codec import MessageBatch, encode_messages
 from tidings.kernel.encoder import MessageEncoder
 from tidings.kernel.matrix import as_numbers
 from tidings.matching.categories import Demand, Grade, PlainGrade, canonical, equals, exists
-from tidings.matching.encoding import Encoding, choose, minimal_sets, uncovered
+from tidings.matching.encoding import MESSAGE_ELEMENTS_MAX, Encoding, choose, minimal_sets, uncovered
 from tidings.matching.graded import GradedGrade
 from tidings.model.constraint import TEXT_OPS, Constraint, Op
+from tidings.model.destination import Destination
+from tidings.model.message import Message
 from tidings.model.predicate import Conjunction, Predicate
 from tidings.model.values import Kind, Untyped, Value, equal
 from tidings.testing.codec import random_message, random_predicate
@@ -191,3 +193,39 @@ def test_wrong_settings() -> None:
             Encoding(**wrong)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="E_ENCODING_SHAPE"):
         MessageEncoder(bits=100)
+
+
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_message_that_carries_too_much_may_match_anything(graded: bool, beyond: int) -> None:
+    """The same message is the first beyond the limit for kernel and reference."""
+    encoding = Encoding(grade=GradedGrade() if graded else PlainGrade())
+    batch, reference = crowded(graded, beyond)
+    encoder = MessageEncoder(encoding.bits, encoding.hashes, graded=graded)
+    assert as_numbers(encoder.vectors(batch)) == [encoding.message_vector(reference)]
+    if beyond:
+        assert encoding.message_vector(reference) == 2**encoding.bits - 1
+        with pytest.raises(UsageError, match="E_ENCODING_LIMIT"):
+            encoding.message_elements(reference)
+        with pytest.raises(UsageError, match="E_ENCODING_LIMIT"):
+            encoder.elements(batch)
+    else:
+        assert set(encoder.elements(batch)[1].tolist()) == encoding.message_elements(reference)
+
+
+def crowded(graded: bool, beyond: int) -> tuple[MessageBatch, dict[str, Value]]:
+    """A message that carries exactly as many categories as may be, or one more or two."""
+    grade: Grade = GradedGrade() if graded else PlainGrade()
+    left = MESSAGE_ELEMENTS_MAX - len(list(grade.carried("@topic", "t")))
+    properties: dict[str, Value] = {}
+    if graded:
+        size = (left - len(list(grade.carried("s", "")))) // 2 - 8
+        properties["s"] = "ab" * (size // 2)
+    else:
+        properties |= {f"p{i}": i for i in range(left // 2 - 1)}
+    while left - sum(len(list(grade.carried(name, value))) for name, value in properties.items()) >= 2:
+        properties[f"b{len(properties)}"] = True  # two
+    if beyond:
+        properties["last"] = True
+    message = Message(Destination("t"), properties)
+    return MessageBatch.from_messages(encode_messages([message])), properties | {"@topic": "t"}

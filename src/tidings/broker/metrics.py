@@ -113,6 +113,8 @@ def _traffic(text: _Text, broker: BrokerView) -> None:
     stats, counts = broker.forwarder.stats(), broker.engine.counts()
     for key, (name, meaning) in _FORWARDER.items():
         text.add(name, "counter", meaning, stats[key] + (counts.pushed_back if key == "pushed_back" else 0))
+    given_up = broker.forwarder.overruns()
+    text.add("filters_given_up_total", "counter", "Filters not evaluated to the end, each once a message.", given_up)
     drops = [({"reason": reason}, count) for reason, count in dropped(broker).items()]
     drops.append(({"reason": "expired"}, stats["expired"] + counts.expired))
     text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)

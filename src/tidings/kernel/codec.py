@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings import _kernel
+from tidings._kernel import Budget
 from tidings.errors import CodecError
 from tidings.model.codec import encode_constraint
 from tidings.model.constraint import Constraint
@@ -157,6 +158,10 @@ class Program:
     def evaluate(self, batch: MessageBatch) -> list[bool | None]:
         """True, False or None (unknown) for each entry; False where there is no message."""
         return [_TRUTHS[one] for one in self._program.evaluate(batch.batch)]
+
+    def evaluate_one(self, batch: MessageBatch, i: int, budget: Budget) -> bool | None:
+        """The same for one message of a batch, within a budget that may be shared; None as well if that is used up."""
+        return self._program.evaluate_one(batch.batch, i, budget)
 
 
 _TRUTHS = (False, True, None, False)  # the last: no message

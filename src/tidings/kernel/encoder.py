@@ -21,9 +21,11 @@ class MessageEncoder:
         self._encoder = _kernel.Encoder(bits, hashes, key, graded)
 
     def vectors(self, batch: MessageBatch) -> Vectors:
-        """One vector an entry of the batch; zero for an entry that is not a message."""
+        """One vector an entry of the batch; zero for an entry that is not a message, all ones for a message that
+        carries more elements than are encoded."""
         return self._encoder.vectors(batch.batch)
 
     def elements(self, batch: MessageBatch) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Offsets and elements: those of entry i are `elements[offsets[i] : offsets[i + 1]]`, ascending, each once."""
+        """Offsets and elements: those of entry i are `elements[offsets[i] : offsets[i + 1]]`, ascending, each once.
+        E_ENCODING_LIMIT if a message carries more than are encoded."""
         return self._encoder.elements(batch.batch)

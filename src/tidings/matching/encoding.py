@@ -16,7 +16,7 @@ filters of M bits with k hashes, for which containment is as necessary.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from math import prod
 from typing import TypeAlias
 
@@ -33,6 +33,7 @@ from tidings.model.values import Value
 Elements: TypeAlias = frozenset[int]
 
 HASHES_MAX = 64
+MESSAGE_ELEMENTS_MAX = 1 << 16  # what carries more may match anything: it goes to everybody
 SET_ELEMENTS_MAX = 4096  # on the wire; what asks for more asks for so many of them
 COVERING_MAX = 256  # conjunctions that are compared with each other before encoding; beyond, only after it
 _STEP = 0x9E3779B97F4A7C15
@@ -62,8 +63,17 @@ class Encoding:
         return hash64(what, hash64(name.encode(), self.key))
 
     def message_elements(self, attributes: Mapping[str, Value]) -> Elements:
-        carried = (category for name, value in attributes.items() for category in self.grade.carried(name, value))
+        """E_ENCODING_LIMIT for a message that carries too many: it may match any predicate."""
+        carried = self._carried(attributes)
+        if carried is None:
+            raise UsageError("E_ENCODING_LIMIT", f"the message carries more than {MESSAGE_ELEMENTS_MAX} elements")
         return frozenset(map(self.element, carried))
+
+    def _carried(self, attributes: Mapping[str, Value]) -> list[Category] | None:
+        """A message's categories, some perhaps twice; None if they are too many."""
+        every = (category for name, value in attributes.items() for category in self.grade.carried(name, value))
+        carried = list(islice(every, MESSAGE_ELEMENTS_MAX + 1))
+        return carried if len(carried) <= MESSAGE_ELEMENTS_MAX else None
 
     def conjunction_elements(self, constraints: Sequence[Constraint]) -> set[Elements]:
         alternatives = choose(self.grade.asked(constraints), self.alternatives_max)
@@ -83,7 +93,9 @@ class Encoding:
         return vector
 
     def message_vector(self, attributes: Mapping[str, Value]) -> int:
-        return self.vector(self.message_elements(attributes))
+        """All bits are set for a message that carries too many elements."""
+        carried = self._carried(attributes)
+        return (1 << self.bits) - 1 if carried is None else self.vector(set(map(self.element, carried)))
 
     def predicate_vectors(self, predicate: Predicate) -> set[int]:
         """Vectors of which at least one is a subset of each matching message's; none contains another."""

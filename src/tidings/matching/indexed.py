@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.kernel.codec import MessageBatch
+from tidings.kernel.matcher import MESSAGE_STEPS
 from tidings.kernel.matcher import LinearMatcher as LinearEngine
 from tidings.kernel.matcher import Matcher as IndexEngine
 from tidings.matching.matcher import Matches, check_id
@@ -25,11 +26,11 @@ from tidings.model.codec import encode_predicate
 from tidings.model.predicate import Predicate
 
 
-class IndexedMatcher:
-    engine_type: type[IndexEngine] | type[LinearEngine] = IndexEngine
+class KernelMatcher:
+    """What the two have in common."""
 
-    def __init__(self) -> None:
-        self._engine = self.engine_type()
+    def __init__(self, engine: IndexEngine | LinearEngine) -> None:
+        self._engine = engine
 
     def add(self, id: int, predicate: Predicate) -> None:
         self.add_encoded(id, encode_predicate(predicate))
@@ -67,7 +68,33 @@ class IndexedMatcher:
         return self._engine.derived_mask
 
 
-class LinearMatcher(IndexedMatcher):
-    """Evaluates every conjunction up to its first constraint that fails."""
+class IndexedMatcher(KernelMatcher):
+    """The index. A message may take at most `steps` beyond what each filter may take anyway (docs/limits.md, "Cost of a
+    message"). A filter that is given up because they are used up counts as not satisfied, or with `in_doubt` as
+    satisfied: right for tables that stand for other filters, which must not lose what those want."""
 
-    engine_type = LinearEngine
+    def __init__(self, *, steps: int = MESSAGE_STEPS, in_doubt: bool = False) -> None:
+        self._index = IndexEngine()
+        self._index.limit(steps, in_doubt)
+        super().__init__(self._index)
+
+    @property
+    def steps(self) -> int:
+        """Steps taken since it was made."""
+        return self._index.steps
+
+    @property
+    def overruns(self) -> int:
+        """Evaluations that were given up since it was made."""
+        return self._index.overruns
+
+    def take_overruns(self) -> list[int]:
+        """Subscribers whose filters were given up since the last call. It looks through all of them."""
+        return self._index.take_overruns()
+
+
+class LinearMatcher(KernelMatcher):
+    """Evaluates every conjunction up to its first constraint that fails. It has no budget."""
+
+    def __init__(self) -> None:
+        super().__init__(LinearEngine())

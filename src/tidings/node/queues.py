@@ -16,12 +16,13 @@ from tidings.model.selector import Selector
 from tidings.node.completions import AnswerRequest
 from tidings.node.encoded import expires_ms_of
 from tidings.node.journal import Journal
+from tidings.node.message_filter import accepts
 from tidings.node.outbox import Outbox
 from tidings.node.plane import Plane
 from tidings.node.post_office import PostOffice
 from tidings.node.requests import Browse, Done, Move, Purge
 from tidings.node.session import Connection
-from tidings.node.subscribing import accepts, restricted
+from tidings.node.subscribing import restricted
 
 PAGE_MESSAGES_MAX = 256
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from tidings.delivery.mailbox import MailboxKind
 from tidings.errors import SecurityError, UsageError
-from tidings.kernel.codec import decode_message
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.destination import MORE_LEVELS, TOPIC_ATTRIBUTE, Destination, DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.model.selector import Selector
+from tidings.node.message_filter import accepts
 from tidings.node.requests import AckMode, Subscribe
 from tidings.node.session import Principal
 
@@ -115,13 +115,6 @@ def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selec
     destination = Destination(pattern.name, True)
     kind = MailboxKind.TEMPORARY if is_temporary(destination) else MailboxKind.QUEUE
     return Plan(str(pattern), queue_predicate(destination), kind, str(destination), accepts(selector))
-
-
-def accepts(selector: Selector) -> Callable[[bytes], bool] | None:
-    """Whether an encoded message fulfils the selector; None: every one does."""
-    if not selector.text.strip():
-        return None
-    return lambda message: selector.matches(decode_message(message).attributes()) is True
 
 
 def _check_names(request: Subscribe) -> None:

@@ -6,6 +6,7 @@ refused with a code.
 Limits that an administrator sets are probed at a small value; the same lines of the program hold the large one.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from tidings.client.link import GATHER_BYTES
 from tidings.errors import RemoteProtocolError, TidingsError
 from tidings.kernel.events import FrameError
 from tidings.kernel.forwarder import Forwarder
+from tidings.kernel.matcher import FILTER_STEPS, MESSAGE_STEPS
+from tidings.matching.encoding import MESSAGE_ELEMENTS_MAX
 from tidings.model.constraint import NAME_BYTES_MAX as ATTRIBUTE_BYTES_MAX
 from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import NAME_BYTES_MAX, Destination
@@ -286,7 +289,47 @@ and that one more is refused with its code, or waits.
 | what | at most | setting | beyond it |
 |---|---|---|---|
 {rows}
+
+## Cost of a message
+Filters and messages within these limits can still be made to cost much together: a long pattern and a long
+text, thousands
+of patterns, selectors of thousands of operations. So the work for one message is counted, in steps of about a
+nanosecond, and ends:
+
+| account | steps | for |
+|---|---|---|
+| of each filter | {filter_steps:,} | a constraint or a selector's program; {message_steps:,} for all together |
+| of the message | {message_steps:,} | what filters take beyond their own |
+| of the search | {message_steps:,} | patterns' substrings in a text, once for all; {shared_steps:,} a text anyway |
+
+- A LIKE run with `_` (the part between two `%`) takes about 2 steps a byte of the text up to 64 characters, and
+  one more for each further 64; a plain substring at most 4 a byte; an operation of a selector 16; a comparison
+  of texts an eighth a byte. Equality, comparison of numbers, prefixes and suffixes are found by the index and
+  take none.
+- A filter that finds the accounts used up is **given up for this message: it counts as unknown, and the
+  subscription does not get the message**. It is counted in `tidings_filters_given_up_total`,
+  `Forwarder.take_overruns` names the subscriptions, and the next message is evaluated again from the start.
+  Filters that need no more than their own are evaluated whatever others cost (up to {filters} of them that use
+  all of it). In long texts cheaper patterns come before dearer ones, and older subscriptions mostly before
+  younger, so that who comes with many expensive ones is the one to lose.
+- A selector of a queue's consumer that is given up does not accept the message, which stays for others; all
+  consumers asked in turn share one budget. An access rule that is given up grants nothing.
+- Between brokers nothing is lost: tables of other brokers' filters (covering) forward in doubt. A message that
+  would carry more than {elements:,} elements (docs/wire.md, "Encoded predicate": about 32 KiB of text, or 1600
+  numbers, in graded encoding) is not encoded, but sent to every broker that has told of an interest. Rows stay
+  as they are, so brokers of different versions may be mixed.
+
+Milliseconds for one message at the limits, measured by `python -m bench.limits` ({machine}):
+
+| matching | ms | filters given up |
+|---|---|---|
+{matching}
+
+| message | decoding, ms | encoding, ms |
+|---|---|---|
+{coding}
 """
+COSTS = Path(__file__).parents[3] / "bench" / "results" / "limits.json"
 
 
 def page() -> str:
@@ -296,7 +339,23 @@ def page() -> str:
         )
         for one in ALL
     ]
-    return PAGE.format(rows="\n".join(rows))
+    measured = json.loads(COSTS.read_text())
+    matching = [f"| {one['what']} | {one['milliseconds']:.1f} | {one['given_up']:,} |" for one in measured["matching"]]
+    coding = [
+        f"| {one['what']} | {one['decode_milliseconds']:.1f} | {one['encode_milliseconds']:.1f} |"
+        for one in measured["coding"]
+    ]
+    return PAGE.format(
+        rows="\n".join(rows),
+        filter_steps=FILTER_STEPS,
+        message_steps=MESSAGE_STEPS,
+        shared_steps=8 * FILTER_STEPS,
+        filters=MESSAGE_STEPS // FILTER_STEPS,
+        elements=MESSAGE_ELEMENTS_MAX,
+        machine=measured["environment"].get("cpu", "one core"),
+        matching="\n".join(matching),
+        coding="\n".join(coding),
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from rich.table import Table
 from tidings.cli.demo_steps.stage import Stage
 from tidings.errors import SelectorError
 from tidings.kernel.codec import MessageBatch
-from tidings.matching.indexed import IndexedMatcher, LinearMatcher
+from tidings.matching.indexed import IndexedMatcher, KernelMatcher, LinearMatcher
 from tidings.matching.workload import Workload
 from tidings.model.selector import Selector
 from tidings.model.values import Value
@@ -77,7 +77,7 @@ def measure(workload: Workload, batch: MessageBatch, conjunctions: int) -> Point
     return Point(conjunctions, cpu_us(indexed, batch), cpu_us(linear, few))
 
 
-def cpu_us(matcher: IndexedMatcher, batch: MessageBatch) -> float:
+def cpu_us(matcher: KernelMatcher, batch: MessageBatch) -> float:
     """CPU time a message, the best of three."""
     best = float("inf")
     for _ in range(3):

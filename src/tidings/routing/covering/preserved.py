@@ -42,7 +42,7 @@ class Preserved:
     def __init__(self) -> None:
         self._buckets: dict[SubscriptionId, tuple[int, Bucket]] = {}
         self._ids: dict[int, SubscriptionId] = {}
-        self._matcher = IndexedMatcher()
+        self._matcher = IndexedMatcher(in_doubt=True)
         self._next = 0
 
     def __len__(self) -> int:

@@ -36,7 +36,7 @@ class Table:
     def __init__(self) -> None:
         self.entries: dict[SubscriptionId, Entry] = {}
         self.index: CoverIndex[SubscriptionId] = CoverIndex()
-        self._matcher = IndexedMatcher()
+        self._matcher = IndexedMatcher(in_doubt=True)
         self._numbers: dict[int, Entry] = {}
         self._free: list[int] = []
 
