@@ -162,3 +162,16 @@ def test_what_no_store_can_keep_breaks_the_link(tags: tuple[int, ...]) -> None:
     receiver.arrive(*tags)
     receiver.turn(UsageError("E_STORE_BATCH", "too large"))
     assert receiver.broken == ["E_STORE_BATCH"] * len(tags)
+
+
+def test_what_is_gathered_of_a_lost_link_does_not_overtake_what_is_sent_again() -> None:
+    receiver = Receiver()
+    receiver.arrive(1)
+    (persist,) = receiver.completer.flush()
+    receiver.arrive(2)
+    receiver.intake.forget(LINK)
+    receiver.arrive(1, 2)  # by its next life
+    receiver.finish(persist, FULL)
+    receiver.turn()
+    assert receiver.stored() == [message(1), message(2)]
+    assert receiver.acks == [1, 2]

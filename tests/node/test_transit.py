@@ -73,6 +73,7 @@ class Bench:
         self.office.recover(recovered)
         self.transit.recover(recovered)
         self.records: list[Record] = []
+        self.reads = True  # the store brings what is wanted
         self.turn()
 
     def turn(self, now_ms: int = 0, error: TidingsError | None = None) -> None:
@@ -84,14 +85,27 @@ class Bench:
                 self.records += persist.records
             self.completer.finished(persist.ticket, error)
         self.transit.pump(now_ms)
-        wanted = self.transit.take_wanted()
-        if wanted:
+        if self.reads and (wanted := self.transit.wanted()):
             self.transit.loaded(dict(zip(wanted, self.store.read(wanted), strict=True)))
             self.transit.pump(now_ms)
 
     def relay(self, tag: int, routers: list[int], message: bytes, hops: int = 5) -> None:
         copy = Copy(hops, tag, routers, 0, message)
         self.transit.relayed(0, hops, routers, 0, message, TakeRelay(9, 1, tag, copy))
+
+    def restarted(self, **options: int) -> "Bench":
+        """Its store, in a process that reads nothing yet; there is a way to router 3."""
+        again = Bench(MemoryStore(), **options)
+        again.store, again.reads = self.store, False
+        again.office.recover(self.store.recover())
+        again.transit.recover(self.store.recover())
+        again.transit.routed({3: 2})
+        again.transit.link_up(2)
+        return again
+
+    def counters(self) -> list[int]:
+        """Of the messages that were sent."""
+        return [int.from_bytes(sent[4][18:20]) for sent in self.plane.sent]
 
     def waiting(self) -> int:
         return sum(map(len, self.store.recover().waiting.values()))
@@ -332,3 +346,105 @@ def test_of_many_that_wait_some_are_looked_at_in_each_tick(monkeypatch: pytest.M
         bench.transit.expire(1000)
         left.append(len(bench.transit))
     assert left == [3, 1, 0]
+
+
+def with_backlog(count: int, expiration_ms: int | None = None) -> Bench:
+    bench = Bench()
+    for counter in range(count):
+        bench.transit.accept(message(counter, expiration_ms=expiration_ms), [3], 0)
+    bench.turn()
+    return bench
+
+
+def test_what_is_newer_waits_until_all_that_was_stored_is_read() -> None:
+    bench = with_backlog(5).restarted(load_max=2)
+    bench.transit.accept(message(5), [3], 0)
+    bench.turn()
+    assert (bench.counters(), len(bench.transit)) == ([], 6)
+    bench.reads = True
+    bench.turn()
+    bench.transit.accept(message(6), [3], 0)
+    assert bench.counters() == [0, 1]
+    for _ in range(3):
+        bench.turn()
+    assert bench.counters() == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_what_the_store_brings_later_keeps_its_place() -> None:
+    bench = with_backlog(4).restarted(load_max=3)
+    first, second, third = bench.transit.wanted()
+    bench.transit.loaded(dict(zip([second, third], bench.store.read([second, third]), strict=True)))
+    bench.turn()
+    assert (bench.counters(), bench.transit.wanted()) == ([], [first])
+    bench.reads = True
+    bench.turn()
+    bench.turn()
+    assert bench.counters() == [0, 1, 2, 3]
+
+
+def test_what_is_damaged_holds_up_nothing() -> None:
+    bench = with_backlog(3).restarted(load_max=1)
+    for _ in range(3):
+        bench.transit.lost(set(bench.transit.wanted()))
+    bench.transit.accept(message(3), [3], 0)
+    bench.turn()
+    assert (bench.counters(), len(bench.transit), bench.waiting()) == ([3], 1, 1)
+
+
+def test_what_is_damaged_and_was_read_before_holds_up_nothing() -> None:
+    bench = Bench(memory_bytes_max=0)
+    for counter in range(3):
+        bench.transit.accept(message(counter), [3], 0)
+    bench.turn()
+    bench.transit.routed({3: 2})
+    bench.transit.link_up(2)
+    bench.transit.pump(0)
+    bench.transit.lost({bench.transit.wanted()[0]})
+    bench.turn()
+    assert (bench.counters(), bench.waiting()) == ([1, 2], 2)
+
+
+def test_what_expires_behind_a_backlog_is_not_sent() -> None:
+    bench = with_backlog(2).restarted(load_max=1)
+    bench.transit.accept(message(2, expiration_ms=10), [3], 10)
+    bench.transit.accept(message(3), [3], 0)
+    bench.turn()
+    bench.transit.expire(20)
+    bench.reads = True
+    for _ in range(3):
+        bench.turn(20)
+    assert (bench.counters(), bench.transit.expired) == ([0, 1, 3], 1)
+
+
+def test_what_memory_has_no_room_for_is_read_a_page_at_a_time() -> None:
+    bench = Bench(memory_bytes_max=0, load_max=2)
+    for counter in range(5):
+        bench.transit.accept(message(counter), [3], 0)
+    bench.turn()
+    bench.transit.routed({3: 2})
+    bench.transit.link_up(2)
+    sent = []
+    for _ in range(3):
+        bench.turn()
+        sent.append(len(bench.plane.sent))
+    assert (sent, bench.counters()) == ([2, 4, 5], [0, 1, 2, 3, 4])
+
+
+def test_what_comes_back_from_a_lost_link_goes_before_what_is_newer() -> None:
+    bench = Bench()
+    bench.transit.routed({3: 2, 4: 2})
+    bench.transit.link_up(2)
+    for counter in range(3):
+        bench.transit.accept(message(counter), [3, 4], 0)
+    bench.turn()
+    bench.plane.full.add(2)
+    for counter in range(3, 6):
+        bench.transit.accept(message(counter), [4], 0)
+    bench.turn()
+    bench.transit.taken(2, [1])
+    bench.transit.link_down(2)
+    bench.plane.full.clear()
+    bench.plane.sent.clear()
+    bench.transit.link_up(2)
+    bench.turn()
+    assert bench.counters() == [1, 2, 3, 4, 5]

@@ -49,6 +49,9 @@ def by_router(monkeypatch: pytest.MonkeyPatch) -> None:
 
 BROKEN: dict[str, Break] = {
     "messages for several routers overtook earlier ones for one of them": by_router,
+    "messages overtook older ones that were still being read from the store": without(
+        Transit, "forward", "if self._unread:", "if False:"
+    ),
     "covering took messages by without a record of them": without(
         Tracking, "_record", "for id, to in passed:", "for id, to in []:"
     ),

@@ -4,6 +4,7 @@ SEEDS=1000 in the environment runs more of them than usual; so does `make sim`.
 """
 
 import os
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import pytest
@@ -88,7 +89,7 @@ def test_checkers_notice_what_is_sent_again_behind_newer_messages(monkeypatch: p
 
     def newest_first(self: Transit, neighbour: int) -> None:
         link_down(self, neighbour)
-        self._todo = {router: dict.fromkeys(reversed(waiting)) for router, waiting in self._todo.items()}
+        self._todo = {router: OrderedDict.fromkeys(reversed(waiting)) for router, waiting in self._todo.items()}
 
     monkeypatch.setattr(Transit, "link_down", newest_first)
     found = failing(range(12, 24), scheme="bdrp", overlay="tree", tracking="none")

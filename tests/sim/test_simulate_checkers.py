@@ -1,6 +1,6 @@
 """Each checker of the simulation notices the fault it is there for: a method is broken, and a seed must fail by it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import Consumer, Mailbox
 from tidings.delivery.store import Recovered
+from tidings.node.completions import Outcome
 from tidings.node.once import Once
 from tidings.node.post_office import PostOffice
 from tidings.node.repeats import Repeats
@@ -72,7 +73,7 @@ def test_interests_that_are_never_withdrawn(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_messages_that_are_sent_again_and_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Repeats, "repeated", lambda self, id, done, failed: False)
+    monkeypatch.setattr(Repeats, "perhaps", lambda self, message_id, said: False)
     assert first_failure((4, 6), WORST).startswith(("once-only: ", "acked-stays-acked: "))
 
 
@@ -89,10 +90,9 @@ def test_brokers_that_forget_in_a_crash_what_they_took(monkeypatch: pytest.Monke
 def test_confirmations_of_what_is_not_written_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     accept = PostOffice.accept
 
-    def hasty(self: PostOffice, *arguments: Any, done: Callable[[], None] | None = None, **more: Any) -> None:
-        if done is not None:
-            done()
-        accept(self, *arguments, **more)
+    def hasty(self: PostOffice, *arguments: Any, outcome: Outcome | None = None, **more: Any) -> bool:
+        self._settle(outcome, None)
+        return accept(self, *arguments, **more)
 
     monkeypatch.setattr(PostOffice, "accept", hasty)
     assert first_failure((5, 8), UNWRITTEN).startswith("nothing-lost: ")

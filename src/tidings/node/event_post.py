@@ -6,7 +6,8 @@ Between brokers nothing of an event is on disk: whoever passed it on keeps it un
     accept ──► store ──► waiting ──take──► under way ──safe──► gone
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
 from tidings.node.completions import CarryEvent
@@ -50,13 +51,18 @@ class EventPost:
         """What the store must bring."""
         if self._bytes >= self._window_bytes:
             return []
-        head = list(self._waiting.items())[:LOAD_MAX]
-        return [seq for seq, message in head if message is None]
+        return [seq for seq, message in islice(self._waiting.items(), LOAD_MAX) if message is None]
 
     def loaded(self, messages: dict[int, bytes]) -> None:
         """The store has brought these; the others are not ours."""
         for seq in [seq for seq in messages if seq in self._waiting]:
             self.add(seq, messages.pop(seq))
+
+    def lost(self, seqs: Iterable[int]) -> None:
+        """The store can never bring these: what is behind them must not wait for them."""
+        for seq in [seq for seq in seqs if seq in self._waiting]:
+            del self._waiting[seq]
+            self._journal.later(Acked(self._box, (seq,)))
 
     def take(self, now_ms: int) -> Iterator[bytes]:
         """Those that may go now, in order; their tag is their message's id."""

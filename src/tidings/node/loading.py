@@ -28,7 +28,7 @@ class Loading:
         """What is not wanted by mailboxes to be given out, nor by readers of retained subscriptions."""
         wanted = [*self._office.unread(), *self._queues.wanted()]
         if self._network is not None:
-            wanted += self._network.transit.take_wanted()
+            wanted += self._network.transit.wanted()
             wanted += self._network.event_post.wanted()
         return wanted
 
@@ -55,6 +55,9 @@ class Loading:
             self._office.lost(lost)
             self._retaining.gave_up(lost)
             self._queues.lost(lost)
+            if self._network is not None:
+                self._network.transit.lost(set(lost))
+                self._network.event_post.lost(lost)
         self._retaining.loaded(asked, messages)
         given = {seq: message for seq, message in messages.items() if seq not in self._for_readers}
         self._for_readers.difference_update(asked)

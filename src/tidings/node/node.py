@@ -87,6 +87,8 @@ class Node:
                 network.router,
                 hops_max=network.hops_max,
                 window_bytes=network.window_bytes,
+                memory_bytes_max=network.transit_bytes_max,
+                load_max=network.load_max,
             )
             self.network = Network(plane, network, transit, EventPost(journal, office), incarnation, rng)
         self.publishing = Publishing(plane, office, journal, outbox, self.brakes, settings, self.network)

@@ -8,11 +8,20 @@ meant for knows it again by its message's id (`Seen`, which outlives a restart):
     accept ──► store ──► todo ──send──► outstanding ──Taken──► gone
                           ▲                │
                           └───link lost────┘
+
+Items leave in the order in which they were stored. After a restart the store is read a page at a time, and nobody knows
+the routers of what was not read: so items that are accepted meanwhile wait behind all of it (`_newer`), in memory as
+long as there is room, like all others.
+
+    store ──page──► todo ◄──when the last page is read── newer ◄── accept
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
+from itertools import islice
 
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
 from tidings.errors import CodecError, StoreError, TidingsError
@@ -23,6 +32,7 @@ from tidings.node.plane import NetworkPlane
 from tidings.node.post_office import PostOffice
 from tidings.node.repeats import copy_refused
 from tidings.node.seen import Seen
+from tidings.node.stored_backlog import StoredBacklog
 from tidings.overlay.effects import Router
 from tidings.routing.codec import Reader, put_varint
 
@@ -61,17 +71,20 @@ class Transit:
         hops_max: int = 32,
         window_bytes: int = 1 << 20,
         memory_bytes_max: int = 64 << 20,
+        load_max: int = LOAD_MAX,
     ) -> None:
         self.router = router
         self.expired = self.abandoned = self.duplicates = self.no_hops = 0
-        self.wanted: list[int] = []  # what the store must bring
         self._plane, self._journal, self._office = plane, journal, office
         self._hops_max, self._window_bytes, self._memory_bytes_max = hops_max, window_bytes, memory_bytes_max
+        self._load_max = load_max
         self._box = 0  # the number under which the store keeps items
         self._seen = Seen()
         self._items: dict[int, _Item] = {}
-        self._unread: set[int] = set()  # stored in an earlier life and not loaded yet
-        self._todo: dict[Router, dict[int, None]] = {}  # by destination, in order
+        self._unread = StoredBacklog(load_max)  # stored in an earlier life and not loaded yet
+        self._newer: list[_Item] = []  # accepted while there is something unread
+        self._absent: list[int] = []  # to be sent next, and only in the store
+        self._todo: dict[Router, OrderedDict[int, None]] = {}  # by destination, in order
         self._parked: list[int] = []  # crossed too many links, tried again later
         self._unchecked: list[int] = []  # may have expired, in this round of looking
         self._links: dict[Router, _Link] = {}
@@ -87,13 +100,12 @@ class Transit:
         for box in recovered.mailboxes:
             if box.kind == KIND:
                 self._box = box.mailbox
-                self._unread = set(recovered.waiting[box.mailbox].seqs)
-        self.wanted = sorted(self._unread)[:LOAD_MAX]
+                self._unread.recover(recovered.waiting[box.mailbox].seqs)
         self._seen.recover(recovered.notes)
 
-    def take_wanted(self) -> list[int]:
-        wanted, self.wanted = self.wanted, []
-        return wanted
+    def wanted(self) -> list[int]:
+        """What the store must bring: of an earlier life, and for the links."""
+        return [*self._unread.wanted(), *self._absent] if self._unread or self._absent else []
 
     # --- messages in ----------------------------------------------------------------------------------------------
 
@@ -108,7 +120,12 @@ class Transit:
     def forward(self, stored: ForwardMessage) -> None:
         """The message is safe: send it on."""
         seq, message, routers, expires_ms, hops = stored
-        self._add(_Item(seq, message[ID], message, len(message), expires_ms, hops, routers))
+        item = _Item(seq, message[ID], message, len(message), expires_ms, hops, routers)
+        self._add(item)
+        if self._unread:
+            self._newer.append(item)
+        else:
+            self._wait(item)
 
     def relayed(
         self,
@@ -183,18 +200,35 @@ class Transit:
 
     def loaded(self, messages: dict[int, bytes]) -> None:
         """The store has brought these; the others are not ours."""
-        for seq in [seq for seq in messages if seq in self._unread or seq in self._items]:
-            blob = messages.pop(seq)
-            message, routers = decode_item(blob)
+        ours = {seq: messages.pop(seq) for seq in list(messages) if seq in self._unread or seq in self._items}
+        for seq, blob in ours.items():
             item = self._items.get(seq)
-            if item is None:
-                self._unread.discard(seq)
-                expires_ms = expires_ms_of(message)
-                self._add(_Item(seq, message[ID], message, len(message), expires_ms, self._hops_max, set(routers)))
-            elif item.message is None:
-                item.message = message
-                self._memory_bytes += len(message)
-        self.wanted = sorted(self._unread)[:LOAD_MAX]
+            if item is not None and item.message is None:
+                item.message = decode_item(blob)[0]
+                self._memory_bytes += item.size
+        if self._unread:
+            self._read_on(ours)
+
+    def lost(self, seqs: AbstractSet[int]) -> None:
+        """The store can never bring these: what is behind them must not wait for them."""
+        for seq in self._unread.lost(seqs):
+            self._journal.later(Acked(self._mailbox(), (seq,)))
+        for item in [self._items[seq] for seq in seqs if seq in self._items]:
+            self._done_with(item, tuple(item.todo))
+            self._maybe_finish(item)
+        self._read_on({})
+
+    def _read_on(self, messages: Mapping[int, bytes]) -> None:
+        for seq, blob in self._unread.brought(messages):
+            message, routers = decode_item(blob)
+            expires_ms = expires_ms_of(message)
+            item = _Item(seq, message[ID], message, len(message), expires_ms, self._hops_max, set(routers))
+            self._add(item)
+            self._wait(item)
+        if not self._unread:
+            newer, self._newer = self._newer, []
+            for item in newer:
+                self._wait(item)
 
     # --- the network ----------------------------------------------------------------------------------------------
 
@@ -203,9 +237,10 @@ class Transit:
 
     def link_down(self, neighbour: Router) -> None:
         link = self._links.pop(neighbour, None)
-        for item, routers in link.copies.values() if link else ():
-            item.outstanding -= 1
-            self._undone(item, routers)
+        if link is not None:
+            for item, _ in link.copies.values():
+                item.outstanding -= 1
+            self._put_back(link.copies.values())
 
     def routed(self, next_hops: Mapping[Router, Router]) -> None:
         self._next_hops = next_hops
@@ -222,7 +257,7 @@ class Transit:
 
     def abandon(self, router: Router) -> int:
         """The router will not come back: nothing waits for it any longer; how many did."""
-        waiting = self._todo.pop(router, {})
+        waiting = list(self._todo.pop(router, ()))
         for seq in waiting:
             item = self._items[seq]
             item.todo.discard(router)
@@ -233,9 +268,8 @@ class Transit:
     def unpark(self) -> None:
         """About once a second, whatever the clock on the wall shows, which may be set back: try again what rested."""
         parked, self._parked = self._parked, []
-        for seq in parked:
-            if seq in self._items:
-                self._undone(self._items[seq], self._items[seq].todo)
+        rested = [self._items[seq] for seq in parked if seq in self._items]
+        self._put_back([(item, tuple(item.todo)) for item in rested])
 
     def expire(self, now_ms: int) -> None:
         """About once a second: what waits for who cannot be reached takes no room longer than it is worth having."""
@@ -254,6 +288,7 @@ class Transit:
 
     def pump(self, now_ms: int) -> None:
         """Send what there are routes, and room, for; by each link in the order in which it was stored."""
+        self._absent = []
         by_hop: dict[Router, list[Router]] = {}
         for router in self._todo:
             hop = self._next_hops.get(router)
@@ -275,6 +310,9 @@ class Transit:
             elif first != seq:  # that one went with a copy for others
                 heapreplace(heads, (first, router))
             elif not self._send(now_ms, hop, link, self._items[seq]):
+                if self._items[seq].message is None:  # the store must bring it, and what follows it
+                    following = islice(self._todo[router], self._load_max)
+                    self._absent += [one for one in following if self._items[one].message is None]
                 break
 
     def _send(self, now_ms: int, hop: Router, link: _Link, item: _Item) -> bool:
@@ -285,7 +323,6 @@ class Transit:
             self._park(item)
             return True
         if item.message is None:
-            self.wanted.append(item.seq)
             return False
         routers = tuple(sorted(router for router in item.todo if self._next_hops.get(router) == hop))
         if not self._plane.relay(hop, list(routers), item.hops - 1, self._next_tag, item.message, now_ms):
@@ -319,23 +356,33 @@ class Transit:
         if self._memory_bytes > self._memory_bytes_max:
             self._memory_bytes -= item.size
             item.message = None
-        self._undone(item, item.todo)
 
-    def _undone(self, item: _Item, routers: Iterable[Router]) -> None:
-        for router in list(routers):
-            item.todo.add(router)
-            waiting = self._todo.setdefault(router, {})
-            late = bool(waiting) and next(reversed(waiting)) > item.seq
+    def _wait(self, item: _Item) -> None:
+        """To be sent, behind all others."""
+        for router in item.todo:
+            waiting = self._todo.get(router)
+            if waiting is None:
+                waiting = self._todo[router] = OrderedDict()
             waiting[item.seq] = None
-            if late:  # it goes before those that were stored after it
-                self._todo[router] = dict.fromkeys(sorted(waiting))
+
+    def _put_back(self, copies: Iterable[tuple[_Item, tuple[Router, ...]]]) -> None:
+        """To be sent again, each before those that were stored after it."""
+        changed: set[Router] = set()
+        for item, routers in copies:
+            item.todo.update(routers)
+            for router in routers:
+                self._todo.setdefault(router, OrderedDict())[item.seq] = None
+            changed.update(routers)
+        for router in changed:
+            self._todo[router] = OrderedDict.fromkeys(sorted(self._todo[router]))
 
     def _done_with(self, item: _Item, routers: tuple[Router, ...], *, keep: bool = False) -> None:
         for router in routers:
-            waiting = self._todo.get(router, {})
-            waiting.pop(item.seq, None)
-            if not waiting:
-                self._todo.pop(router, None)
+            waiting = self._todo.get(router)
+            if waiting is not None:
+                waiting.pop(item.seq, None)
+                if not waiting:
+                    del self._todo[router]
         if not keep:
             item.todo.difference_update(routers)
 

@@ -6,12 +6,13 @@ can fall before or after the write.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from random import Random
 from typing import Any, TypeAlias, assert_never
 
-from tidings.errors import StoreError
+from tidings.errors import StoreError, UsageError
 from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node import effects as nfx
 from tidings.node import inputs
@@ -83,6 +84,7 @@ class SimBroker:
         self._links: dict[str, int] = {}  # connection -> the forwarder's number
         self._unwritten: list[nfx.Persist] = []
         self._written: list[tuple[int, StoreError | None]] = []
+        self._loads: list[tuple[int, ...]] = []  # under way, in order
         self._out: list[Any] = []  # effects for the driver of the simulation
         self._dead = False  # the process ends in this moment, in the middle of what it does
 
@@ -129,6 +131,8 @@ class SimBroker:
                 return self._write(now)
             case fx.Timer(name="written"):
                 return self._tell_written(now)
+            case fx.Timer(name="read"):
+                return self._read(now)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():
                 return self._finish(now, told)
             case _:
@@ -221,8 +225,12 @@ class SimBroker:
             case nfx.PersistNow():
                 self._persist_now(now, effect)
             case nfx.Load(seqs=seqs):
-                loaded = dict(zip(seqs, self._host.store.read(seqs), strict=True))
-                self._step(now, inputs.Loaded(seqs, loaded))
+                if not self._host.read_ms:
+                    self._load(now, seqs)
+                else:
+                    if not self._loads:
+                        self._out.append(fx.SetTimer("read", now + self._host.read_ms))
+                    self._loads.append(seqs)
             case nfx.LogIn(connection, hello):
                 self._step(now, inputs.LoggedIn(connection, hello, Everyone()))
             case nfx.ClientReady():
@@ -277,6 +285,19 @@ class SimBroker:
             self._step(now, inputs.Persisted((ticket,), error))
         self._output(now)
         return self._finish(now)
+
+    def _read(self, now: float) -> list[Any]:
+        self._load(now, self._loads.pop(0))
+        if self._loads:
+            self._out.append(fx.SetTimer("read", now + self._host.read_ms))
+        return self._finish(now)
+
+    def _load(self, now: float, seqs: tuple[int, ...]) -> None:
+        loaded: dict[int, bytes] = {}
+        for seq in seqs:
+            with suppress(UsageError):  # it was acknowledged meanwhile, and is gone
+                loaded[seq] = self._host.store.read([seq])[0]
+        self._step(now, inputs.Loaded(seqs, loaded))
 
     def _output(self, now: float) -> bool:
         """Write all output; returns whether there was any."""

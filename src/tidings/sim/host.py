@@ -35,6 +35,7 @@ class Host:
     promised: MemoryStore = field(default_factory=MemoryStore)  # what brokers here were told is on the disk
     records: Records = field(default_factory=Records)
     write_ms: float = WRITE_MS
+    read_ms: float = 0.0  # how long it takes to load messages; 0: nothing else happens meanwhile
     full: bool = False
     dying: bool = False  # its process ends in this moment
     lives: int = 0  # of the broker: how often its process began

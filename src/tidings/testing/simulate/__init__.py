@@ -8,6 +8,7 @@
 - `scenario`: the network and what goes wrong in it
 - `clients`: consumers that acknowledge, transactions, writers, beside the plain subscribers of `sim.brokers`
 - `typed`: event types, their subscribers and publishers, where the scheme is Hermes
+- `strain`: a neighbour that stops and a broker that restarts meanwhile, with a backlog
 - `moments`: crashes in the worst moment, when the disk has something and nobody was told, or has not what somebody was
 - `lasting`: persistent ones, and durable subscriptions to them
 - `checkers`: what must hold, by name: safety and, apart, liveness

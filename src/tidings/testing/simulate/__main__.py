@@ -9,7 +9,7 @@ from tidings.testing.seeds import parser, run_seeds
 from tidings.testing.simulate import choices as menus
 from tidings.testing.simulate.run import run
 
-NAMES = ("world", "scheme", "overlay", "unicast", "tracking", "moment")
+NAMES = ("world", "scheme", "overlay", "unicast", "tracking", "moment", "strain")
 TOTALS = ("faults", "messages", "deliveries", "transactions", "traces")
 
 

@@ -89,20 +89,20 @@ def whole_transactions(brokers: Brokers, mailboxes: Iterable[Mailbox], groups: I
 def order_per_publisher(brokers: Brokers, mailboxes: Iterable[Mailbox], calm: set[bytes], *, one_way: bool) -> None:
     """What one publisher sends in one way (persistent or not) comes in that order: always at its own broker, from
     others while the network is calm; what is persistent also amid faults, if there is only one way to each broker
-    (`one_way`). `calm`: the messages that were published and delivered in such times, and that
-    were not free to be broadcast: those go by other ways than the rest, and may overtake it."""
+    (`one_way`), and also if the publisher's connection, or its broker, was another in between: all that is persistent
+    at one router comes from one publisher. `calm`: the messages that were published and delivered in such times, and
+    that were not free to be broadcast: those go by other ways than the rest, and may overtake it."""
     places = {one.id: (index, one) for index, one in enumerate(brokers.publications)}
     readers = [(one.router, one.order, f"subscriber {one.number}") for one in brokers.subscribers]
-    kept = [one for one in mailboxes if one.kind == "durable"]
-    readers += [(one.router, one.order, f"durable {one.number}") for one in kept]
+    readers += [(one.router, one.first_given(), one.name) for one in mailboxes]
     for router, order, name in readers:
         last: dict[tuple[int, bool], int] = {}
-        for id in order:
+        for id in dict.fromkeys(order):
             index, one = places[id]
             ordered = one.router == router or id in calm or (one_way and one.persistent)
             if one.committed is not None or len(one.clients) > 1 or not ordered:
                 continue
-            way = (id_of_writer(one), one.persistent)
+            way = (one.router if one.persistent else id_of_writer(one), one.persistent)
             if index < last.get(way, -1):
                 before = brokers.publications[last[way]]
                 fail("order-per-publisher", f"{name} at router {router} got {id.hex()} after {before.id.hex()}")

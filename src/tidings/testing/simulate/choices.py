@@ -19,6 +19,7 @@ HERMES_SHARE = 0.05
 OVERLAYS = {"tree": 3, "ring": 3, "waxman": 3, "barabasi-albert": 3, "pan": 1}
 UNICASTS = {"link-state": 4, "distance-vector": 1}
 TRACKINGS = {"none": 6, "bloom": 2, "async": 1}
+STRAINS = {"none": 3, "frozen": 1}  # a neighbour that is stopped for a while, and a broker that restarts meanwhile
 MOMENTS = {"any": 4, "worst": 2, "unwritten": 1}  # in which brokers crash and clients go away
 
 
@@ -31,6 +32,7 @@ class Choices:
     unicast: str
     tracking: str
     moment: str
+    strain: str
 
     @property
     def policy(self) -> str:
@@ -39,7 +41,7 @@ class Choices:
     def describe(self) -> str:
         if self.world != "brokers":
             return self.world
-        named = (f"tracking {self.tracking}", f"{self.moment} moment")
+        named = (f"tracking {self.tracking}", f"{self.moment} moment", f"strain {self.strain}")
         return ", ".join((self.scheme, self.overlay, self.unicast, *named))
 
 
@@ -51,13 +53,14 @@ def draw(seed: int, **forced: str) -> Choices:
         "unicast": UNICASTS,
         "tracking": TRACKINGS,
         "moment": MOMENTS,
+        "strain": STRAINS,
     }
     drawn = {}
     for name, menu in menus.items():
         drawn[name] = Random(f"{name} {seed}").choices(list(menu), list(menu.values()))[0]
     if Random(f"hermes {seed}").random() < HERMES_SHARE:
         drawn["scheme"] = "hermes"
-    if forced.keys() - {"world", "moment"} and "world" not in forced:
+    if forced.keys() - {"world", "moment", "strain"} and "world" not in forced:
         drawn["world"] = "brokers"
     for name, value in forced.items():
         if value not in menus[name]:

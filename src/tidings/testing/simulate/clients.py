@@ -50,7 +50,6 @@ class Mailbox:
     kind: str  # "durable", "shared", "queue"
     selector: str = ""
     got: Counter[bytes] = field(default_factory=Counter)
-    order: list[bytes] = field(default_factory=list)  # of what came for the first time
     given: list[Given] = field(default_factory=list)
     acknowledged: list[Acknowledged] = field(default_factory=list)
 
@@ -74,10 +73,12 @@ class Mailbox:
 
     def take(self, delivery: Delivery, life: int) -> None:
         id = delivery.message[ID]
-        if not self.got[id]:
-            self.order.append(id)
         self.got[id] += 1
         self.given.append(Given(delivery.at, life, delivery.tag, delivery.attempt, id))
+
+    def first_given(self) -> list[bytes]:
+        """In the order in which each was given for the first time, to whichever consumer."""
+        return list(dict.fromkeys(one.id for one in sorted(self.given)))
 
     def unmarked(self) -> list[bytes]:
         """What came again and did not say so. Consumers look at what they were given when they please, so what counts

@@ -9,6 +9,10 @@ SEEDS: dict[str, tuple[int, dict[str, str]]] = {
         2,
         {"scheme": "bdrp", "overlay": "tree", "tracking": "none", "moment": "any"},
     ),
+    "messages overtook older ones that were still being read from the store": (
+        6,
+        {"scheme": "bdrp", "overlay": "tree", "tracking": "none", "moment": "any", "strain": "frozen"},
+    ),
     "covering took messages by without a record of them": (
         0,
         {"scheme": "covering-active", "tracking": "bloom", "moment": "any"},

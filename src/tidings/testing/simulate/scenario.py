@@ -14,6 +14,7 @@ from tidings.overlay.pan import PanOptions
 from tidings.routing.interests import InterestEncoding
 from tidings.sim.faults import Fault, random_faults
 from tidings.testing.simulate.choices import Choices
+from tidings.testing.simulate.strain import Strain, random_strain
 from tidings.testing.simulate.typed import OPTIONS as HERMES
 from tidings.tracking.history import BloomSettings, Mode
 from tidings.tracking.record import Settings as TrackingSettings
@@ -43,6 +44,8 @@ class Scenario:
     faults: list[tuple[float, Fault]]
     skews_ms: dict[int, float]
     tracking: TrackingSettings | None
+    read_ms: float  # how long it takes to load messages from a store
+    strain: Strain | None
 
 
 def random_scenario(choices: Choices) -> Scenario:
@@ -53,6 +56,8 @@ def random_scenario(choices: Choices) -> Scenario:
     )
     broadcast_above = rng.choice((0, 0, 1, 3))
     scheme = choices.scheme.partition("-")[0]
+    sizes = Random(f"sizes {choices.seed}")
+    load_max, transit_bytes_max = sizes.choice((1, 3, 256)), sizes.choice((300, 64 << 20))
     settings = {
         router: NetworkSettings(
             router,
@@ -64,6 +69,8 @@ def random_scenario(choices: Choices) -> Scenario:
             broadcast_above,
             costs={int(peer): int(edge.latency_ms) for peer, edge in graph.neighbours(router).items()},
             window_bytes=rng.choice((300, 1 << 20)),
+            transit_bytes_max=transit_bytes_max,
+            load_max=load_max,
             link=LINK,
             policy=choices.policy or "selective",
             merge=choices.seed % 2 == 1,
@@ -76,7 +83,11 @@ def random_scenario(choices: Choices) -> Scenario:
     clocks_ms, step_ms = (CLOCKS_MS, STEP_MS) if tracked else (FAR_MS, FAR_STEP_MS)
     faults = random_faults(graph, rng, rng.randint(1, 9), FAULTS_MS, step_ms=step_ms)
     skews_ms = {router: rng.uniform(0, clocks_ms) for router in dials}
-    return Scenario(graph, settings, faults, skews_ms, _tracking(choices.tracking, rng) if tracked else None)
+    tracking = _tracking(choices.tracking, rng) if tracked else None
+    strain = random_strain(choices, graph)
+    if strain is not None:
+        faults = sorted([*faults, *strain.faults], key=lambda entry: entry[0])
+    return Scenario(graph, settings, faults, skews_ms, tracking, sizes.choice((0.0, 1.0, 20.0)), strain)
 
 
 def _network(choices: Choices, rng: Random) -> tuple[Graph, dict[int, list[int]]]:

@@ -46,6 +46,8 @@ class World:
         self.rng = rng = Random(f"actions {choices.seed}")
         one = self.scenario
         self.brokers = Brokers(one.graph, one.settings, choices.seed, one.skews_ms, trace, tracking=one.tracking)
+        for host in self.brokers.hosts.values():
+            host.read_ms = one.read_ms
         self.routers = list(one.settings)
         self._broadcasts = any(settings.broadcast_above for settings in one.settings.values())
         self.pan, self.flooding = choices.overlay == "pan", choices.scheme == "flooding"
@@ -174,7 +176,9 @@ class World:
     # --- people ---------------------------------------------------------------------------------------------------
 
     def people(self) -> None:
-        rng = self.rng
+        rng, strain = self.rng, self.scenario.strain
+        if strain is not None:
+            self.brokers.subscribe(strain.stopped, "", durable=True)
         for router in self.routers:
             for _ in range(rng.randint(0, 2)):
                 self.brokers.subscribe(router, rng.choice(SELECTORS))
@@ -205,11 +209,15 @@ class World:
 
     def publish(self, router: int | None = None) -> Publication | None:
         """By the client that publishes at this router, unless its broker crashed: then by another."""
-        rng, brokers = self.rng, self.brokers
+        rng = self.rng
         if router is None:
             router = rng.choice(self.routers)
         queue = QUEUE if rng.random() < 0.2 else ""
         persistent = rng.random() < 0.5 and (not self.flooding or bool(queue))
+        return self._publish(router, persistent, queue)
+
+    def _publish(self, router: int, persistent: bool, queue: str = "") -> Publication | None:
+        brokers = self.brokers
         broker, writer = brokers.broker(router), self.writers.get(router)
         if broker is None:
             return None
@@ -238,6 +246,9 @@ class World:
                 calendar.at(start + self.lasting.rng.uniform(0, FAULTS_MS), self.lasting.publish)
         if self.moments is not None:
             self.worst_moments(self.moments)
+        if (strain := self.scenario.strain) is not None:
+            for at in strain.messages:
+                calendar.at(start + at, self._publish, strain.publisher, True)
         for consumer in self.consumers:
             for _ in range(12):
                 calendar.at(start + rng.uniform(0, FAULTS_MS), consumer.work)
