@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tidings.delivery.mailbox import NEW, Tries
 from tidings.delivery.store import Acked, MemoryStore, Note, Record, Stored
 from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.kernel.codec import encode_message
@@ -14,10 +15,11 @@ from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.node.brakes import Brakes
 from tidings.node.completer import Completer
-from tidings.node.completions import Copy, TakeRelay
+from tidings.node.completions import Copy, Offer, TakeRelay
 from tidings.node.journal import Journal
 from tidings.node.outbox import Outbox
 from tidings.node.post_office import PostOffice
+from tidings.node.seen import Seen
 from tidings.node.settings import Settings
 from tidings.node.transit import Transit, decode_item, encode_item
 
@@ -346,6 +348,23 @@ def test_of_many_that_wait_some_are_looked_at_in_each_tick(monkeypatch: pytest.M
         bench.transit.expire(1000)
         left.append(len(bench.transit))
     assert left == [3, 1, 0]
+
+
+def test_what_may_have_been_taken_long_ago_is_delivered_with_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, given = Bench(), list[tuple[int, int]]()
+    monkeypatch.setattr(bench.transit, "_seen", Seen(slots=2, slot_ids=2))
+    prepare = bench.office.prepare
+
+    def noting(message: bytes, *arguments: Any, tries: Tries = NEW) -> Offer:
+        given.append((int.from_bytes(message[18:20]), tries.given))
+        return prepare(message, *arguments, tries=tries)
+
+    monkeypatch.setattr(bench.office, "prepare", noting)
+    for tag, counter in enumerate([1, 3, 4, 5, 6, 7, 6, 1, 2, 8]):
+        bench.relay(tag, [1], message(counter))
+        bench.turn()
+    # 6 is known, 1 came again long after, 2 is new and nobody can tell
+    assert given == [(1, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (1, 1), (2, 1), (8, 0)]
 
 
 def with_backlog(count: int, expiration_ms: int | None = None) -> Bench:

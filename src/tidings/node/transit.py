@@ -3,7 +3,8 @@
 An *item* is a message and the routers it still has to reach. Those of them that lie behind the same neighbour go there
 in one copy with a tag; when the neighbour says Taken, it answers for them. When a link is lost, what was not taken is
 divided again by the routes there are then, or waits until there is one. So a copy may exist twice, and the router it is
-meant for knows it again by its message's id (`Seen`, which outlives a restart): it is delivered exactly once.
+meant for knows it again by its message's id (`Seen`, which outlives a restart): it is delivered once, or marked if it
+is so old that nobody can tell.
 
     accept ──► store ──► todo ──send──► outstanding ──Taken──► gone
                           ▲                │
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
 
+from tidings.delivery.mailbox import NEW, PERHAPS_SEEN
 from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
 from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.node.completions import ConfirmCopy, DeliverRelayed, ForwardMessage, RelayCompletion, RememberEntry
@@ -165,10 +167,11 @@ class Transit:
         if 0 < expires_ms <= now_ms:
             self.expired += 1
             return
+        tries = NEW if self._seen.prove_new(message[ID]) else PERHAPS_SEEN
         self._seen.add(message[ID])
         self._journal.message(self._seen, 0)
         mailboxes = self._office.mailboxes.for_message(message, self._plane.match(message))
-        self._journal.then(DeliverRelayed(now_ms, self._office.prepare(message, mailboxes, expires_ms)))
+        self._journal.then(DeliverRelayed(now_ms, self._office.prepare(message, mailboxes, expires_ms, tries=tries)))
 
     def deliver_relayed(self, completion: DeliverRelayed, error: TidingsError | None) -> None:
         now_ms, offer = completion
