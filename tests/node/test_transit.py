@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidings.delivery.mailbox import NEW, Tries
+from tidings.delivery.mailbox import Mailbox, Tries
 from tidings.delivery.store import Acked, MemoryStore, Note, Record, Stored
 from tidings.errors import CodecError, StoreError, TidingsError
 from tidings.kernel.codec import encode_message
@@ -355,9 +355,9 @@ def test_what_may_have_been_taken_long_ago_is_delivered_with_a_mark(monkeypatch:
     monkeypatch.setattr(bench.transit, "_seen", Seen(slots=2, slot_ids=2))
     prepare = bench.office.prepare
 
-    def noting(message: bytes, *arguments: Any, tries: Tries = NEW) -> Offer:
+    def noting(message: bytes, mailboxes: list[Mailbox], expires_ms: int, tries: Tries) -> Offer:
         given.append((int.from_bytes(message[18:20]), tries.given))
-        return prepare(message, *arguments, tries=tries)
+        return prepare(message, mailboxes, expires_ms, tries=tries)
 
     monkeypatch.setattr(bench.office, "prepare", noting)
     for tag, counter in enumerate([1, 3, 4, 5, 6, 7, 6, 1, 2, 8]):

@@ -37,7 +37,7 @@ from tidings.broker.observing import Aside, Observer
 from tidings.broker.tasks import Steps, Tasks
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
 from tidings.broker.writer import StoreWriter
-from tidings.delivery.store import Record, Store
+from tidings.delivery.store import Record, Store, read_sound
 from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Forwarder
@@ -60,6 +60,7 @@ from tidings.node.effects import (
 from tidings.node.engine import Engine
 from tidings.node.inputs import Input, Now
 from tidings.node.limits import Limits
+from tidings.node.repeats import recent_seqs
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
 from tidings.tracking.record import Answer
@@ -155,9 +156,10 @@ class Broker:
         """Recover what the store holds, then listen."""
         loop = asyncio.get_running_loop()
         recovered = await loop.run_in_executor(None, self._store.recover)
+        recent = await loop.run_in_executor(None, read_sound, self._store, recent_seqs(recovered))
         for damage in recovered.damaged:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
-        self.engine.recover(self.now(), recovered)
+        self.engine.recover(self.now(), recovered, recent)
         self.writer = StoreWriter(self._store, loop, on_written=self._written, on_read=self._read)
         await self.tracking.start(self.engine.recorder, self._resolved)
         for listener in listeners:

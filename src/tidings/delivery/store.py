@@ -20,6 +20,7 @@ Rules that keep recovery simple:
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, assert_never
 
@@ -29,6 +30,7 @@ SEQ_MAX = 2**63 - 1
 MAILBOX_MAX = 2**32 - 1
 NAME_BYTES_MAX = 0xFFFF  # of a mailbox or a note
 TARGETS_MAX = 0xFFFF  # mailboxes of one `Stored`
+READ_MAX = 256  # messages that are read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,20 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Nothing but a second `close` may follow."""
+
+
+def read_sound(store: Store, seqs: Sequence[int]) -> list[bytes]:
+    """Those of these messages that the store can bring; what is damaged is left out."""
+    found: list[bytes] = []
+    for at in range(0, len(seqs), READ_MAX):
+        part = seqs[at : at + READ_MAX]
+        try:
+            found += store.read(part)
+        except StoreError:
+            for seq in part:
+                with suppress(StoreError):
+                    found += store.read([seq])
+    return found
 
 
 def priority_of(message: bytes) -> int:

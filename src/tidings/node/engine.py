@@ -104,9 +104,11 @@ class Engine:
         """Answers inquiries from stored histories, which another thread may have it do."""
         return self.node.tracking.recorder
 
-    def recover(self, now: Now, recovered: Recovered) -> None:
-        """Stand where the store says the broker stood; before the first step."""
+    def recover(self, now: Now, recovered: Recovered, recent: Iterable[bytes] = ()) -> None:
+        """Stand where the store says the broker stood; before the first step. `recent`: the messages of
+        `repeats.recent_seqs`, so that one that is sent again is known."""
         self.node.recover(recovered, now.steady_ms)
+        self.node.post_office.repeats.recover(recent)
 
     def start_tracking(self, now: Now, past: Iterable[Attachment], stored_ms: Mapping[int, int]) -> None:
         """What earlier processes have recorded (`Recorder.start`); after `recover`."""

@@ -3,13 +3,24 @@
 The broken connection may not have ended here yet, and what was sent by it may be read later than what is sent again. So
 from the first message that is sent again on, whatever else comes from that publisher, by whichever connection, may
 have been sent before.
+
+A broker may crash between the write and the receipt. So the messages that it stored last, of those that still wait,
+count as recent when it starts. What its consumers had acknowledged before is not known: sent again, it is stored again,
+marked as perhaps seen.
 """
 
+from collections.abc import Iterable
+
+from tidings.delivery.mailbox import DURABLE
+from tidings.delivery.store import Recovered
 from tidings.errors import StoreError
 from tidings.kernel.recent import RecentIds
+from tidings.node.encoded import ID
 
 PUBLISHER = slice(0, 4)  # of an id
 PUBLISHERS_MAX = 4096  # whose messages were sent again, lately
+RECENT_MAX = 16_384  # messages that are looked at when a broker starts
+_KINDS = {kind.value for kind in DURABLE}
 
 
 class Repeats:
@@ -18,6 +29,11 @@ class Repeats:
         self.under_way: set[bytes] = set()  # ids of messages whose record is not written yet
         self.duplicates = 0
         self._moved: dict[bytes, None] = {}  # publishers that have gone on by another connection, the oldest first
+
+    def recover(self, messages: Iterable[bytes]) -> None:
+        """These were stored by an earlier process, and wait."""
+        for message in messages:
+            self.recent.add(message[ID])
 
     def perhaps(self, message_id: bytes, said: bool) -> bool:
         """Whether a message may have been sent before; `said`: its frame says so."""
@@ -33,6 +49,15 @@ class Repeats:
         safe = message_id in self.recent
         self.duplicates += safe
         return safe
+
+
+def recent_seqs(recovered: Recovered) -> list[int]:
+    """The messages for clients that were stored last, of those that wait."""
+    seqs: set[int] = set()
+    for box in recovered.mailboxes:
+        if box.kind in _KINDS:
+            seqs.update(recovered.waiting[box.mailbox].seqs[-RECENT_MAX:])
+    return sorted(seqs)[-RECENT_MAX:]
 
 
 def copy_refused() -> StoreError:

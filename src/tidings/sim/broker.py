@@ -22,6 +22,7 @@ from tidings.node.inputs import Input, Now
 from tidings.node.network import Network
 from tidings.node.network_settings import NetworkSettings
 from tidings.node.protocol_session import Hello
+from tidings.node.repeats import recent_seqs
 from tidings.node.requests import Request
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
@@ -98,7 +99,8 @@ class SimBroker:
 
     def start(self, now: float) -> list[Any]:
         at = self._now(now)
-        self.engine.recover(at, self._host.store.recover())
+        recovered = self._host.store.recover()
+        self.engine.recover(at, recovered, self._host.store.read(recent_seqs(recovered)))
         stored_ms = self._records.archive.stored_ms(self._router)
         self.engine.start_tracking(at, self._records.changes, stored_ms)
         self._out.append(fx.SetTimer("tick", now + TICK_MS))

@@ -37,6 +37,7 @@ from tidings.node.engine import Engine
 from tidings.node.inputs import Input, Now
 from tidings.node.node import Node
 from tidings.node.protocol_session import Hello
+from tidings.node.repeats import recent_seqs
 from tidings.node.requests import (
     Accepted,
     Ack,
@@ -111,7 +112,8 @@ class NodeDriver:
         self.engine = self.make_engine()
         self.clients: dict[int, DrivenClient] = {}
         self.writes.clear()
-        self.engine.recover(self.now, self.store.recover())
+        recovered = self.store.recover()
+        self.engine.recover(self.now, recovered, self.store.read(recent_seqs(recovered)))
 
     crash = start
 
