@@ -106,6 +106,8 @@ crash: setup  ## end brokers under load again and again, fail the power, cut and
 	  $(or $(KILLS),500) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -c 'import sys; from tidings.testing.crash_network import main; main(sys.argv[1:])' \
 	  $$(( $(or $(KILLS),500) / 5 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -c 'import sys; from tidings.testing.stalled_line import main; main(sys.argv[1:])' \
+	  $$(( $(or $(KILLS),500) / 25 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m tidings.testing.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 	$(BIN)/python -m tidings.testing.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 

@@ -77,6 +77,11 @@ def test_messages_that_are_sent_again_and_stored_again(monkeypatch: pytest.Monke
     assert first_failure((4, 6), WORST).startswith(("once-only: ", "acked-stays-acked: "))
 
 
+def test_messages_that_wait_after_a_crash_and_are_stored_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Repeats, "recover", lambda self, messages: None)
+    assert first_failure((7, 15), WORST).startswith("once-only: ")
+
+
 def test_transactions_that_happen_as_often_as_they_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Once, "done", lambda self, key, number: False)
     assert first_failure((2, 4), WORST).startswith("once-only: ")
