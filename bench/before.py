@@ -4,7 +4,7 @@
     python -m bench.before ../before/.venv/bin/python [--runs 3]
 
 The server runs on core 0, the load generator on core 1. Points are measured on both in turn, several times; the ratio
-is that of the medians. Saturated points compare throughput too; paced ones, and the single publisher, CPU time and rate.
+is that of the medians.
 """
 
 import argparse
