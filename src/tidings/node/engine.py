@@ -241,7 +241,9 @@ class Engine:
 
     def _event(self, now: Now, event: PlaneEvent) -> None:
         """One event. Messages count even if their client is about to be closed; nothing else of it does."""
-        node, self._unfinished = self.node, True
+        node = self.node
+        if type(event) is not ControlFrame:
+            self._unfinished = True
         match event:
             case Published():
                 node.publishing.message(event)
@@ -284,8 +286,7 @@ class Engine:
             case CreditGiven(connection, subscription, more):
                 node.asked(now.wall_ms, connection, Credit(subscription, more))
             case ControlFrame():
-                self._unfinished = False  # each request has a turn of its own
-                clients.control(now, client, event)
+                clients.control(now, client, event)  # each request has a turn of its own
             case Transacted():
                 node.transacted(now.wall_ms, event)
             case PublishCheck():
@@ -309,6 +310,7 @@ class Engine:
         """Links have no subscriptions: the plane makes only two of the other kinds for them."""
         match event:
             case ControlFrame():
+                self._unfinished = True
                 links.control(now, link, event)
             case FrameError():
                 links.broken(now, link, event)
