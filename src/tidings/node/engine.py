@@ -252,7 +252,9 @@ class Engine:
 
     def _event(self, now: Now, event: PlaneEvent) -> None:
         """One event. Messages count even if their client is about to be closed; nothing else of it does."""
-        node, self._unfinished = self.node, True
+        node = self.node
+        if type(event) is not ControlFrame:
+            self._unfinished = True
         if isinstance(event, Published):
             node.publishing.message(event)
         elif isinstance(event, PublishedToRouters | PublishedToScheme):
@@ -275,8 +277,7 @@ class Engine:
             case CreditGiven(connection, subscription, more):
                 node.asked(now.wall_ms, connection, Credit(subscription, more))
             case ControlFrame():
-                self._unfinished = False  # each request has a turn of its own
-                clients.control(now, client, event)
+                clients.control(now, client, event)  # each request has a turn of its own
             case Transacted():
                 node.transacted(now.wall_ms, event)
             case PublishCheck():
@@ -299,6 +300,7 @@ class Engine:
     def _link_event(self, now: Now, links: LinkSessions, link: LinkSession, event: ConnectionEvent) -> None:
         """Links have no subscriptions: the plane makes only two kinds for them."""
         if isinstance(event, ControlFrame):
+            self._unfinished = True
             links.control(now, link, event)
         elif isinstance(event, FrameError):
             links.broken(now, link, event)

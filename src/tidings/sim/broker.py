@@ -2,7 +2,7 @@
 
 Links carry bytes: the forwarder's output goes into the simulated stream as it is, and what arrives is fed to the
 forwarder. Clients speak native frames (sim/client.py). Writing to disk takes a moment in two halves, so that a crash
-can fall before or after the write.
+can fall before or after the write; reading takes a moment too.
 """
 
 from collections.abc import Callable
@@ -37,9 +37,9 @@ EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
 
 
 class Everyone:
-    """A principal that may do everything."""
+    """A principal that may do everything, as at a broker without users."""
 
-    name = "everyone"
+    name = "anonymous"
 
     def may(self, operation: str, destination: str) -> bool:
         return True
@@ -60,9 +60,15 @@ class Sizes:
 
 class SimBroker:
     def __init__(
-        self, network: NetworkSettings | None, host: Host, incarnation: int, rng: Random, sizes: Sizes | None = None
+        self,
+        network: NetworkSettings | None,
+        host: Host,
+        incarnation: int,
+        rng: Random,
+        sizes: Sizes | None = None,
+        settings: Settings | None = None,
     ) -> None:
-        """Without a network it stands alone."""
+        """Without a network it stands alone. `settings`: those of a lone broker, otherwise the simulation's."""
         self.sizes = sizes or Sizes()
         self._alone, self._router = network is None, 1 if network is None else network.router
         self.forwarder = Forwarder(read_bytes=4096, output_bytes_max=self.sizes.output_bytes_max)
@@ -70,7 +76,7 @@ class SimBroker:
         self.life = host.lives
         self.engine = Engine(
             self.forwarder,
-            Settings(broker_id=self._router, deliveries_max=DELIVERIES_MAX),
+            settings or Settings(broker_id=self._router, deliveries_max=DELIVERIES_MAX),
             ClientOptions(count(1 + (self.life << 16))),
             network,
             tracking=host.records.settings,
@@ -83,6 +89,8 @@ class SimBroker:
         self._links: dict[str, int] = {}  # connection -> the forwarder's number
         self._unwritten: list[nfx.Persist] = []
         self._written: list[tuple[int, StoreError | None]] = []
+        self._unread: list[tuple[int, ...]] = []  # asked for and not brought yet
+        self._inquiries: list[nfx.Inquire] = []  # the same of the archive of histories
         self._out: list[Any] = []  # effects for the driver of the simulation
         self._dead = False  # the process ends in this moment, in the middle of what it does
 
@@ -129,6 +137,10 @@ class SimBroker:
                 return self._write(now)
             case fx.Timer(name="written"):
                 return self._tell_written(now)
+            case fx.Timer(name="read"):
+                return self._read(now)
+            case fx.Timer(name="resolve"):
+                return self._resolve(now)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():
                 return self._finish(now, told)
             case _:
@@ -138,10 +150,15 @@ class SimBroker:
 
     def connect(self, now: float, client_id: str = "") -> SimClient:
         """A client that has logged in, or will when the broker gets to it. The next call returns what came of it."""
-        client = SimClient(self.forwarder.open(), self.life)
+        client = self.open(now)
+        self._send(now, client, encode_hello(Hello("", "", client_id, 0)))
+        return client
+
+    def open(self, now: float, make: Callable[[int, int], SimClient] = SimClient) -> SimClient:
+        """A client that has connected and sent nothing yet; `make`: of its number and the broker's life."""
+        client = make(self.forwarder.open(), self.life)
         self.clients[client.number] = client
         self._step(now, inputs.ClientOpened(client.number, NativeSession()))
-        self._send(now, client, encode_hello(Hello("", "", client_id, 0)))
         return client
 
     def disconnect(self, now: float, client: SimClient) -> list[Any]:
@@ -221,8 +238,9 @@ class SimBroker:
             case nfx.PersistNow():
                 self._persist_now(now, effect)
             case nfx.Load(seqs=seqs):
-                loaded = dict(zip(seqs, self._host.store.read(seqs), strict=True))
-                self._step(now, inputs.Loaded(seqs, loaded))
+                if not self._unread:
+                    self._out.append(fx.SetTimer("read", now + self._host.write_ms / 2))
+                self._unread.append(seqs)
             case nfx.LogIn(connection, hello):
                 self._step(now, inputs.LoggedIn(connection, hello, Everyone()))
             case nfx.ClientReady():
@@ -235,9 +253,10 @@ class SimBroker:
             case nfx.Track(changes=changes, entries=entries):
                 self._records.changes += changes
                 self._records.archive.store(self._router, entries)
-            case nfx.Inquire(number=number, inquiry=inquiry):
-                answer = self.engine.recorder.resolve(inquiry, self._records.archive)
-                self._step(now, inputs.Resolved(number, answer))
+            case nfx.Inquire():
+                if not self._inquiries:
+                    self._out.append(fx.SetTimer("resolve", now + self._host.write_ms / 2))
+                self._inquiries.append(effect)
             case nfx.Log(fields=fields):
                 if "exception" in fields:
                     raise AssertionError(f"a bug, which a real broker would survive:\n{fields['exception']}")
@@ -276,6 +295,19 @@ class SimBroker:
         for ticket, error in written:
             self._step(now, inputs.Persisted((ticket,), error))
         self._output(now)
+        return self._finish(now)
+
+    def _read(self, now: float) -> list[Any]:
+        asked, self._unread = self._unread, []
+        for seqs in asked:
+            self._step(now, inputs.Loaded(seqs, self._host.read(seqs)))
+        return self._finish(now)
+
+    def _resolve(self, now: float) -> list[Any]:
+        inquiries, self._inquiries = self._inquiries, []
+        for one in inquiries:
+            answer = self.engine.recorder.resolve(one.inquiry, self._records.archive)
+            self._step(now, inputs.Resolved(one.number, answer))
         return self._finish(now)
 
     def _output(self, now: float) -> bool:

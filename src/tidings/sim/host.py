@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidings.delivery.store import MemoryStore, Record
-from tidings.errors import StoreError
+from tidings.errors import StoreError, TidingsError
 from tidings.tracking.archive import MemoryArchive
 from tidings.tracking.attachments import Attachment
 from tidings.tracking.record import Settings as TrackingSettings
@@ -54,6 +54,16 @@ class Host:
         if error is None:
             self.witness(records)
         return error
+
+    def read(self, seqs: Sequence[int]) -> dict[int, bytes]:
+        """Those of the messages that are on the disk: some may have been acknowledged since they were asked for."""
+        found: dict[int, bytes] = {}
+        for seq in seqs:
+            try:
+                found[seq] = self.store.read([seq])[0]
+            except TidingsError:
+                continue
+        return found
 
     def append(self, records: Sequence[Record]) -> StoreError | None:
         """Write a batch as a whole, or say why not."""
