@@ -35,7 +35,7 @@ class PostOffice:
         self.depot = Depot(settings.messages_bytes_max)
         self.mailboxes = Mailboxes(plane, journal, self.depot, settings)
         self.overflow = Overflow(self.mailboxes, brakes, settings, outbox)
-        self.sweep = Sweep(self.depot)
+        self.sweep = Sweep(self.depot, settings.pieces.sweep_messages, settings.pieces.sweep_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
         self.repeats = Repeats(journal)
         self.attended: dict[Mailbox, None] = {}  # those with consumers
