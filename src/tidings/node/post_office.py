@@ -187,7 +187,7 @@ class PostOffice:
             return any(stored for stored, _ in prepared), partial(_each, [offer for _, offer in prepared])
         seq = self.take_seq()
         durable = tuple([mailbox.number for mailbox in mailboxes if mailbox.durable])
-        crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
+        crowded = self.depot.pinned_bytes + len(message) > self._settings.pinned_bytes_max
         retained = self.mailboxes.retained
         kept = [mailbox for mailbox in mailboxes if mailbox.number in retained] if retained else []
         stored = bool(durable) and bool(message[1] & PERSISTENT or crowded or kept)

@@ -59,7 +59,7 @@ class SimClient:
     paused: bool = False  # the same, by admission control
     answers: Counter[int] = field(default_factory=Counter)  # how often each receipt number was answered, in any way
     delta_ms: int = 0  # what it has to add to its clock
-    corrections: list[int] = field(default_factory=list)  # numbers that it has not confirmed
+    corrections: list[tuple[int, int]] = field(default_factory=list)  # numbers and deltas that it has not confirmed
     heard: Callable[[int], None] = nothing  # is told of each accepted publication
     _splitter: FrameSplitter = field(default_factory=lambda: FrameSplitter(FRAME_BYTES_MAX))
 
@@ -84,10 +84,11 @@ class SimClient:
 
     def _answered(self, frame: RawFrame) -> None:
         fields = decode_fields(frame.payload)
-        if frame.type in {FrameType.WELCOME, FrameType.CLOCK}:
+        if frame.type == FrameType.WELCOME:
             self.delta_ms = field_of(fields, "delta_ms", int)
-            if frame.type == FrameType.CLOCK:
-                self.corrections.append(unsigned(fields, "number"))
+            return
+        if frame.type == FrameType.CLOCK:
+            self.corrections.append((unsigned(fields, "number"), field_of(fields, "delta_ms", int)))
             return
         self.answers[unsigned(fields, "receipt")] += 1
         code, reason = field_of(fields, "code", str), field_of(fields, "reason", str)

@@ -51,6 +51,15 @@ class Moments:
 
         self.brokers.hosts[router].asked = asked
 
+    def when_stored(self, router: int) -> None:
+        """The broker crashes when a message is next stored, before it has said so."""
+
+        def witness(records: Sequence[Record]) -> None:
+            if any(isinstance(one, Stored) for one in records):
+                self._strike(router)
+
+        self.brokers.hosts[router].witness = witness
+
     def end(self) -> None:
         for host in self.brokers.hosts.values():
             host.witness = host.asked = nobody

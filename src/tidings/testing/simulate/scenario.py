@@ -88,7 +88,9 @@ def random_scenario(choices: Choices) -> Scenario:
     skews_ms = {router: rng.uniform(0, clocks_ms) for router in dials}
     sizing = Random(f"sizes {choices.seed}")
     sizes = {router: random_sizes(sizing) for router in dials}
-    return Scenario(graph, settings, faults, skews_ms, _tracking(choices.tracking, rng) if tracked else None, sizes)
+    return Scenario(
+        graph, settings, faults, skews_ms, random_tracking(choices.tracking, rng) if tracked else None, sizes
+    )
 
 
 def _network(choices: Choices, rng: Random) -> tuple[Graph, dict[int, list[int]]]:
@@ -110,7 +112,7 @@ def _pan(router: int, rng: Random) -> PanSettings:
     return PanSettings(str(rng.randrange(1, router)) if router > 1 else "", PAN)
 
 
-def _tracking(name: str, rng: Random) -> TrackingSettings:
+def random_tracking(name: str, rng: Random) -> TrackingSettings:
     shape = rng.choice(((8, 512, 10), (60, 2048, 8), (2521, 65536, 16)))
     bloom = BloomStrategy(BloomSettings(*shape, SKEW_MS, JITTER_MS, rng.choice(tuple(Mode))))
     strategy = bloom if name == "bloom" else AsyncStrategy(160, SKEW_MS, JITTER_MS)
