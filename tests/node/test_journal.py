@@ -219,3 +219,19 @@ def test_a_change_that_is_larger_than_a_batch_should_be_goes_alone() -> None:
         counts.append(len(batch[0].records))
         journal.finished(batch[0].ticket, None)
     assert counts == [1, 1]
+
+
+def test_the_rest_of_a_split_batch_says_nothing_of_what_was_gathered_since() -> None:
+    """Otherwise a crash after it would leave a note of a message that was never written."""
+    journal, taken = Journal(changes_bytes_max=10), [b"1"]
+    journal.change(Note("a", bytes(20)))
+    journal.message(lambda: [Note("seen", b"".join(taken))], 1)
+    (first,) = journal.flush()
+    taken.append(b"2")
+    journal.message(lambda: [Note("seen", b"".join(taken))], 1)
+    journal.finished(first.ticket, None)
+    (rest,) = journal.flush()
+    assert rest.records == (Note("seen", b"1"),)
+    journal.finished(rest.ticket, None)
+    (second,) = journal.flush()
+    assert second.records == (Note("seen", b"12"),)

@@ -16,7 +16,7 @@ Changes that had to wait, for a full disk say, may be more than a store takes at
 by themselves; the batch they were part of fails with them, as a whole.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -153,10 +153,9 @@ class Journal:
 
     def _send(self, batch: _Batch) -> list[Persist]:
         if batch.changes_bytes > self._changes_bytes_max:
+            batch.messages = [*_said(batch.messages)]  # before more is gathered, of which it must not speak
             batch = self._first_of(batch)
-        records = [*batch.changes]
-        for one in batch.messages:
-            records += one() if callable(one) else (one,)
+        records = [*batch.changes, *_said(batch.messages)]
         if not records:  # nothing to write, and all before it is: it is done
             _tell(batch.calls, None)
             return []
@@ -209,6 +208,15 @@ def _size(record: Record) -> int:
             return 8 * len(seqs)
         case _:
             return 16
+
+
+def _said(messages: Iterable[Record | Late]) -> Iterator[Record]:
+    """Those that were to be asked for late too: now is the time."""
+    for one in messages:
+        if callable(one):
+            yield from one()
+        else:
+            yield one
 
 
 def _nothing() -> Sequence[Record]:

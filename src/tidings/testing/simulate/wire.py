@@ -24,7 +24,7 @@ from tidings.testing.simulate.scenario import LINK, SKEW_MS, random_tracking
 from tidings.testing.simulate.sizes import random_sizes
 from tidings.testing.simulate.wire_consumers import SlowReader, WireConsumer
 from tidings.testing.simulate.wire_ledger import TOPIC, Box, Ledger, Sent
-from tidings.testing.simulate.wire_publishers import Publisher, SoloPublisher, StompParty
+from tidings.testing.simulate.wire_publishers import Offender, Publisher, SoloPublisher, StompParty
 from tidings.testing.simulate.world import Outcome
 
 START_MS, NOTED_MS, TROUBLE_MS, SETTLE_MS, DRAIN_MS, QUIET_MS = 1_000.0, 1_200.0, 4_000.0, 3_000.0, 100.0, 1_000.0
@@ -92,9 +92,11 @@ class WireWorld:
             self.readers.append(SlowReader(ledger, router, len(self.readers) + 1, policy, private=private))
         mine = [one.topic for one in self.readers if one.router == router]
         for number in range(2):
-            to = (TOPIC, "queue:work", "queue:done", *mine, *mine)
+            to = (TOPIC, "queue:work", "queue:done", *mine)
             clock_ms = rng.choice((0, rng.randint(-2_000, 2_000)))
-            self.publishers.append(Publisher(ledger, router, f"publisher {number}", to, self.boxes, clock_ms))
+            publisher = Publisher(ledger, router, f"publisher {number}", to, self.boxes, clock_ms)
+            publisher.slow = mine
+            self.publishers.append(publisher)
         if rng.random() < 0.6:
             self.solos.append(SoloPublisher(ledger, router, "solo", ("queue:solo",), self.boxes, 0))
         if rng.random() < 0.4:
@@ -113,6 +115,9 @@ class WireWorld:
         self.until(self.now + NOTED_MS)  # brokers write down once a second what others are subscribed to
         self.trouble()
         self.until(self.now + TROUBLE_MS)
+        for reader in self.readers:
+            if reader.there and reader.attached:
+                checkers.pushed_back(reader, self.sizes[reader.router].settings.stall_ms)
         self.heal()
         self.until(self.now + SETTLE_MS)
         self.sleep()
@@ -143,6 +148,9 @@ class WireWorld:
         for publisher in self.publishers:
             for _ in range(8):
                 calendar.at(start + rng.uniform(0, TROUBLE_MS), publisher.work)
+            calendar.at(start + rng.uniform(0, TROUBLE_MS), publisher.burst, rng.choice(publisher.slow))
+        for router in self.routers:
+            calendar.at(start + rng.uniform(0, TROUBLE_MS), Offender(self.ledger, router, "offender").work)
         for party in [*self.consumers, *self.graves, *self.readers, *self.stomps]:
             for _ in range(12):
                 calendar.at(start + rng.uniform(0, TROUBLE_MS), party.work)
@@ -165,9 +173,10 @@ class WireWorld:
     def sleep(self) -> None:
         """No publisher waits for ever, however long readers take nothing."""
         for reader in self.readers:
-            reader.work()
+            reader.work(asleep=self.rng.random() < 0.7)
         for publisher in self.publishers:
             publisher.work(4)
+            publisher.burst(self.rng.choice(publisher.slow))
         stall_ms = max(one.settings.stall_ms for one in self.sizes.values())
         self.until(self.now + 3 * stall_ms + 3_000)
         for publisher in self.publishers:
@@ -298,10 +307,13 @@ def wire_sizes(rng: Random) -> Sizes:
         sink_bytes_max=rng.choice((2_000, 8_000)),
         stall_ms=rng.choice((300, 1_000)),
     )
+    refuses = rng.random() < 0.3
+    small = rng.random() < 0.5  # memory: then less of what a held publisher sent may wait in it than it has room for
     return replace(
         sizes,
         settings=settings,
-        memory_bytes_max=rng.choice((20_000, sizes.memory_bytes_max)),
-        rate_allowed=rng.choice((None, None, 200.0)),
-        refuses=rng.random() < 0.3,
+        memory_bytes_max=20_000 if small else sizes.memory_bytes_max,
+        read_bytes=min(sizes.read_bytes, 200) if small else sizes.read_bytes,
+        rate_allowed=rng.choice((None, None, 20.0 if refuses else 200.0)),
+        refuses=refuses,
     )

@@ -12,6 +12,8 @@ from tidings.testing.simulate.wire_consumers import SlowReader
 from tidings.testing.simulate.wire_ledger import Box, Given, Ledger, Sent, Transfer
 from tidings.testing.simulate.wire_publishers import StompParty
 
+CLOCKS_MS = 100.0  # by how much clocks are set, and more
+
 
 def deliveries(box: Box, alive: set[SimClient], *, filled: bool) -> None:
     """Of each message in its order: done with, it does not come again; returned, it does, with the right attempt.
@@ -135,6 +137,13 @@ def slow_reader(reader: SlowReader, ledger: Ledger) -> None:
         fail("drops-are-counted", f"{reader.title} got {len(times)} of {len(asked)}, and {dropped} are dropped")
     if reader.policy is SlowPolicy.DISCONNECT and dropped:
         fail("slow-consumer", f"{reader.title} did not keep up and is still connected")
+
+
+def pushed_back(reader: SlowReader, stall_ms: int) -> None:
+    """Publishers wait for a reader that takes something now and then: nothing is dropped."""
+    if reader.policy is SlowPolicy.PUSH_BACK and reader.longest_ms() < stall_ms - CLOCKS_MS and reader.dropped():
+        longest_ms, dropped = reader.longest_ms(), reader.dropped()
+        fail("push-back", f"{reader.title} slept {longest_ms:.0f} ms at most, and {dropped} are dropped")
 
 
 def stomp(party: StompParty) -> None:

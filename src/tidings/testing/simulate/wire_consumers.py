@@ -163,6 +163,8 @@ class SlowReader(Party):
         super().__init__(ledger, router, f"slow {number}")
         self.topic, self.policy, self.private = f"slow.{number}", policy, private
         self.reading: Reading | None = None
+        self.slept_ms = 0.0  # the longest time in which this connection took nothing
+        self._awake_at = 0.0
         self._taken = 0
 
     @property
@@ -170,7 +172,7 @@ class SlowReader(Party):
         kind = "private mailbox" if self.private else "subscription"
         return f"{kind} to {self.topic} at router {self.router} ({self.policy.value})"
 
-    def work(self, *, steady: bool = False) -> None:
+    def work(self, *, steady: bool = False, asleep: bool = False) -> None:
         if not self.there:
             return
         self._ended()
@@ -182,10 +184,15 @@ class SlowReader(Party):
         assert reading is not None
         if reading.began_at is None and 1 in client.done:
             reading.began_at = len(self.ledger.sent)
-        reads = steady or self.rng.random() < 0.5
+        if client.reads and not self.private:
+            self._awake_at = self.brokers.calendar.now
+        self.slept_ms = max(self.slept_ms, self.brokers.calendar.now - self._awake_at)
+        reads = steady or (not asleep and self.rng.random() < 0.5)
         if reads != client.reads:
             self.call(lambda machine, now: machine.read(now, client, reads=reads))
         new, self._taken = client.deliveries[self._taken :], len(client.deliveries)
+        if reads:
+            self._awake_at = self.brokers.calendar.now
         if self.private and new and self.attached:
             self.ask(Ack(1, tuple(one.tag for one in new)), Credit(1, len(new)))
 
@@ -201,8 +208,13 @@ class SlowReader(Party):
         assert self.client is not None
         old = frozenset(one.id for one in self.ledger.sent.values() if one.destination == self.topic and one.accepted)
         self._taken, self.reading = 0, Reading(self.client, old)
+        self.slept_ms, self._awake_at = 0.0, self.brokers.calendar.now
         ack = AckMode.CLIENT if self.private else AckMode.AUTO
         self.ask(Subscribe(1, 1, self.topic, ack=ack, credit=50 if self.private else 0, policy=self.policy))
+
+    def longest_ms(self) -> float:
+        """In which this connection took nothing, up to now."""
+        return max(self.slept_ms, self.brokers.calendar.now - self._awake_at)
 
     def dropped(self) -> int:
         """How many its broker says that it has dropped."""

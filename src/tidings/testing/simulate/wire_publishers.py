@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tidings.model.codec import encode_frame
 from tidings.protocols.frames import FrameType, control
 from tidings.sim.broker import SimBroker
 from tidings.sim.client import SimClient
 from tidings.sim.stomp_client import StompClient, stomp_frame
+from tidings.testing.simulate.checkers import fail
 from tidings.testing.simulate.wire_ledger import Box, Ledger, Party, Sent, check_receipt
 
 SOLO_MESSAGES = 24
+BURST = 12
 SOLO_LOOK_MS = 1.0
 
 
@@ -21,6 +24,7 @@ class Publisher(Party):
     ) -> None:
         super().__init__(ledger, router, name)
         self.destinations, self.boxes, self.clock_ms = destinations, boxes, clock_ms
+        self.slow: Sequence[str] = ()  # topics of slow readers
 
     @property
     def time_ms(self) -> float:
@@ -41,10 +45,17 @@ class Publisher(Party):
                 sent.append(self.publish(rng.choice(self.destinations), persistent=lasting))
         return sent
 
-    def publish(self, destination: str, *, persistent: bool) -> Sent:
+    def burst(self, topic: str) -> None:
+        """More than a reader that is asleep can be kept, of what no disk keeps."""
+        self.work(1)
+        for _ in range(BURST):
+            if self.there and self.attached:
+                self.publish(topic, persistent=False, size=1_500)
+
+    def publish(self, destination: str, *, persistent: bool, size: int | None = None) -> Sent:
         client, receipt = self.client, next(self.ledger.numbers)
         assert client is not None
-        size, time_ms = self.rng.choice((0, 50, 400, 1500)), self.time_ms
+        size, time_ms = self.rng.choice((0, 50, 400, 1500)) if size is None else size, self.time_ms
         message = self.ledger.message(self.router, destination, persistent=persistent, time_ms=time_ms, size=size)
         sent = self.ledger.note(message, destination, self.router, client, receipt, None)
         before = client.heard
@@ -83,6 +94,18 @@ class SoloPublisher(Publisher):
             if not sent:
                 return
             left, last = left - 1, sent[0]
+
+
+class Offender(Party):
+    """Breaks the protocol, and must hear of it."""
+
+    def work(self) -> None:
+        if self.there:
+            client = self.connect()
+            frame = self.rng.choice((b"\xff" * 8, encode_frame(FrameType.ACK, b"short"), encode_frame(0x3F, b"")))
+            self.call(lambda machine, now: machine.send(now, client, frame))
+            if self.there and not client.ended:
+                fail("protocol-errors", f"router {self.router} took {frame.hex()} without a word")
 
 
 class StompParty(Party):
