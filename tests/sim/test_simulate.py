@@ -33,7 +33,7 @@ def test_random_networks_keep_their_promises_whatever_happens(first: int) -> Non
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_what_once_failed(name: str) -> None:
     seed, forced = REGRESSIONS[name]
-    assert run(seed, **forced).brokers > 2
+    assert run(seed, **forced).brokers > 1
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -73,6 +73,11 @@ class SimClient:
                 self._answered(frame)
 
     @property
+    def heard_out(self) -> bool:
+        """The broker has handled all that it sent."""
+        return not (self.outgoing or self.held)
+
+    @property
     def may_be_read(self) -> bool:
         return bool(self.outgoing) and not (self.held or self.paused)
 

@@ -23,7 +23,7 @@ from tidings.testing.simulate.moments import Moments
 from tidings.testing.simulate.scenario import LINK, SKEW_MS, random_tracking
 from tidings.testing.simulate.sizes import random_sizes
 from tidings.testing.simulate.wire_consumers import SlowReader, WireConsumer
-from tidings.testing.simulate.wire_ledger import TOPIC, Box, Ledger, Sent
+from tidings.testing.simulate.wire_ledger import TOPIC, Box, Ledger, Sent, Worker
 from tidings.testing.simulate.wire_publishers import Offender, Publisher, SoloPublisher, StompParty
 from tidings.testing.simulate.world import Outcome
 
@@ -110,7 +110,7 @@ class WireWorld:
 
     def run(self) -> Outcome:
         self.until(START_MS)
-        for party in [*self.consumers, *self.graves, *self.readers]:
+        for party in self.workers():
             party.work()
         self.until(self.now + NOTED_MS)  # brokers write down once a second what others are subscribed to
         self.trouble()
@@ -133,6 +133,9 @@ class WireWorld:
         transfers = sum(len(one.transfers) for one in self.consumers)
         return Outcome(len(self.routers), len(self.faults), len(self.ledger.sent), got, transfers)
 
+    def workers(self) -> list[Worker]:
+        return [*self.consumers, *self.graves, *self.readers, *self.stomps]
+
     @property
     def now(self) -> float:
         return self.brokers.calendar.now
@@ -151,14 +154,17 @@ class WireWorld:
             calendar.at(start + rng.uniform(0, TROUBLE_MS), publisher.burst, rng.choice(publisher.slow))
         for router in self.routers:
             calendar.at(start + rng.uniform(0, TROUBLE_MS), Offender(self.ledger, router, "offender").work)
-        for party in [*self.consumers, *self.graves, *self.readers, *self.stomps]:
+        for party in self.workers():
             for _ in range(12):
                 calendar.at(start + rng.uniform(0, TROUBLE_MS), party.work)
+        for router in self.routers:
+            if rng.random() < 0.4:
+                calendar.at(start + rng.uniform(0, TROUBLE_MS), self.moments.when_stored, router)
         for solo in self.solos:
             at = start + rng.uniform(0, TROUBLE_MS)
             calendar.at(at, solo.run)
             if rng.random() < 0.6:
-                when = rng.choice((self.moments.when_asked, self.moments.when_stored))
+                when = rng.choice((self.moments.when_asked, self.moments.when_stored, self.moments.when_full))
                 calendar.at(at + rng.uniform(0, 60), when, solo.router)
 
     def heal(self) -> None:
@@ -181,7 +187,7 @@ class WireWorld:
         self.until(self.now + 3 * stall_ms + 3_000)
         for publisher in self.publishers:
             client = publisher.client
-            if client is not None and publisher.attached and client.outgoing and not client.paused:
+            if client is not None and publisher.attached and not client.heard_out and not client.paused:
                 fail("nobody-waits-for-ever", f"{publisher.name} at router {publisher.router} is still held")
 
     def publish_in_calm(self) -> None:
@@ -194,7 +200,6 @@ class WireWorld:
 
     def drain(self) -> None:
         """Everything is read."""
-        parties = [*self.consumers, *self.graves, *self.readers, *self.stomps]
         for consumer in self.consumers:  # another connection: what was to go elsewhere may come here again
             if consumer.there:
                 consumer.take()
@@ -202,7 +207,7 @@ class WireWorld:
         quiet = 0
         while quiet < 4:
             before = self.given()
-            for party in parties:
+            for party in self.workers():
                 party.work(steady=True)
             self.until(self.now + DRAIN_MS)
             for consumer in [*self.consumers, *self.graves]:
@@ -257,7 +262,7 @@ class WireWorld:
 
     def judge(self) -> None:
         alive, sent = self.alive(), list(self.ledger.sent.values())
-        filled = any(isinstance(fault, FullDisk) for _, fault in self.faults)
+        filled = bool(self.moments.filled) or any(isinstance(fault, FullDisk) for _, fault in self.faults)
         for box in self.boxes:
             checkers.deliveries(box, alive, filled=filled)
         dead = {one.router: {given.id for given in one.box.given} for one in self.graves}

@@ -148,7 +148,10 @@ def pushed_back(reader: SlowReader, stall_ms: int) -> None:
 
 def stomp(party: StompParty) -> None:
     """What was confirmed by a RECEIPT came; what was acknowledged did not come to the same broker again."""
-    got = Counter(party.got)
+    got = Counter(body for _, body in party.got)
     for client, receipt in party.sent:
         if receipt in client.receipts and not got[f"stomp {receipt}".encode()]:
             fail("nothing-lost", f"STOMP queue {party.queue} at router {party.router} lacks message {receipt}")
+    for place, life, body in party.acknowledged:
+        if (life, body) in party.got[place:]:
+            fail("acked-stays-acked", f"STOMP queue {party.queue} at router {party.router} gave {body!r} again")

@@ -114,7 +114,7 @@ class WireConsumer(Party):
 
     def _settle(self) -> None:
         """What the broker has read of what it was told."""
-        if self.client is not None and self.attached and not self.client.outgoing:
+        if self.client is not None and self.attached and self.client.heard_out:
             for given in self._unread:
                 given.sure = True
             self._unread = []
@@ -221,8 +221,10 @@ class SlowReader(Party):
         broker, client = self.brokers.broker(self.router), self.client
         assert broker is not None
         assert client is not None
-        match broker.engine.node.connections[client.number].subscriptions[1]:
+        match broker.engine.node.connections[client.number].subscriptions.get(1):
             case DirectSubscription(sink):
                 return broker.forwarder.sink_counts(sink)[1]
             case MailboxSubscription(mailbox):
                 return mailbox.dropped
+            case None:  # it has been asked for, and not made yet
+                return 0

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from tidings.delivery.store import Record, Stored
 from tidings.errors import TidingsError
@@ -135,6 +135,12 @@ class Ledger:
     def keeps(self, sent: Sent, boxes: Sequence[Box]) -> bool:
         """Whether a receipt for it means that it is on the disk of the broker where it entered."""
         return sent.persistent and any(box.wants(sent) for box in boxes)
+
+
+class Worker(Protocol):
+    """A client that does something each time it is asked to; `steady`: only what leaves nothing undone."""
+
+    def work(self, *, steady: bool = ...) -> None: ...
 
 
 class Party:

@@ -115,9 +115,10 @@ class StompParty(Party):
         super().__init__(ledger, router, "")
         self.queue = queue
         self.sent: list[tuple[SimClient, int]] = []  # with the numbers of receipts
-        self.got: list[bytes] = []
-        self.acknowledged: list[tuple[SimClient, bytes]] = []
+        self.got: list[tuple[int, bytes]] = []  # in which of the broker's lives, which body
+        self.acknowledged: list[tuple[int, int, bytes]] = []  # how much it had got then, in which life, which body
         self._looked = 0
+        self._unacknowledged: list[tuple[str, bytes]] = []
 
     def work(self, *, steady: bool = False) -> None:
         if not self.there:
@@ -133,8 +134,8 @@ class StompParty(Party):
                 command = "ACK" if steady or self.rng.random() < 0.7 else "NACK"
                 self._say(stomp_frame(command, {"id": ack}))
                 self._unacknowledged = [one for one in self._unacknowledged if one[0] != ack]
-                if command == "ACK" and self.client is not None and not self.client.outgoing:
-                    self.acknowledged.append((self.client, body))
+                if command == "ACK" and self.client is not None and self.client.heard_out:
+                    self.acknowledged.append((len(self.got), self.client.life, body))
         if not steady and self.rng.random() < 0.1:
             self.leave()
 
@@ -143,7 +144,7 @@ class StompParty(Party):
         if isinstance(client, StompClient):
             for frame in client.frames[self._looked :]:
                 if frame.command == "MESSAGE":
-                    self.got.append(frame.body)
+                    self.got.append((client.life, frame.body))
                     self._unacknowledged.append((frame.headers["ack"], frame.body))
             self._looked = len(client.frames)
 
@@ -155,8 +156,7 @@ class StompParty(Party):
             return []
 
         self.call(act)
-        self.client, self._looked = made[0], 0
-        self._unacknowledged: list[tuple[str, bytes]] = []
+        self.client, self._looked, self._unacknowledged = made[0], 0, []
         self.ledger.clients.append(made[0])
         subscribe = {"id": "1", "destination": f"/queue/{self.queue}", "ack": "client-individual"}
         self._say(stomp_frame("SUBSCRIBE", subscribe))
