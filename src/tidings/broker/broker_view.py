@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidings.broker.admission import Admission
 from tidings.broker.client_sockets import ClientSockets
 from tidings.broker.failed_handshakes import FailedHandshakes
 from tidings.broker.links import BrokerLinks, NoLinks
 from tidings.broker.observing import Observer
 from tidings.broker.writer import StoreWriter
 from tidings.kernel.forwarder import Forwarder
+from tidings.node.admission import Admission
 from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.node.view import View

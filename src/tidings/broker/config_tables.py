@@ -1,16 +1,17 @@
 """What may be set: one dataclass for each table of the configuration file, with defaults and meanings."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tidings.broker.admission import Admission
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
 from tidings.broker.config_tracking import TrackingTable
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination, DestinationPattern
+from tidings.node.admission import Admission
 from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 
@@ -245,7 +246,9 @@ class AdmissionTable:
     def admission(self) -> Admission | None:
         if not self.waiting_ms_max:
             return None
-        return Admission(self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse")
+        return Admission(
+            self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse", clock=time.monotonic
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from itertools import count
 from random import Random
 from typing import assert_never
 
-from tidings.broker.admission import Admission
 from tidings.broker.broker_view import BrokerView
 from tidings.broker.client_sockets import ClientSockets
 from tidings.broker.connection import ConnectionServices
@@ -42,6 +41,7 @@ from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Forwarder
 from tidings.node import inputs
+from tidings.node.admission import Admission
 from tidings.node.client_sessions import ClientOptions
 from tidings.node.effects import (
     ClientReady,

@@ -92,7 +92,7 @@ class Engine:
         clocks = ClientClocks(plane, node.tracking.skew_ms)
         self._clients = ClientSessions(plane, node, settings, clients, clocks, self._out, self._turn)
         self._links = None if node.network is None else LinkSessions(plane, node.network, secret)
-        self._solo = SoloPublisher()
+        self._solo = SoloPublisher(settings.pieces.solo_messages)
         self._alone: Published | None = None  # is being written by itself
         self._handed_on = True  # what was written by itself
         self._unfinished = False  # the node's turn is due

@@ -36,7 +36,7 @@ class PostOffice:
         self.depot = Depot(settings.messages_bytes_max)
         self.mailboxes = Mailboxes(plane, journal, self.depot, settings)
         self.overflow = Overflow(self.mailboxes, brakes, settings, outbox)
-        self.sweep = Sweep(self.depot)
+        self.sweep = Sweep(self.depot, settings.pieces.sweep_messages, settings.pieces.sweep_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
         self.repeats = Repeats()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
@@ -183,7 +183,7 @@ class PostOffice:
             return first._replace(more=tuple(more))
         seq = self.take_seq()
         durable = tuple([mailbox.number for mailbox in mailboxes if mailbox.durable])
-        crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
+        crowded = self.depot.pinned_bytes + len(message) > self._settings.pinned_bytes_max
         retained = self.mailboxes.retained
         kept = [mailbox for mailbox in mailboxes if mailbox.number in retained] if retained else []
         stored = bool(durable) and bool(message[1] & PERSISTENT or crowded or kept)

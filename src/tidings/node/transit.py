@@ -61,12 +61,14 @@ class Transit:
         hops_max: int = 32,
         window_bytes: int = 1 << 20,
         memory_bytes_max: int = 64 << 20,
+        load_max: int = LOAD_MAX,
     ) -> None:
         self.router = router
         self.expired = self.abandoned = self.duplicates = self.no_hops = 0
         self.wanted: list[int] = []  # what the store must bring
         self._plane, self._journal, self._office = plane, journal, office
         self._hops_max, self._window_bytes, self._memory_bytes_max = hops_max, window_bytes, memory_bytes_max
+        self._load_max = load_max
         self._box = 0  # the number under which the store keeps items
         self._seen = Seen()
         self._items: dict[int, _Item] = {}
@@ -88,7 +90,7 @@ class Transit:
             if box.kind == KIND:
                 self._box = box.mailbox
                 self._unread = set(recovered.waiting[box.mailbox].seqs)
-        self.wanted = sorted(self._unread)[:LOAD_MAX]
+        self.wanted = sorted(self._unread)[: self._load_max]
         self._seen.recover(recovered.notes)
 
     def take_wanted(self) -> list[int]:
@@ -194,7 +196,7 @@ class Transit:
             elif item.message is None:
                 item.message = message
                 self._memory_bytes += len(message)
-        self.wanted = sorted(self._unread)[:LOAD_MAX]
+        self.wanted = sorted(self._unread)[: self._load_max]
 
     # --- the network ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ can fall before or after the write; reading takes a moment too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 from typing import Any, TypeAlias, assert_never
@@ -15,22 +15,26 @@ from tidings.errors import StoreError
 from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node import effects as nfx
 from tidings.node import inputs
+from tidings.node.admission import Admission
 from tidings.node.client_sessions import ClientOptions
 from tidings.node.engine import REQUESTS_MAX, Engine
 from tidings.node.inputs import Input, Now
 from tidings.node.network import Network
 from tidings.node.network_settings import NetworkSettings
-from tidings.node.protocol_session import Hello
+from tidings.node.protocol_session import Hello, Session
 from tidings.node.requests import Request
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
 from tidings.protocols.frames import encode_publish
 from tidings.protocols.native import NativeSession
 from tidings.protocols.native_requests import encode_hello, encode_request
+from tidings.protocols.stomp import StompSession
 from tidings.sim.client import SimClient
 from tidings.sim.host import WRITE_MS, Host
+from tidings.sim.stomp_client import StompClient, stomp_frame
 
 TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
+READ = "read "  # timers: go on to read from a client that admission control has slowed down
 DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
 ID = slice(4, 20)
 EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
@@ -55,7 +59,11 @@ class Sizes:
     read_bytes: int = 1 << 16  # of one read from a client
     take_bytes: int = TAKE_BYTES  # of one write to a client
     output_bytes_max: int = 1 << 20
+    memory_bytes_max: int = 256 << 20
     requests_max: int = REQUESTS_MAX
+    settings: Settings = field(default_factory=lambda: Settings(deliveries_max=DELIVERIES_MAX))
+    rate_allowed: float | None = None  # messages a second by admission control; None: there is none
+    refuses: bool = False  # admission control turns newcomers away; otherwise it slows publishers down
 
 
 class SimBroker:
@@ -71,13 +79,25 @@ class SimBroker:
         """Without a network it stands alone. `settings`: those of a lone broker, otherwise the simulation's."""
         self.sizes = sizes or Sizes()
         self._alone, self._router = network is None, 1 if network is None else network.router
-        self.forwarder = Forwarder(read_bytes=4096, output_bytes_max=self.sizes.output_bytes_max)
+        sizes, drawn = self.sizes, self.sizes.settings
+        self.forwarder = Forwarder(
+            read_bytes=4096,
+            output_bytes_max=sizes.output_bytes_max,
+            memory_bytes_max=sizes.memory_bytes_max,
+            stall_ms=drawn.stall_ms,
+        )
+        self.admission: Admission | None = None
+        if sizes.rate_allowed is not None:
+            self.admission = Admission(
+                0.1, refuses=sizes.refuses, clock=lambda: self._seconds, rate_allowed=sizes.rate_allowed
+            )
+        self._seconds = 0.0  # the time of links, for admission control
         host.lives += 1
         self.life = host.lives
         self.engine = Engine(
             self.forwarder,
-            settings or Settings(broker_id=self._router, deliveries_max=DELIVERIES_MAX),
-            ClientOptions(count(1 + (self.life << 16))),
+            settings or replace(drawn, broker_id=self._router),
+            ClientOptions(count(1 + (self.life << 16)), admission=self.admission),
             network,
             tracking=host.records.settings,
             incarnation=incarnation,
@@ -141,6 +161,10 @@ class SimBroker:
                 return self._read(now)
             case fx.Timer(name="resolve"):
                 return self._resolve(now)
+            case fx.Timer(name=name) if name.startswith(READ):
+                if (client := self.clients.get(int(name.removeprefix(READ)))) is not None:
+                    client.paused = False
+                return self._finish(now)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():
                 return self._finish(now, told)
             case _:
@@ -148,18 +172,29 @@ class SimBroker:
 
     # --- clients --------------------------------------------------------------------------------------------------
 
-    def connect(self, now: float, client_id: str = "") -> SimClient:
-        """A client that has logged in, or will when the broker gets to it. The next call returns what came of it."""
+    def connect(self, now: float, client_id: str = "", *, time_ms: int = 0) -> SimClient:
+        """A client that has logged in, or will when the broker gets to it. The next call returns what came of it.
+        `time_ms`: what its clock shows; 0: it wants no corrections."""
         client = self.open(now)
-        self._send(now, client, encode_hello(Hello("", "", client_id, 0)))
+        self._send(now, client, encode_hello(Hello("", "", client_id, 0, time_ms)))
         return client
 
     def open(self, now: float, make: Callable[[int, int], SimClient] = SimClient) -> SimClient:
         """A client that has connected and sent nothing yet; `make`: of its number and the broker's life."""
         client = make(self.forwarder.open(), self.life)
-        self.clients[client.number] = client
-        self._step(now, inputs.ClientOpened(client.number, NativeSession()))
+        self._open(now, client, NativeSession())
         return client
+
+    def connect_stomp(self, now: float) -> StompClient:
+        """The same for a client that speaks STOMP."""
+        client = StompClient(self.forwarder.open(), self.life)
+        self._open(now, client, StompSession())
+        self._send(now, client, stomp_frame("CONNECT", {"accept-version": "1.2", "host": "simulated"}))
+        return client
+
+    def _open(self, now: float, client: SimClient, session: Session) -> None:
+        self.clients[client.number] = client
+        self._step(now, inputs.ClientOpened(client.number, session))
 
     def disconnect(self, now: float, client: SimClient) -> list[Any]:
         if client.number in self.clients:
@@ -192,13 +227,23 @@ class SimBroker:
     def _read_from(self, now: float, client: SimClient) -> None:
         """Read as much of what the client has sent as the plane takes."""
         wall_ms = self._now(now).wall_ms
-        while client.outgoing and not client.held and client.number in self.clients and not self._dead:
+        while client.may_be_read and client.number in self.clients and not self._dead:
             piece, client.outgoing = client.outgoing[: self.sizes.read_bytes], client.outgoing[self.sizes.read_bytes :]
             flags = self.forwarder.feed_bytes(client.number, piece, wall_ms)
             if flags & EVENTS:
                 self._step(now, inputs.PlaneReady())
             if flags & BLOCKED and client.number in self.clients:
                 client.held = bool(self.forwarder.resume(client.number, wall_ms) & BLOCKED)
+            self._admit(now, client)
+
+    def _admit(self, now: float, client: SimClient) -> None:
+        """Admission control: who publishes too much is not read from for a while."""
+        if self.admission is not None:
+            self._seconds = now / 1000
+            pause_s = self.admission.took(self.forwarder.received())
+            if pause_s > 0:
+                client.paused = True
+                self._out.append(fx.SetTimer(f"{READ}{client.number}", now + 1000 * pause_s))
 
     def _lose(self, now: float, number: int) -> None:
         self._step(now, inputs.ClientLost(number))
@@ -221,7 +266,7 @@ class SimBroker:
             for number in self.forwarder.take_resumable():
                 if not self.forwarder.resume(number, self._now(now).wall_ms) & BLOCKED and number in self.clients:
                     self.clients[number].held = False
-            for client in [one for one in self.clients.values() if one.outgoing and not one.held]:
+            for client in [one for one in self.clients.values() if one.may_be_read]:
                 self._read_from(now, client)
             if not self._output(now) and not self.forwarder.has_events():
                 break

@@ -40,6 +40,7 @@ class Host:
     lives: int = 0  # of the broker: how often its process began
     asked: Callable[[Sequence[Record]], None] = nobody  # told what is to be on the disk before it is
     witness: Callable[[Sequence[Record]], None] = nobody  # told what is on the disk before the broker is
+    written: Callable[[Sequence[Record]], None] = nobody  # the same, for whoever keeps books of it
     ahead_ms: float = 0.0  # how far the wall clock was set since the simulation began
 
     def write(self, records: Sequence[Record]) -> StoreError | None:
@@ -52,6 +53,7 @@ class Host:
             said = "was written" if error is None else "failed"
             raise AssertionError(f"whole-batches: of {len(records)} records that {said} a part is on the disk")
         if error is None:
+            self.written(records)
             self.witness(records)
         return error
 

@@ -45,7 +45,9 @@ class World:
         self.choices, self.scenario = choices, random_scenario(choices)
         self.rng = rng = Random(f"actions {choices.seed}")
         one = self.scenario
-        self.brokers = Brokers(one.graph, one.settings, choices.seed, one.skews_ms, trace, tracking=one.tracking)
+        self.brokers = Brokers(
+            one.graph, one.settings, choices.seed, one.skews_ms, trace, tracking=one.tracking, sizes=one.sizes
+        )
         self.routers = list(one.settings)
         self._broadcasts = any(settings.broadcast_above for settings in one.settings.values())
         self.pan, self.flooding = choices.overlay == "pan", choices.scheme == "flooding"
