@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tidings.node.journal import Journal
 from tidings.node.post_office import PostOffice
 from tidings.node.tracking import Tracking
 from tidings.node.transit import Transit
@@ -49,9 +48,6 @@ def by_router(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN: dict[str, Break] = {
-    "the rest of a batch that was split noted as taken what was gathered since, and a crash lost that": without(
-        Journal, "_send", "batch.messages = [*batch.said()]", "pass"
-    ),
     "publishers waited for a consumer to take one large message that only memory had": without(
         PostOffice, "prepare", "self.depot.pinned_bytes + len(message) >", "self.depot.pinned_bytes >"
     ),
