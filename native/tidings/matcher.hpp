@@ -166,7 +166,7 @@ private:
         emit_gathered(gathered_);
         match_bounds();
         if (message.reading_count && index_.table.mixed()) drop_doubles(start);
-        run_programs(message);
+        if (!programs_.empty()) run_programs(message);
         reset(start);
         if (index_.subscribers.has_aliases())
             for (size_t i = start; i < count_; ++i) out_[i] = index_.subscribers.id_of(out_[i]);
@@ -356,8 +356,7 @@ private:
         }
     }
 
-    void run_programs(const MessageView& message) {
-        if (programs_.empty()) return;
+    [[gnu::noinline]] void run_programs(const MessageView& message) {
         finder_.set(message);
         for (const uint32_t plain : programs_) {
             seen_[plain >> 6] = 0;
