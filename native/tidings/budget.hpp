@@ -31,6 +31,7 @@ public:
     }
 
     void begin_message() {
+        ++message_;
         pool_ = shared_pool_ = steps_;
         free_ = message_steps;
     }
@@ -61,6 +62,7 @@ public:
     }
 
     bool exhausted() const { return exhausted_; }
+    uint64_t message() const { return message_; }  // a number of the message at hand
     uint64_t taken() const { return taken_; }  // since it was made
 
 private:
@@ -68,6 +70,7 @@ private:
     uint64_t free_ = 0;             // what filters may still take in all without the pool
     uint64_t own_ = filter_steps;   // this one's
     uint64_t taken_ = 0;
+    uint64_t message_ = 0;
     bool exhausted_ = false;
 };
 

@@ -72,7 +72,7 @@ public:
     }
 
     Budget budget;
-    Overruns overruns;
+    Overruns overruns{budget};
     ConstraintTable table;
     PatternIndex patterns{table, budget, overruns};
     std::vector<BoundLists> bounds;  // by line

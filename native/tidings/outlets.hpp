@@ -288,6 +288,7 @@ public:
         if (sink.kind == Sink::Kind::Direct && !sink.leaving) notices_.note(sink, at(sink.connection), reason, count);
     }
 
+    bool has_output() const { return !dirty_.empty(); }
     bool has_resumable() const { return !resumable_.empty(); }
     std::vector<uint32_t> take_resumable() { return std::exchange(resumable_, {}); }
 
@@ -330,8 +331,6 @@ public:
     void maybe_resumable(const Connection& connection) {
         if (connection.pushed_back == 0 && !connection.held && !connection.choked) resumable_.push_back(connection.number);
     }
-
-    bool has_output() const { return !dirty_.empty(); }
 
     const ForwarderOptions options;
     Strangers strangers{options.memory_bytes_max};
@@ -379,9 +378,7 @@ private:
                 }
                 return true;
             case Policy::Disconnect:
-                if (!sink.leaving)
-                    events.add(SlowConsumer{sink.connection, sink.number});
-                sink.leaving = true;
+                if (!std::exchange(sink.leaving, true)) events.add(SlowConsumer{sink.connection, sink.number});
                 [[fallthrough]];
             default:
                 dropped(sink, DropReason::Newest);

@@ -2,12 +2,17 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
+
+#include "tidings/budget.hpp"
 
 namespace tidings {
 
 class Overruns {
 public:
+    explicit Overruns(const Budget& budget) : budget_(budget) {}
+
     // What a filter without an answer counts as. Subscribers do not get what nobody could decide; tables that stand for other
     // filters (routing) must say yes, or those would lose messages that they want.
     bool in_doubt = false;
@@ -18,7 +23,7 @@ public:
     uint64_t count() const { return count_; }
     bool empty() const { return constraints_.empty() && programs_.empty(); }
 
-    // How often since `clear`; once a message at most.
+    // For how many messages since `clear`.
     uint64_t constraint_times(uint32_t number) const { return times(constraints_, number); }
     uint64_t program_times(uint32_t token) const { return times(programs_, token); }
 
@@ -33,6 +38,7 @@ private:
     struct GivenUp {
         uint32_t number;
         uint64_t times;
+        uint64_t message;  // the last
     };
 
     static constexpr size_t remembered_max = 1024;
@@ -40,8 +46,8 @@ private:
     bool give_up(std::vector<GivenUp>& remembered, uint32_t number) {
         ++count_;
         const auto at = std::ranges::lower_bound(remembered, number, {}, &GivenUp::number);
-        if (at != remembered.end() && at->number == number) ++at->times;
-        else if (remembered.size() < remembered_max) remembered.insert(at, {number, 1});
+        if (at != remembered.end() && at->number == number) at->times += std::exchange(at->message, budget_.message()) != budget_.message();
+        else if (remembered.size() < remembered_max) remembered.insert(at, {number, 1, budget_.message()});
         return in_doubt;
     }
 
@@ -54,6 +60,7 @@ private:
         std::erase_if(remembered, [&](const GivenUp& one) { return one.number == number; });
     }
 
+    const Budget& budget_;
     std::vector<GivenUp> constraints_, programs_;  // by number
     uint64_t count_ = 0;
 };

@@ -4,6 +4,7 @@ What it sends is read by its broker in pieces, as the forwarding plane takes the
 that does not read (`reads`) fills its broker's output, as a slow consumer's socket would.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ class SimClient:
     done: set[int] = field(default_factory=set)  # receipts of requests that were carried out
     failures: list[Failed] = field(default_factory=list)  # requests and publications that were refused
     paths: list[Path] = field(default_factory=list)  # of messages that were traced
+    dropped: Counter[tuple[int, str]] = field(default_factory=Counter)  # messages, by subscription and reason
     ended: str = ""  # the code with which the broker ended the connection
     reads: bool = True
     outgoing: bytes = b""  # not read by the broker yet
@@ -73,6 +75,8 @@ class SimClient:
                 self.failures.append(Failed(unsigned(fields, "receipt"), TidingsError(code, reason)))
                 if field_of(fields, "fatal", bool):
                     self.ended = code
+            case FrameType.DROPPED:
+                self.dropped[unsigned(fields, "subscription"), reason] += unsigned(fields, "count", 63)
             case FrameType.CLOSE:
                 self.ended = code
             case unexpected:
