@@ -47,7 +47,7 @@ private:
     }
     static nb::object record(const SlowConsumer& e) { return make<SlowConsumer>("SlowConsumer", e.connection, e.subscription); }
     static nb::object record(const MessagesDropped& e) {
-        return make<MessagesDropped>("MessagesDropped", e.connection, e.subscription, e.count, to_str(e.reason));
+        return make<MessagesDropped>("MessagesDropped", e.connection, e.subscription, e.dropped, to_str(e.reason));
     }
     static nb::object record(const MemoryShort& e) { return make<MemoryShort>("MemoryShort", e.connection); }
     static nb::object record(const OutputRoom& e) { return make<OutputRoom>("OutputRoom", e.connection); }

@@ -91,7 +91,7 @@ struct SlowConsumer {
 struct MessagesDropped {
     uint32_t connection;
     uint32_t subscription;
-    uint64_t count;
+    uint64_t dropped;
     std::string_view reason;
 };
 

@@ -61,7 +61,7 @@ def test_what_a_stalled_sink_loses_is_told() -> None:
     forwarder.resume(writer, 150)
     (notice,) = told(forwarder, 150)
     assert (notice.connection, notice.subscription, notice.reason) == (reader, 1, "stalled")
-    assert notice.count == forwarder.stats()["dropped_stalled"] > 10
+    assert notice.dropped == forwarder.stats()["dropped_stalled"] > 10
 
 
 def test_what_comes_from_far_and_does_not_fit_is_told() -> None:
@@ -82,7 +82,7 @@ def test_what_goes_because_memory_is_short_is_told() -> None:
     lost: Counter[int] = Counter()
     for notice in told(forwarder, 200):
         assert notice.reason == "stalled"
-        lost[notice.connection] += notice.count
+        lost[notice.connection] += notice.dropped
     assert lost.keys() == set(readers)
     assert sum(lost.values()) == forwarder.stats()["dropped_stalled"] > 0
 
@@ -106,7 +106,7 @@ def test_a_reader_that_reads_nothing_is_not_flooded_and_hears_everything_later()
     forwarder.send(reader, b"notices")
     forwarder.take(reader, 100, 0)
     heard += told(forwarder)
-    assert sum(notice.count for notice in heard) == forwarder.stats()["dropped_newest"]
+    assert sum(notice.dropped for notice in heard) == forwarder.stats()["dropped_newest"]
 
 
 def test_each_subscription_is_told_for_itself_and_none_that_has_gone() -> None:

@@ -14,8 +14,9 @@ DROPPING = [(SlowPolicy.DROP_OLDEST, "oldest"), (SlowPolicy.DROP_NEWEST, "newest
 MODES = [AckMode.AUTO, AckMode.CLIENT]  # a direct sink, and a mailbox
 
 
-def small(**plane: int) -> NodeDriver:
-    return NodeDriver(settings=Settings(sink_bytes_max=2_000, stall_ms=500), **plane)
+def small(output_bytes_max: int = 1 << 20) -> NodeDriver:
+    settings = Settings(sink_bytes_max=2_000, stall_ms=500)
+    return NodeDriver(settings=settings, stall_ms=500, output_bytes_max=output_bytes_max)
 
 
 def publish(driver: NodeDriver, publisher: DrivenClient, count: int = 20, destination: str = "t") -> None:
@@ -42,7 +43,7 @@ def test_received_and_dropped_are_all_that_was_published(ack: AckMode, policy: S
 
 @pytest.mark.parametrize("ack", MODES)
 def test_a_stalled_subscription_is_told_what_it_misses(ack: AckMode) -> None:
-    driver = small(stall_ms=500)
+    driver = small()
     publisher, reader = driver.connect(), driver.connect()
     reader.subscribe(7, "t", ack=ack, credit=1)
     publish(driver, publisher)

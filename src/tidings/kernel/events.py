@@ -108,12 +108,12 @@ class SlowConsumer(NamedTuple):
 
 
 class MessagesDropped(NamedTuple):
-    """A direct sink's subscriber does not get so many messages, counted since the last such event. Reasons: docs/wire.md,
-    DROPPED."""
+    """A direct sink's subscriber does not get so many messages, counted since the last such event. The reasons are in
+    docs/wire.md, DROPPED."""
 
     connection: int
     subscription: int
-    count: int
+    dropped: int
     reason: str
 
 

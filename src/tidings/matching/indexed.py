@@ -89,8 +89,8 @@ class IndexedMatcher(KernelMatcher):
         return self._index.overruns
 
     def take_overruns(self) -> list[tuple[int, int]]:
-        """Subscribers whose filters were given up since the last call, and for how many messages. It looks through all of
-        them."""
+        """Subscribers whose filters were given up since the last call, and for how many messages. It looks through
+        all of them."""
         return self._index.take_overruns()
 
 

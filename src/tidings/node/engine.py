@@ -288,8 +288,8 @@ class Engine:
             case SlowConsumer():
                 reason = f"subscription {event.subscription} did not keep up"
                 clients.end(now, client, "E_SLOW_CONSUMER", reason)
-            case MessagesDropped(_, subscription, count, reason):
-                clients.dropped(client, subscription, count, reason)
+            case MessagesDropped(_, subscription, dropped, reason):
+                clients.dropped(client, subscription, dropped, reason)
             case MemoryShort():
                 reason = "memory is short, and this connection did not keep up"
                 clients.end(now, client, "E_SLOW_CONSUMER", reason)
