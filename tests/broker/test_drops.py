@@ -35,20 +35,23 @@ async def until_all(subscription: tidings.Subscription, count: int) -> int:
 @pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest", "push-back"])
 def test_received_and_dropped_are_all_that_was_published(ack: str, policy: str) -> None:
     async def scenario() -> None:
-        async with local_broker(limits=EAGER, settings=NARROW) as (broker, url):
-            async with tidings.connect(url) as reader, tidings.connect(url) as writer:
-                ticks = await reader.subscribe("t", ack=ack, policy=policy, window=5)
-                for n in range(COUNT):
-                    await writer.publish("t", {"n": n}, BODY, wait=n == COUNT - 1)
-                async with asyncio.timeout(20):
-                    got = await until_all(ticks, COUNT)
-                assert 5 <= got < COUNT
-                assert got + ticks.dropped == COUNT
-                assert {error.code for error in reader.errors} == {"E_DROPPED"}
-                reason = {"drop-oldest": "oldest", "drop-newest": "newest", "push-back": "stalled"}[policy]
-                text = Metrics(broker.view).metrics().body
-                counts = dict(re.findall(r'messages_dropped_total{reason="(\w+)"} (\d+)', text))
-                assert int(counts[reason]) == ticks.dropped
+        async with (
+            local_broker(limits=EAGER, settings=NARROW) as (broker, url),
+            tidings.connect(url) as reader,
+            tidings.connect(url) as writer,
+        ):
+            ticks = await reader.subscribe("t", ack=ack, policy=policy, window=5)
+            for n in range(COUNT):
+                await writer.publish("t", {"n": n}, BODY, wait=n == COUNT - 1)
+            async with asyncio.timeout(20):
+                got = await until_all(ticks, COUNT)
+            assert 5 <= got < COUNT
+            assert got + ticks.dropped == COUNT
+            assert {error.code for error in reader.errors} == {"E_DROPPED"}
+            reason = {"drop-oldest": "oldest", "drop-newest": "newest", "push-back": "stalled"}[policy]
+            text = Metrics(broker.view).metrics().body
+            counts = dict(re.findall(r'messages_dropped_total{reason="(\w+)"} (\d+)', text))
+            assert int(counts[reason]) == ticks.dropped
 
     run(scenario())
 
