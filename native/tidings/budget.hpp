@@ -34,6 +34,7 @@ public:
     }
 
     void begin_message() {
+        ++message_;
         if (used_ || left_ != start_) refill();
     }
     void begin_filter() {
@@ -57,6 +58,7 @@ public:
     }
 
     bool exhausted() const { return left_ < 0; }
+    uint64_t message() const { return message_; }  // a number of the message at hand
     uint64_t taken() const { return taken_ + static_cast<uint64_t>(start_ - left_); }  // since it was made
 
 private:
@@ -91,6 +93,7 @@ private:
     int64_t free_ = 0;              // what filters may still take in all without the pool
     int64_t start_ = 0, left_ = 0;  // what this filter may take, its own and the pool, and what is left of that
     uint64_t taken_ = 0;            // by those before
+    uint64_t message_ = 0;
     bool used_ = false;             // whether any of this message's filters before took something
 };
 

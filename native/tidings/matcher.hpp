@@ -89,7 +89,8 @@ public:
     }
     uint64_t steps() const { return index_.budget.taken(); }          // in all
     uint64_t overruns() const { return index_.overruns.count(); }     // filters given up, each once a message
-    std::vector<uint32_t> take_overruns() { return index_.take_overruns(); }  // ids concerned since the last call; looks through all
+    // Ids concerned since the last call, and for how many messages; looks through all.
+    std::vector<std::pair<uint32_t, uint64_t>> take_overruns() { return index_.take_overruns(); }
     size_t bytes() const {
         return index_.bytes() + satisfied_.capacity() + seen_.capacity() * 8 + (low_.capacity() + high_.capacity()) * 4;
     }

@@ -56,6 +56,16 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class NotifyDropped:
+    """Tell the client that messages of a subscription were dropped; the reasons are in docs/wire.md."""
+
+    connection: int
+    subscription: int
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     level: str
     event: str
@@ -120,7 +130,7 @@ class CloseClient:
     linger: bool
 
 
-NodeEffect: TypeAlias = Reply | Close | Persist | Load | Log | Track | Inquire
+NodeEffect: TypeAlias = Reply | Close | NotifyDropped | Persist | Load | Log | Track | Inquire
 LinkEffect: TypeAlias = fx.Dial | fx.Close | fx.SetTimer | fx.Authenticate | fx.Report
 Effect: TypeAlias = (
     Persist

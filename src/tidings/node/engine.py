@@ -26,6 +26,7 @@ from tidings.kernel.events import (
     CreditGiven,
     FrameError,
     MemoryShort,
+    MessagesDropped,
     OutputRoom,
     PlaneEvent,
     PublishCheck,
@@ -48,6 +49,7 @@ from tidings.node.effects import (
     Load,
     Log,
     NodeEffect,
+    NotifyDropped,
     Persist,
     PersistNow,
     Reply,
@@ -287,6 +289,8 @@ class Engine:
             case SlowConsumer():
                 reason = f"subscription {event.subscription} did not keep up"
                 clients.end(now, client, "E_SLOW_CONSUMER", reason)
+            case MessagesDropped(_, subscription, dropped, reason):
+                clients.dropped(client, subscription, dropped, reason)
             case MemoryShort():
                 reason = "memory is short, and this connection did not keep up"
                 clients.end(now, client, "E_SLOW_CONSUMER", reason)
@@ -374,6 +378,8 @@ class Engine:
                     self._clients.answer(now, self._clients.by_connection[connection], answer)
                 case Close(connection, code, reason):
                     self._clients.end(now, self._clients.by_connection[connection], code, reason)
+                case NotifyDropped(connection, subscription, count, reason):
+                    self._clients.dropped(self._clients.by_connection[connection], subscription, count, reason)
                 case Persist() | Load() | Log() | Track() | Inquire():
                     self._out.append(effect)
                 case _:

@@ -35,7 +35,7 @@ class PostOffice:
     def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings, outbox: Outbox) -> None:
         self.depot = Depot(settings.messages_bytes_max)
         self.mailboxes = Mailboxes(plane, journal, self.depot, settings)
-        self.overflow = Overflow(self.mailboxes, brakes, settings, outbox)
+        self.overflow = Overflow(plane, self.mailboxes, brakes, settings, outbox)
         self.sweep = Sweep(self.depot, settings.pieces.sweep_messages, settings.pieces.sweep_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
         self.repeats = Repeats()
@@ -282,6 +282,7 @@ class PostOffice:
         """About once a second: take out what is late, and look at all mailboxes that have consumers."""
         for mailbox, places in self.sweep.tick(now_ms):
             self.late(mailbox, places)
+        self.overflow.tick()
         self.mailboxes.forget_old_sinks()
         self._touched.update(self.attended)
 

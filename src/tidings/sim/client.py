@@ -52,6 +52,7 @@ class SimClient:
     done: set[int] = field(default_factory=set)  # receipts of requests that were carried out
     failures: list[Failed] = field(default_factory=list)  # requests and publications that were refused
     paths: list[Path] = field(default_factory=list)  # of messages that were traced
+    dropped: Counter[tuple[int, str]] = field(default_factory=Counter)  # messages, by subscription and reason
     ended: str = ""  # the code with which the broker ended the connection
     reads: bool = True
     outgoing: bytes = b""  # not read by the broker yet
@@ -106,6 +107,8 @@ class SimClient:
                 self.failures.append(Failed(unsigned(fields, "receipt"), TidingsError(code, reason)))
                 if field_of(fields, "fatal", bool):
                     self.ended = code
+            case FrameType.DROPPED:
+                self.dropped[unsigned(fields, "subscription"), reason] += unsigned(fields, "count", 63)
             case FrameType.CLOSE:
                 self.ended = code
             case unexpected:

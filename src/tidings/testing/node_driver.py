@@ -1,7 +1,7 @@
 """The engine with the real forwarding plane and a store, driven by hand: no socket, no clock, no thread."""
 
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -53,7 +53,7 @@ from tidings.node.requests import (
 from tidings.node.session import Principal
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
-from tidings.protocols.frames import FrameSplitter, FrameType, encode_publish
+from tidings.protocols.frames import FrameSplitter, FrameType, decode_fields, encode_publish
 from tidings.protocols.native import NativeSession
 
 MEGABYTE = 1 << 20
@@ -224,6 +224,7 @@ class DrivenClient:
     driver: NodeDriver
     number: int
     session: RecordingSession = field(default_factory=RecordingSession)
+    _dropped: Counter[tuple[object, object]] = field(default_factory=Counter)
     _answers: list[Answer] = field(default_factory=list)
     _splitter: FrameSplitter = field(default_factory=lambda: FrameSplitter(64 * MEGABYTE))
     _receipts: int = 0
@@ -291,6 +292,12 @@ class DrivenClient:
         return [one.body for one in self.receive()]
 
     @property
+    def dropped(self) -> Counter[tuple[object, object]]:
+        """Messages that the broker says it has dropped, by subscription and reason."""
+        self._read()
+        return self._dropped
+
+    @property
     def accepted(self) -> set[int]:
         """Receipts of publications that the broker promised to keep."""
         return {receipt for one in self.answers if isinstance(one, Accepted) for receipt in one.receipts}
@@ -319,6 +326,9 @@ class DrivenClient:
                     size = len(frame.payload)
                     got = (int.from_bytes(frame.payload[at : at + 4], "little") for at in range(4, size, 4))
                     self._answers.append(Accepted(tuple(got)))
+                elif frame.type == FrameType.DROPPED:
+                    fields = decode_fields(frame.payload)
+                    self._dropped[fields["subscription"], fields["reason"]] += int(str(fields["count"]))
                 elif frame.type in (FrameType.OK, FrameType.REFUSED) or (
                     frame.type == FrameType.ERROR and self.session.said
                 ):
