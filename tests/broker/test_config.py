@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.broker.config import load, parse
+from tidings.broker.config import load, load_users_file, parse
 from tidings.broker.config_docs import renewed
 from tidings.broker.config_network import NetworkTable, PeerTable, peers_of
 from tidings.broker.config_rules import exposed
@@ -156,6 +156,27 @@ def test_listeners_that_name_no_port_have_that_of_their_protocol() -> None:
     text = "".join(f"[[listeners]]\nprotocol = '{name}'\n" for name in PROTOCOLS)
     found = {one.protocol: one.port for one in parse(text, "f").listeners}
     assert found == {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672}
+
+
+def test_a_console_that_is_not_told_where_is_where_the_metrics_are() -> None:
+    one = parse("console = true\n[metrics]\nport = 9000\nhost = '127.0.0.2'", "f")
+    assert (one.console.host, one.console.port, one.pages_share_port) == ("127.0.0.2", 9000, True)
+    two = parse("[console]\nenabled = true\nport = 9001\n[metrics]\nport = 9000", "f")
+    assert (two.console.port, two.metrics.port, two.pages_share_port) == (9001, 9000, False)
+    three = parse("console = true\n[metrics]\nenabled = false\nport = 9000", "f")
+    assert three.console.port == 8700
+
+
+def test_the_users_file_is_found_beside_other_mistakes(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("[users]\nfile = 'people.toml'\n[[listeners]]\nport = 70000\n[nonsense]\na = 1")
+    assert load_users_file(path) == tmp_path / "people.toml"
+    path.write_text("[broker]\ndata = 'here'\n[tls]\ncertificate = 7")
+    assert load_users_file(path) == tmp_path / "here" / "users.toml"
+    path.write_text("[users]\nfile = 7\n[[listeners]]\nport = 70000")
+    with pytest.raises(ConfigError, match=r"broker.toml:2: users.file") as caught:
+        load_users_file(path)
+    assert "listeners" not in str(caught.value)
 
 
 def test_origins_are_written_as_browsers_do() -> None:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 from tidings.broker.addresses import prefix_of
-from tidings.broker.connection import ClientConnection
 from tidings.broker.guard import Guard
 from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.broker.login_queue import LoginQueue
@@ -28,9 +28,18 @@ LOGIN_THREADS = 2  # a memory-hard hash takes tens of megabytes: so many at a ti
 CHECK_SECONDS = 0.2  # that one takes, until it was measured
 
 
+class LoginClient(Protocol):
+    """A connection, as far as its log-in needs it."""
+
+    number: int  # negative: it is gone
+    address: str
+
+    def certificate_name(self) -> str: ...
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    connection: ClientConnection
+    connection: LoginClient
     number: int  # of the connection, as long as it is there
     hello: Hello
     certificate: str
@@ -68,7 +77,7 @@ class Login:
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def log_in(self, connection: ClientConnection, hello: Hello) -> None:
+    def log_in(self, connection: LoginClient, hello: Hello) -> None:
         """The answer is an input for the engine: at once, or when the password is checked."""
         certificate = "" if self.guard.open else connection.certificate_name()
         one = _Waiting(connection, connection.number, hello, certificate)

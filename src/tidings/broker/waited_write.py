@@ -42,6 +42,7 @@ class WaitedWrite:
     ) -> None:
         self.wait_ms = WAIT_MS
         self._append, self._late = append, late
+        self._closed = False
         self._records: Sequence[Record] | None = None
         self._error: TidingsError | None = None
         self._begin, self._done = os.eventfd(0), os.eventfd(0)
@@ -67,7 +68,9 @@ class WaitedWrite:
 
     def close(self) -> None:
         """After what is under way; waits for it, so not to be called on the loop's thread."""
-        self._records = None
+        if self._closed:
+            return
+        self._closed, self._records = True, None
         os.eventfd_write(self._begin, 1)
         self._thread.join()
         os.close(self._begin)

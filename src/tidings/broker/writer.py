@@ -207,6 +207,7 @@ class StoreWriter:
 
     async def close(self) -> None:
         """Write what was given so far, then end."""
+        self._trusted = 0
         self._jobs.put(_Stop())
         await self._loop.run_in_executor(None, self._thread.join)
         await self._loop.run_in_executor(None, self.waited.close)
