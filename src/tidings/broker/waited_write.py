@@ -10,7 +10,9 @@ over and sleeps until it is written, at most `WAIT_MS`; then the loop goes on, a
 Handover. Both directions are an eventfd: its system calls release the GIL, so the thread that wakes can run at once. A
 round trip takes about 7 µs of CPU time and 7 to 20 µs of time; with `threading.Lock` or `SimpleQueue` the thread that
 wakes finds the GIL taken and sleeps again (20 and 20 to 50 µs). POSIX semaphores used with the GIL released took 9 and
-23 µs. Spinning was not considered: it would take a core for as long as the disk works.
+23 µs, and both steps of a side in one call without the GIL gained nothing. Not done: spinning, which would take a core
+for as long as the disk works. Measured against a write on the loop's own thread a message takes 16 to 25 µs more: 4 to
+5 % of a publication that takes 0.4 ms.
 """
 
 import os
