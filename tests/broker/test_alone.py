@@ -10,6 +10,7 @@ import pytest
 
 import tidings
 from tidings.broker.sqlite_store import SqliteStore
+from tidings.broker.waited_write import WAIT_MS
 from tidings.broker.writer import TRUST
 from tidings.delivery.store import Record
 from tidings.errors import StoreError
@@ -39,6 +40,7 @@ def trusting(here: Local) -> str:
     """Its url; the disk is quick enough, whatever it does."""
     assert here.broker.writer is not None
     here.broker.writer.quick_seconds = 60.0
+    here.broker.writer.waited.wait_ms = 60_000
     return here.url
 
 
@@ -183,6 +185,8 @@ def test_a_disk_that_stalls_stops_nobody_else(tmp_path: Path) -> None:
                 await writer.publish("queue:q", {"n": number}, persistent=True, wait=True)
             assert store.waited[-1]
             store.stalls = True
+            assert here.broker.writer is not None
+            here.broker.writer.waited.wait_ms = WAIT_MS
             late = asyncio.ensure_future(writer.publish("queue:q", {"n": FIRST + 5}, persistent=True, wait=True))
             while not store.stalled.is_set():
                 await asyncio.sleep(0.001)
