@@ -28,6 +28,8 @@ class BrokerView:
     clients: ClientSockets
     links: BrokerLinks | NoLinks
     refused_logins: Mapping[str, int]  # by code
+    waiting_logins: int
+    suppressed_lines: Mapping[str, int]  # of the log, by kind
     failed_handshakes: FailedHandshakes
     writer: StoreWriter | None
     observer: Observer | None

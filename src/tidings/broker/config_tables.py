@@ -254,10 +254,10 @@ class AdmissionTable:
 @dataclass(frozen=True, slots=True)
 class ConsoleTable:
     enabled: bool = setting(False, "whether to run the web console; `console = true` above all tables says it too")
-    host: str = setting("127.0.0.1", "the address to listen on")
+    host: str = setting("127.0.0.1", "the address to listen on; unless it is set, that of [metrics]")
     port: int = setting(
         8700,
-        "the port; if [metrics] has the same, its pages are there too; 0: the system chooses",
+        "the port; unless it is set, that of [metrics], whose pages are there too; 0: the system chooses",
         minimum=0,
         maximum=65535,
     )

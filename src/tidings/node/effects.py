@@ -34,8 +34,10 @@ class Persist:
 @dataclass(frozen=True, slots=True)
 class PersistNow:
     """The last effect of its step: a single publisher waits for these records. Write them at once if that is quick, and
-    say `PersistedNow`, then `Turn`, before anything else; or say at once that they are not written."""
+    say `PersistedNow`, then `Turn`, before anything else. If it is not quick, say `PersistLate` and later `Persisted`
+    with the ticket; if they cannot be written at once, say `NotPersisted`."""
 
+    ticket: int
     records: tuple[Record, ...]
 
 

@@ -17,7 +17,7 @@ from random import Random
 from typing import assert_never
 
 from tidings.delivery.store import Recovered
-from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.errors import RemoteProtocolError
 from tidings.kernel.events import (
     Acknowledged,
     ClockDrift,
@@ -42,6 +42,7 @@ from tidings.kernel.forwarder import Forwarder
 from tidings.node import inputs
 from tidings.node.client_clocks import ClientClocks
 from tidings.node.client_sessions import ClientOptions, ClientSession, ClientSessions
+from tidings.node.completions import ConfirmPublication
 from tidings.node.effects import (
     Close,
     Effect,
@@ -51,7 +52,6 @@ from tidings.node.effects import (
     NodeEffect,
     NotifyDropped,
     Persist,
-    PersistNow,
     Reply,
     Track,
 )
@@ -129,8 +129,8 @@ class Engine:
                 for ticket in tickets:
                     self._pass(now, node.persisted(ticket, error))
                 return self._take()
-            case inputs.PersistedNow(written, error):
-                self._persisted_now(written, error)
+            case inputs.PersistedNow() | inputs.PersistLate() | inputs.NotPersisted():
+                self._answer_alone(told)
                 return self._take()
             case inputs.Loaded(asked, messages, damaged):
                 node.loaded(now.wall_ms, asked, messages, damaged)
@@ -339,24 +339,30 @@ class Engine:
         solo = self._solo.published(event.connection, self._plane.feeds())
         if not (solo and allowed) or event.perhaps_sent:
             return False
-        records = self.node.alone.begin(event.message, event.sinks, event.expires_ms)
-        if records is None:
+        write = self.node.alone.begin(event.message, event.sinks, event.expires_ms)
+        if write is None:
             return False
         self._alone = event
-        self._out.append(PersistNow(tuple(records)))
+        self._out.append(write)
         return True
 
-    def _persisted_now(self, written: bool, error: TidingsError | None) -> None:
+    def _answer_alone(self, told: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted) -> None:
         event, self._alone = self._alone, None
         assert event is not None
-        if error is not None:
-            self.node.publishing.refuse(event.connection, event.receipt, error)
-        elif not written:
-            self.node.publishing.message(event)
-        else:
-            self._handed_on = False
-            if event.receipt and event.connection in self.node.connections:
-                self._plane.confirm(event.connection, (event.receipt,))
+        match told:
+            case inputs.PersistedNow(error):
+                if error is not None:
+                    self.node.publishing.refuse(event.connection, event.receipt, error)
+                    return
+                self._handed_on = False
+                if event.receipt and event.connection in self.node.connections:
+                    self._plane.confirm(event.connection, (event.receipt,))
+            case inputs.PersistLate():
+                self.node.alone.late(ConfirmPublication(event.connection, event.receipt))
+            case inputs.NotPersisted():
+                self.node.publishing.message(event)
+            case _:
+                assert_never(told)
 
     def _hand_on(self, now: Now) -> None:
         """The publisher has its receipt: now to those who want the message."""

@@ -180,6 +180,19 @@ class Journal:
         self._gathering.changes_bytes = 0
         self._gathering.urgent = False
 
+    @property
+    def next_ticket(self) -> int:
+        """Of the next batch that leaves."""
+        return self._ticket + 1
+
+    def late_alone(self, record: Stored, size: int, completion: Completion) -> None:
+        """The write of those changes and of this message takes long: a batch that has left, with the next ticket."""
+        assert self._under_way is None
+        self.message(record, size)
+        self.then(completion)
+        self._under_way, self._gathering = self._gathering, _Batch()
+        self._ticket += 1
+
     def flush(self, *, retry: bool = False) -> Flush:
         """What was gathered, as one effect; with `retry` also if there is only what failed or nobody waits for."""
         if self._under_way is not None:

@@ -3,12 +3,12 @@
 Its messages are written at once (`PersistNow`), each by itself: gathering them with others would gain nothing.
 """
 
+MESSAGES_MIN = 16  # of the same publisher in a row
 READS_MAX = 4  # of all sockets from one message to the next: the message, its acknowledgement, and little else
 
 
 class SoloPublisher:
-    def __init__(self, messages_min: int = 16) -> None:
-        """`messages_min`: of the same publisher in a row."""
+    def __init__(self, messages_min: int = MESSAGES_MIN) -> None:
         self._messages_min = messages_min
         self._publisher = -1
         self._in_a_row = 0

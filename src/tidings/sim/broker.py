@@ -316,16 +316,18 @@ class SimBroker:
                 assert_never(effect)
 
     def _persist_now(self, now: float, effect: nfx.PersistNow) -> None:
-        """A quick disk writes it at once; a crash may fall before the write, or after it and before the answer."""
+        """A quick disk writes it at once; a crash may fall before the write, or after it and before the answer. A slow
+        one takes as long as for any other batch."""
         if self._host.write_ms > WRITE_MS:
-            self._step(now, inputs.PersistedNow(False))
+            self._carry_out(now, nfx.Persist(effect.ticket, effect.records))
+            self._step(now, inputs.PersistLate())
         else:
             self._host.asked(effect.records)
             error = None if self._host.dying else self._host.write(effect.records)
             if self._host.dying:
                 self._dead = True
                 return
-            self._step(now, inputs.PersistedNow(error is None, error))
+            self._step(now, inputs.PersistedNow(error))
             self._output(now)
         self._step(now, inputs.Turn())
 

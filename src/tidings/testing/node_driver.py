@@ -87,7 +87,7 @@ class RecordingSession(NativeSession):
 
 class NodeDriver:
     """`hold_writes`: batches wait in `writes` until `write` is called; `failure`: the store refuses with it.
-    `write_now`: a single publisher's messages are written at once."""
+    `write_now`: a single publisher's messages are written at once, or late if writes are held."""
 
     def __init__(self, store: Store | None = None, settings: Settings | None = None, **plane: int) -> None:
         self.store = store or MemoryStore()
@@ -192,10 +192,15 @@ class NodeDriver:
         self.step(inputs.Turn())
 
     def _persist_now(self, effect: PersistNow) -> None:
-        can = self.write_now and not self.hold_writes
-        if can and self.failure is None:
-            self.store.append(effect.records)
-        self.step(inputs.PersistedNow(can and self.failure is None, self.failure if can else None))
+        if self.hold_writes and self.write_now:  # begun, and slow
+            self.writes.append(Persist(effect.ticket, effect.records))
+            self.step(inputs.PersistLate())
+        elif not self.write_now:
+            self.step(inputs.NotPersisted())
+        else:
+            if self.failure is None:
+                self.store.append(effect.records)
+            self.step(inputs.PersistedNow(self.failure))
         self.step(inputs.Turn())
 
     def load(self, seqs: tuple[int, ...]) -> None:

@@ -27,6 +27,7 @@ from tidings.node.alone import Alone
 from tidings.node.client_sessions import ClientSessions
 from tidings.node.completions import Copy
 from tidings.node.engine import Engine
+from tidings.node.inputs import PersistedNow
 from tidings.node.intake import Intake
 from tidings.node.node import Node
 from tidings.node.outbox import Outbox
@@ -162,7 +163,10 @@ def _confirmed_early(original: Method) -> Method:
 
 
 def _error_ignored(original: Method) -> Method:
-    return lambda self, written, error: original(self, True, None)
+    def answer_alone(self: Engine, told: Any) -> None:
+        original(self, PersistedNow() if isinstance(told, PersistedNow) else told)
+
+    return answer_alone
 
 
 def _acknowledged_early(original: Method) -> Method:
@@ -245,7 +249,7 @@ MUTANTS = (
     Mutant("receipt-doubled", "receipts are given twice", Outbox, "accepted", _twice),
     Mutant("persisted-early", "Persisted is told without a write", Host, "append", _unwritten),
     Mutant("solo-early", "PersistNow is confirmed before it is written", Engine, "_write_alone", _confirmed_early),
-    Mutant("solo-error", "PersistedNow with an error counts as written", Engine, "_persisted_now", _error_ignored),
+    Mutant("solo-error", "PersistedNow with an error counts as written", Engine, "_answer_alone", _error_ignored),
     Mutant("solo-kept", "what PersistNow wrote is not handed on", Alone, "end", _nothing),
     Mutant("resume-lost", "ResumeReading is not asked for", ClientSessions, "go_on", _stays_stopped),
     Mutant("client-stays", "ClientLost is not handled", ClientSessions, "lost", _nothing),
