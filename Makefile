@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
 NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
 
-.PHONY: help setup demo test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering docs proton container trace-kills spark-kills stub clean
+.PHONY: help setup demo test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering differential docs proton container trace-kills spark-kills stub clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ hermes: setup  ## Hermes under random schedules and crashes: every event once to
 
 covering: setup  ## every covering policy under random schedules and failing links: what is due comes once (SEEDS=1000)
 	$(BIN)/python -m tidings.testing.covering 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/covering.json
+
+differential: setup  ## random client scripts at the simulated and at the real broker: both must answer alike (SEEDS=1000)
+	$(BIN)/python -m tidings.testing.differential 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/differential.json
 
 sanitize: setup  ## the kernel's tests and a sample of fuzzing with AddressSanitizer and UBSan in the kernel
 	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize

@@ -1,6 +1,7 @@
 // The forwarder's binding. Numbers, bytes and records of events cross; the GIL is released while input is parsed and matched.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unordered_map.h>
@@ -216,8 +217,8 @@ void bind_forwarder(nb::module_& m) {
         .def("filters", [](PyForwarder& self) { return self.forwarder.matcher().size(); })
         .def("overruns", [](PyForwarder& self) { return self.forwarder.matcher().overruns(); },
              "Evaluations of filters that were given up because a message's budget was used up.")
-        .def("take_overruns", [](PyForwarder& self) { return self.forwarder.matcher().take_overruns(); },
-             "Sinks whose filters were given up since the last call; looks through all of them.")
+        .def("take_overruns", &PyForwarder::take_overruns,
+             "Mailbox sinks whose filters were given up since the last call, and for how many messages; subscribers of direct sinks are told.")
         .def("matcher_bytes", [](PyForwarder& self) { return self.forwarder.matcher().bytes(); });
     bind_sinks(type);
     bind_output(type);

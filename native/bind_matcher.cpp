@@ -1,6 +1,7 @@
 // The exact matcher's binding, and that of the scan it is measured against.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -98,7 +99,7 @@ public:
     }
     uint64_t steps() const { return locked(&Engine::steps); }
     uint64_t overruns() const { return locked(&Engine::overruns); }
-    std::vector<uint32_t> take_overruns() {
+    std::vector<std::pair<uint32_t, uint64_t>> take_overruns() {
         const std::lock_guard lock(mutex_);
         return engine_.take_overruns();
     }
@@ -147,6 +148,6 @@ void bind_matcher(nb::module_& m) {
              "Sets the most steps for one message, and whether a filter that was given up counts as satisfied.")
         .def_prop_ro("steps", &Face::steps, "Steps taken since it was made.")
         .def_prop_ro("overruns", &Face::overruns, "Evaluations that were given up since it was made.")
-        .def("take_overruns", &Face::take_overruns, "Ids of subscribers concerned since the last call.");
+        .def("take_overruns", &Face::take_overruns, "Ids of subscribers concerned since the last call, and for how many messages.");
     bind<LinearMatcher>(m, "LinearMatcher", "The same answers without an index: what the matcher is measured against.");
 }

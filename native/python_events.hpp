@@ -46,6 +46,9 @@ private:
         return make<FrameError>("FrameError", e.connection, to_str(e.code), to_str(e.reason), e.position, e.receipt);
     }
     static nb::object record(const SlowConsumer& e) { return make<SlowConsumer>("SlowConsumer", e.connection, e.subscription); }
+    static nb::object record(const MessagesDropped& e) {
+        return make<MessagesDropped>("MessagesDropped", e.connection, e.subscription, e.dropped, to_str(e.reason));
+    }
     static nb::object record(const MemoryShort& e) { return make<MemoryShort>("MemoryShort", e.connection); }
     static nb::object record(const OutputRoom& e) { return make<OutputRoom>("OutputRoom", e.connection); }
     static nb::object record(const ClockDrift& e) { return make<ClockDrift>("ClockDrift", e.connection, e.sent_ms); }

@@ -137,15 +137,24 @@ public:
         d["sent_bytes"] = s.sent_bytes;
         d["unmatched"] = s.unmatched;
         d["expired"] = s.expired;
-        d["dropped_oldest"] = s.dropped_oldest;
-        d["dropped_newest"] = s.dropped_newest;
-        d["dropped_stalled"] = s.dropped_stalled;
-        d["dropped_far"] = s.dropped_far;
+        for (size_t i = 0; i < drop_reasons.size(); ++i) d[("dropped_" + std::string(drop_reasons[i])).c_str()] = s.dropped[i];
         d["dropped_link"] = s.dropped_link;
         d["pushed_back"] = s.pushed_back;
         d["feeds"] = s.feeds;
         d["writes"] = s.writes;
         return d;
+    }
+
+    // Subscribers whose filters were given up since the last call, for so many messages: those of direct sinks are told, mailboxes'
+    // are the caller's.
+    std::vector<std::pair<uint32_t, uint64_t>> take_overruns() {
+        std::vector<std::pair<uint32_t, uint64_t>> given_up = forwarder.matcher().take_overruns();
+        std::erase_if(given_up, [&](const auto& one) {
+            Sink& sink = forwarder.outlets().sink_at(one.first);
+            if (sink.kind == Sink::Kind::Direct) forwarder.outlets().dropped(sink, DropReason::Cost, one.second);
+            return sink.kind == Sink::Kind::Direct;
+        });
+        return given_up;
     }
 
     nb::tuple grade_sums() {

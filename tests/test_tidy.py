@@ -38,6 +38,27 @@ BANNED_IN_PURE = {"asyncio", "io", "os", "pathlib", "random", "secrets", "socket
 BANNED_IN_PURE |= {"tempfile", "threading", "time", "uvloop", "selectors", "shutil", "uuid", "datetime"}
 ALLOWED_NAMES = {("random", "Random"), ("uuid", "UUID")}  # what is *passed in* may have its type named
 MODULE_LINES_MAX = 500
+KNOW_PLANE_EVENTS = {"kernel", "node", "testing"}  # drivers bring them to the engine without looking at them
+# Modules that import each other in a circle, type-checking imports counted. To be made less, never more.
+CYCLES_ALLOWED: list[set[str]] = [
+    {
+        "tidings.client.client",
+        "tidings.client.delivery",
+        "tidings.client.queue",
+        "tidings.client.resubscribing",
+        "tidings.client.subscription",
+        "tidings.client.transacting",
+        "tidings.client.transaction",
+    },
+    {
+        "tidings.broker.config_network",
+        "tidings.broker.config_tables",
+        "tidings.broker.dialling",
+        "tidings.broker.door",
+        "tidings.broker.links",
+        "tidings.broker.tls",
+    },
+]
 
 
 def modules() -> list[tuple[str, Path, ast.Module]]:
@@ -95,6 +116,83 @@ def test_only_the_kernel_package_knows_the_extension() -> None:
         if "_kernel" in f"{module}.{name}".split(".")
     ]
     assert wrong == []
+
+
+def test_only_the_engine_looks_at_events_of_the_plane() -> None:
+    """Whoever does not import them cannot tell them apart: a driver has no dispatch of its own."""
+    wrong = [
+        str(path.relative_to(ROOT))
+        for layer, path, tree in modules()
+        if layer not in KNOW_PLANE_EVENTS
+        for module, name in imports(tree)
+        if f"{module}.{name}".startswith("tidings.kernel.events")
+    ]
+    assert wrong == []
+
+
+def test_the_broker_keeps_out_of_the_engine() -> None:
+    """It asks `engine.step` and looks at `engine.view`."""
+    wrong = [
+        f"{path.relative_to(ROOT)}, line {found.lineno}"
+        for layer, path, tree in modules()
+        if layer == "broker"
+        for found in ast.walk(tree)
+        if isinstance(found, ast.Attribute) and ast.unparse(found).endswith(("engine.node", "_engine.node"))
+    ]
+    assert wrong == []
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Which module imports which, within the package."""
+    trees = {}
+    for _, path, tree in modules():
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        trees[".".join(parts).removesuffix(".__init__")] = tree
+    known = {*trees, "tidings._kernel"}
+    return {
+        module: {full if (full := f"{source}.{name}") in known else source for source, name in imports(tree)} & known
+        for module, tree in trees.items()
+    }
+
+
+def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Strongly connected components of more than one module (Tarjan)."""
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(module: str) -> None:
+        order[module] = lowest[module] = len(order)
+        path.append(module)
+        for imported in graph.get(module, ()):
+            if imported not in order:
+                visit(imported)
+            if imported in path:
+                lowest[module] = min(lowest[module], lowest[imported])
+        if lowest[module] == order[module]:
+            component = path[path.index(module) :]
+            del path[path.index(module) :]
+            if len(component) > 1:
+                found.append(set(component))
+
+    for module in graph:
+        if module not in order:
+            visit(module)
+    return found
+
+
+def test_cycles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a", "f"}}
+    assert sorted(map(sorted, cycles(graph))) == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    found = cycles(import_graph())
+    new = [sorted(one) for one in found if not any(one <= allowed for allowed in CYCLES_ALLOWED)]
+    assert new == [], "break these circles"
+    over = set[str]().union(*CYCLES_ALLOWED) - set[str]().union(*found)
+    assert over == set(), "no longer in a circle: take them off CYCLES_ALLOWED"
 
 
 def test_commands_print_json_that_others_can_read() -> None:

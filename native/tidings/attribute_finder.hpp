@@ -18,7 +18,13 @@ public:
 
     // The first of this name, as MessageView::find has it.
     const Attribute* find(std::string_view name, uint64_t name_hash) const {
-        if (message_->attributes.size() <= few) return message_->find(name, name_hash);
+        return message_->attributes.size() <= few ? message_->find(name, name_hash) : find_indexed(name, name_hash);
+    }
+
+private:
+    static constexpr size_t few = 64;
+
+    [[gnu::noinline]] const Attribute* find_indexed(std::string_view name, uint64_t name_hash) const {
         if (!indexed_) index();
         for (size_t i = name_hash & mask();; i = (i + 1) & mask()) {
             if (slots_[i] == 0) return nullptr;
@@ -26,9 +32,6 @@ public:
             if (one.name_hash == name_hash && one.name == name) return &one;
         }
     }
-
-private:
-    static constexpr size_t few = 64;
 
     size_t mask() const { return slots_.size() - 1; }
 

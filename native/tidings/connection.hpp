@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tidings/output.hpp"
+#include "tidings/read_ahead.hpp"
 #include "tidings/stomp_send.hpp"
 
 namespace tidings {
@@ -30,6 +31,7 @@ struct alignas(64) Connection {
     bool held = false;          // Python wants its publishers to wait
     bool choked = false;        // it does not read the answers to what it sends
     bool leaving = false;       // Python was told to disconnect it
+    bool blocked = false;       // the driver was told to stop reading
     bool writable = true;
     bool wants_room = false;    // Python has deliveries for it and waits for room in the output
     bool checks_destinations = false;
@@ -43,7 +45,9 @@ struct alignas(64) Connection {
     uint32_t neighbour = 0;       // the router at the other end, if this is a link that is up
     int64_t skew_ms_max = -1;     // its messages' times must not be off by more; negative: nobody wants to know
     Output tail;                // input not parsed yet
+    ReadAhead ahead;            // what was looked through of it
     size_t begun_bytes = 0;     // of it: a large frame that is not all there
+    uint32_t unread_notices = 0;  // of dropped messages, since output was last taken
     std::vector<uint32_t> receipts;       // to be answered at the end of this feed
     std::vector<uint16_t> transacted;     // sessions in a transaction: few
     std::unordered_map<uint32_t, uint32_t> direct;   // subscription number -> sink

@@ -220,7 +220,9 @@ public:
     }
 
     bool holds(const Interned& one, const Value* value, Budget& budget) const {
-        return one.held ? tidings::holds(one.held->constraint, value, budget) : tidings::holds(view(one), value, budget);
+        if (!value) return one.op == Op::Missing;
+        const Condition condition = one.held ? Condition(one.held->constraint) : Condition(one.op, one.value);
+        return tidings::holds(condition, *value, budget) != one.negated;
     }
     bool holds(const Interned& one, const Value* value) const {
         Budget budget(Budget::unlimited);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -87,6 +88,13 @@ struct SlowConsumer {
     uint32_t subscription;
 };
 
+struct MessagesDropped {
+    uint32_t connection;
+    uint32_t subscription;
+    uint64_t dropped;
+    std::string_view reason;
+};
+
 struct MemoryShort {
     uint32_t connection;
 };
@@ -117,7 +125,7 @@ struct Relayed {
 };
 
 using Event = std::variant<ControlFrame, Published, PublishedToRouters, PublishedToScheme, Transacted, PublishCheck, Acknowledged, CreditGiven,
-                           FrameError, SlowConsumer, MemoryShort, OutputRoom, ClockDrift, RemoteMessage, Relayed>;
+                           FrameError, SlowConsumer, MessagesDropped, MemoryShort, OutputRoom, ClockDrift, RemoteMessage, Relayed>;
 
 class Events {
 public:

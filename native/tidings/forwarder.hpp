@@ -14,6 +14,7 @@
 // takes again. The sum of all memory is bounded the same way.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,6 +107,7 @@ public:
             keep(number, connection, data);
             if (connection.reading()) parse_tail(number, connection, now_ms);
         }
+        look_ahead(connection, now_ms);
         if (!out_.begun.hold(connection)) refuse_input(number, connection, {"E_FRAME_MEMORY", "too many large frames at a time", 0});
         return flags(connection);
     }
@@ -120,6 +122,7 @@ public:
     unsigned resume(uint32_t number, int64_t now_ms) {
         Connection& connection = out_.at(number);
         if (connection.reading() && !connection.tail.empty()) parse_tail(number, connection, now_ms);
+        look_ahead(connection, now_ms);
         return flags(connection);
     }
 
@@ -213,9 +216,20 @@ public:
     }
 
 private:
-    unsigned flags(const Connection& connection) const {
-        return (out_.has_output() ? HasOutput : 0u) | (out_.events.empty() ? 0u : HasEvents) |
-               (connection.reading() ? 0u : Blocked);
+    // HasOutput also if there are others to resume.
+    unsigned flags(Connection& connection) const {
+        connection.blocked = !connection.reading() && !out_.reads_ahead(connection);
+        return (out_.has_output() || out_.has_resumable() ? HasOutput : 0u) | (out_.events.empty() ? 0u : HasEvents) |
+               (connection.blocked ? Blocked : 0u);
+    }
+
+    void look_ahead(Connection& connection, int64_t now_ms) {
+        if (connection.reading() || !out_.reads_ahead(connection)) return;
+        connection.ahead.look(connection.tail, connection.frame_bytes_max, [&](uint32_t subscription, uint32_t more) {
+            const auto found = connection.direct.find(subscription);
+            if (found != connection.direct.end()) out_.credit(found->second, more, now_ms);
+            return found != connection.direct.end();
+        });
     }
 
     // ---- parsing
@@ -237,6 +251,7 @@ private:
 
     void cut_tail(Connection& connection, size_t bytes) {
         connection.tail.drop(bytes);
+        connection.ahead.cut(bytes);
         out_.free_bytes(bytes);
         out_.strangers.free(connection, bytes);
         out_.begun.shrink(connection);
@@ -337,9 +352,7 @@ private:
     // False: malformed, or something else.
     bool handle_credit(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {
         if (entry.type != FrameCredit || entry.payload.size() != 8) return false;
-        uint32_t subscription, more;
-        std::memcpy(&subscription, entry.payload.data(), 4);
-        std::memcpy(&more, entry.payload.data() + 4, 4);
+        const auto [subscription, more] = read_credit(entry.payload.data());
         if (const auto found = connection.direct.find(subscription); found != connection.direct.end())
             out_.credit(found->second, more, now_ms);
         else
@@ -348,15 +361,9 @@ private:
     }
 
     bool handle_ack(uint32_t number, const Entry& entry) {
-        if (entry.type != FrameAck || entry.payload.size() < ack_fixed_bytes) return false;
-        uint32_t subscription, count;
-        std::memcpy(&subscription, entry.payload.data(), 4);
-        std::memcpy(&count, entry.payload.data() + 5, 4);
-        if (entry.payload.size() != ack_fixed_bytes + 8 * size_t{count}) return false;
-        std::vector<uint64_t> tags(count);
-        if (count) std::memcpy(tags.data(), entry.payload.data() + ack_fixed_bytes, 8 * size_t{count});
-        out_.events.add(Acknowledged{number, entry.session, subscription, static_cast<uint8_t>(entry.payload[4]), std::move(tags)});
-        return true;
+        std::optional<Acknowledged> ack = decode_ack(number, entry);
+        if (ack) out_.events.add(std::move(*ack));
+        return ack.has_value();
     }
 
     bool handle_publish(uint32_t number, Connection& connection, const Entry& entry, int64_t now_ms) {

@@ -2,17 +2,49 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "tidings/batch.hpp"
+#include "tidings/events.hpp"
 #include "tidings/output.hpp"
 
 namespace tidings {
 
-enum FrameType : uint8_t { FramePublish = frame_publish, FrameDeliver = frame_deliver, FrameReceipts = 0x12, FrameCredit = 0x22, FrameAck = 0x23 };
+enum FrameType : uint8_t {
+    FramePublish = frame_publish,
+    FrameDeliver = frame_deliver,
+    FrameReceipts = 0x12,
+    FrameSubscribe = 0x20,
+    FrameUnsubscribe = 0x21,
+    FrameCredit = 0x22,
+    FrameAck = 0x23
+};
 
 inline constexpr size_t ack_fixed_bytes = 9;  // subscription, flags, number of tags
+
+struct Credit {
+    uint32_t subscription, more;
+};
+
+inline Credit read_credit(const char* payload) {
+    Credit credit;
+    std::memcpy(&credit, payload, 8);
+    return credit;
+}
+
+// Nothing: malformed, or something else.
+inline std::optional<Acknowledged> decode_ack(uint32_t connection, const Entry& entry) {
+    if (entry.type != FrameAck || entry.payload.size() < ack_fixed_bytes) return {};
+    uint32_t subscription, count;
+    std::memcpy(&subscription, entry.payload.data(), 4);
+    std::memcpy(&count, entry.payload.data() + 5, 4);
+    if (entry.payload.size() != ack_fixed_bytes + 8 * size_t{count}) return {};
+    std::vector<uint64_t> tags(count);
+    if (count) std::memcpy(tags.data(), entry.payload.data() + ack_fixed_bytes, 8 * size_t{count});
+    return Acknowledged{connection, entry.session, subscription, static_cast<uint8_t>(entry.payload[4]), std::move(tags)};
+}
 
 inline constexpr size_t delivery_header_bytes = frame_header_bytes + 16;
 inline size_t delivery_bytes(std::string_view message) { return delivery_header_bytes + message.size(); }

@@ -29,9 +29,10 @@ inline constexpr size_t no_hit = static_cast<size_t>(-1);
 inline constexpr size_t search_bytes = 1 << 14;   // between two looks at the budget
 inline constexpr uint64_t search_steps = 4;       // for a byte, with texts and needles made to be slow; mostly it takes less
 
-// Leftmost hit of `needle` in text[start, end), in linear time whatever the two are; no_hit if the budget is exhausted.
-inline size_t find_text(std::string_view text, std::string_view needle, size_t start, size_t end, Budget& budget) {
-    if (needle.empty()) return start;
+namespace detail {
+
+// In pieces, between which the budget is looked at.
+[[gnu::noinline]] inline size_t find_in_long(std::string_view text, std::string_view needle, size_t start, size_t end, Budget& budget) {
     const size_t stride = std::max(search_bytes, 4 * needle.size());
     while (end - start >= needle.size()) {
         const size_t bytes = std::min(end - start, stride + needle.size() - 1);
@@ -42,6 +43,19 @@ inline size_t find_text(std::string_view text, std::string_view needle, size_t s
         start += stride;
     }
     return no_hit;
+}
+
+}  // namespace detail
+
+// Leftmost hit of `needle` in text[start, end), in linear time whatever the two are; no_hit if the budget is exhausted.
+inline size_t find_text(std::string_view text, std::string_view needle, size_t start, size_t end, Budget& budget) {
+    if (needle.empty()) return start;
+    if (end - start > search_bytes) [[unlikely]] return detail::find_in_long(text, needle, start, end, budget);
+    if (end - start < needle.size()) return no_hit;
+    const char* const first = text.data() + start;
+    const auto* const hit = static_cast<const char*>(::memmem(first, end - start, needle.data(), needle.size()));
+    if (!budget.take(needle.size() + search_steps * (hit ? static_cast<size_t>(hit - first) : end - start)) || !hit) return no_hit;
+    return static_cast<size_t>(hit - text.data());
 }
 
 inline bool contains_text(std::string_view text, std::string_view needle, Budget& budget) {

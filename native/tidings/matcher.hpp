@@ -89,7 +89,8 @@ public:
     }
     uint64_t steps() const { return index_.budget.taken(); }          // in all
     uint64_t overruns() const { return index_.overruns.count(); }     // filters given up, each once a message
-    std::vector<uint32_t> take_overruns() { return index_.take_overruns(); }  // ids concerned since the last call; looks through all
+    // Ids concerned since the last call, and for how many messages; looks through all.
+    std::vector<std::pair<uint32_t, uint64_t>> take_overruns() { return index_.take_overruns(); }
     size_t bytes() const {
         return index_.bytes() + satisfied_.capacity() + seen_.capacity() * 8 + (low_.capacity() + high_.capacity()) * 4;
     }
@@ -166,7 +167,7 @@ private:
         emit_gathered(gathered_);
         match_bounds();
         if (message.reading_count && index_.table.mixed()) drop_doubles(start);
-        run_programs(message);
+        if (!programs_.empty()) run_programs(message);
         reset(start);
         if (index_.subscribers.has_aliases())
             for (size_t i = start; i < count_; ++i) out_[i] = index_.subscribers.id_of(out_[i]);
@@ -356,8 +357,7 @@ private:
         }
     }
 
-    void run_programs(const MessageView& message) {
-        if (programs_.empty()) return;
+    [[gnu::noinline]] void run_programs(const MessageView& message) {
         finder_.set(message);
         for (const uint32_t plain : programs_) {
             seen_[plain >> 6] = 0;

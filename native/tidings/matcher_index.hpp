@@ -50,26 +50,29 @@ public:
         return sum;
     }
 
-    // Subscribers whose filters were given up since the last call.
-    std::vector<uint32_t> take_overruns() {
-        std::vector<uint32_t> ids;
-        const auto concerned = [&](uint32_t part) {
-            if (part == part_always) return false;
-            if (part & part_alone) return std::ranges::binary_search(overruns.constraints(), part & ~part_alone);
-            return std::ranges::any_of(rows[part].references(), [&](Reference one) {
-                return std::ranges::binary_search(overruns.constraints(), number_of(one));
-            });
+    // Subscribers whose filters were given up since the last call, and for how many messages. Of several parts that were given up, the
+    // one that was most often counts.
+    std::vector<std::pair<uint32_t, uint64_t>> take_overruns() {
+        std::vector<std::pair<uint32_t, uint64_t>> found;
+        if (overruns.empty()) return found;
+        const auto times_of = [&](uint32_t part) -> uint64_t {
+            if (part == part_always) return 0;
+            if (part & part_alone) return overruns.constraint_times(part & ~part_alone);
+            uint64_t times = 0;
+            for (const Reference one : rows[part].references()) times = std::max(times, overruns.constraint_times(number_of(one)));
+            return times;
         };
-        if (overruns.constraints().empty() && overruns.programs().empty()) return ids;
         subscribers.each([&](uint32_t id, uint32_t token, std::span<const uint32_t> parts) {
-            if (std::ranges::binary_search(overruns.programs(), token & token_mask) || std::ranges::any_of(parts, concerned)) ids.push_back(id);
+            uint64_t times = overruns.program_times(token & token_mask);
+            for (const uint32_t part : parts) times = std::max(times, times_of(part));
+            if (times) found.emplace_back(id, times);
         });
         overruns.clear();
-        return ids;
+        return found;
     }
 
     Budget budget;
-    Overruns overruns;
+    Overruns overruns{budget};
     ConstraintTable table;
     PatternIndex patterns{table, budget, overruns};
     std::vector<BoundLists> bounds;  // by line

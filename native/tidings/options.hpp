@@ -1,8 +1,10 @@
 // How much the forwarder may hold, and what it counts.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "tidings/sink.hpp"
 #include "tidings/topic_meter.hpp"
 
 namespace tidings {
@@ -16,7 +18,8 @@ struct ForwarderOptions {
 
 struct ForwarderStats {
     uint64_t received = 0, received_bytes = 0, delivered = 0, sent_bytes = 0;
-    uint64_t unmatched = 0, expired = 0, dropped_oldest = 0, dropped_newest = 0, dropped_stalled = 0, dropped_far = 0, dropped_link = 0, pushed_back = 0;
+    uint64_t unmatched = 0, expired = 0, dropped_link = 0, pushed_back = 0;
+    std::array<uint64_t, drop_reasons.size()> dropped{};  // for subscribers, by reason
     uint64_t feeds = 0, writes = 0;  // blocks of bytes that came from sockets, and that went to them
     // Sums of powers of the replication grade, the sinks a message matched: what the moments of its distribution need.
     double grades = 0, grade_squares = 0, grade_cubes = 0;

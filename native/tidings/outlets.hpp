@@ -3,7 +3,6 @@
 #pragma once
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -11,7 +10,8 @@
 
 #include "tidings/begun_frames.hpp"
 #include "tidings/batch.hpp"
-#include "tidings/connection.hpp"
+#include "tidings/connection_table.hpp"
+#include "tidings/drop_notices.hpp"
 #include "tidings/error.hpp"
 #include "tidings/events.hpp"
 #include "tidings/frames.hpp"
@@ -32,23 +32,11 @@ public:
 
     // ---- connections
 
-    // A number is a place and how often it was taken before, and the place that has been free for longest is next: an
-    // answer that comes late must not reach whoever is there now.
     uint32_t open() {
-        if (free_connections_.empty()) {
-            if (connections_.size() == place_mask) throw UsageError{"E_CONNECTIONS", "too many connections"};
-            free_connections_.push_back(static_cast<uint32_t>(connections_.size()));
-            connections_.emplace_back();
-        }
-        const uint32_t number = free_connections_.front();
-        free_connections_.pop_front();
-        auto connection = std::make_unique<Connection>();
-        connection->open = true;
-        connection->number = number;
-        connection->frame_bytes_max = options.login_frame_bytes_max;
-        connection->output_bytes_max = options.output_bytes_max;
-        connections_[number & place_mask] = std::move(connection);
-        return number;
+        Connection& connection = connections_.open();
+        connection.frame_bytes_max = options.login_frame_bytes_max;
+        connection.output_bytes_max = options.output_bytes_max;
+        return connection.number;
     }
 
     // Its sinks must be gone before.
@@ -63,16 +51,11 @@ public:
             for (Sink& sink : sinks_) std::erase(sink.waiters, number);
         strangers.free(connection, connection.tail.size());
         begun.end(connection);
-        connections_[number & place_mask].reset();
-        free_connections_.push_back(number + place_mask + 1);
+        connections_.close(number);
         relieve_memory();
     }
 
-    Connection* find(uint32_t number) {
-        const uint32_t place = number & place_mask;
-        if (place >= connections_.size() || !connections_[place] || connections_[place]->number != number) return nullptr;
-        return connections_[place].get();
-    }
+    Connection* find(uint32_t number) { return connections_.find(number); }
 
     Connection& at(uint32_t number) {
         Connection* const connection = find(number);
@@ -133,6 +116,7 @@ public:
             std::erase(connection.backlogged, index);
             held_bytes_ -= sink.backlog_bytes;
             release_waiters(sink);
+            if (sink.noted) notices_.forget(index);
         }
         sink = Sink{};
         reach_.forget();
@@ -159,7 +143,7 @@ public:
 
     void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
         if (sink.no_local && sink.connection == one.publisher) return reach_.miss(sink);
-        Connection& connection = *connections_[sink.connection & place_mask];
+        Connection& connection = connections_[sink.connection];
         if (!sink.queued && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
             sink.credit -= sink.credit != Sink::unlimited;
             const size_t bytes = prepare(sink.label, sink.version, sink.number, one);
@@ -179,12 +163,12 @@ public:
     // After all direct deliveries of a message that has matched these sinks.
     void record_deliveries(const Publication& one, std::span<const uint32_t> matched, int64_t now_ms) {
         reach_.record(id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
-                      [&](const Sink& sink) { return connections_[sink.connection & place_mask]->subscriber; });
+                      [&](const Sink& sink) { return connections_[sink.connection].subscriber; });
     }
 
     // A frame of two parts for the link's peer.
     void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message, int64_t now_ms) {
-        Connection& connection = *connections_[sink.connection & place_mask];
+        Connection& connection = connections_[sink.connection];
         const size_t bytes = frame_header_bytes + head.size() + message.size();
         if (!sink.queued && connection.output.size() < connection.output_bytes_max) {
             write_pair(connection.output.grow(bytes), type, head, message);
@@ -255,7 +239,7 @@ public:
         connection.output.drop(bytes);
         connection.taken_bytes = bytes;
         connection.moved_ms = now_ms;
-        if (bytes) connection.written_ms = now_ms;
+        if (bytes) connection.written_ms = now_ms, connection.unread_notices = 0;
         held_bytes_ -= bytes;
         stats.sent_bytes += bytes;
         stats.writes += bytes > 0;
@@ -271,6 +255,7 @@ public:
         if (connection.choked && connection.output.size() <= options.output_bytes_max) {
             connection.choked = false;
             maybe_resumable(connection);
+            maybe_wake(connection);
         }
         relieve_memory();
     }
@@ -289,6 +274,21 @@ public:
         if (writable && !connection.output.empty()) mark_dirty(connection);
     }
 
+    // Whether a connection that is not parsed is read all the same, for the credit of its own subscriptions (read_ahead.hpp).
+    bool reads_ahead(const Connection& connection) const {
+        if (connection.broken || connection.waiting || connection.choked || connection.stomp || connection.ahead.ended()) return false;
+        if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max) return false;
+        return std::ranges::any_of(connection.backlogged, [&](uint32_t index) { return sinks_[index].starving(); });
+    }
+
+    // A subscriber does not get so many messages. One whose connection ends for that is told so.
+    void dropped(Sink& sink, DropReason reason, size_t count = 1) {
+        sink.dropped += count;
+        (sink.kind == Sink::Kind::Link ? stats.dropped_link : stats.dropped[static_cast<size_t>(reason)]) += count;
+        if (sink.kind == Sink::Kind::Direct && !sink.leaving) notices_.note(sink, at(sink.connection), reason, count);
+    }
+
+    bool has_output() const { return !dirty_.empty(); }
     bool has_resumable() const { return !resumable_.empty(); }
     std::vector<uint32_t> take_resumable() { return std::exchange(resumable_, {}); }
 
@@ -300,12 +300,12 @@ public:
             sink.stalled = true;
             release_waiters(sink);
         }
-        for (const auto& connection : connections_) {
-            if (!connection) continue;
-            connection->output.rest();
-            if (connection->output.empty() && connection->writable) connection->moved_ms = now_ms;
-        }
+        connections_.each([&](Connection& connection) {
+            connection.output.rest();
+            if (connection.output.empty() && connection.writable) connection.moved_ms = now_ms;
+        });
         if (!memory_waiters_.empty()) make_room(now_ms);
+        notices_.tell([&](uint32_t index) -> Sink& { return sinks_[index]; }, [&](uint32_t number) -> Connection& { return connections_[number]; }, events);
     }
 
     // ---- memory
@@ -331,8 +331,6 @@ public:
     void maybe_resumable(const Connection& connection) {
         if (connection.pushed_back == 0 && !connection.held && !connection.choked) resumable_.push_back(connection.number);
     }
-
-    bool has_output() const { return !dirty_.empty(); }
 
     const ForwarderOptions options;
     Strangers strangers{options.memory_bytes_max};
@@ -363,6 +361,7 @@ private:
         held_bytes_ += waiting.bytes();
         sink.backlog.push_back(std::move(waiting));
         if (sink.full() && sink.policy == Policy::PushBack && publisher != nobody) push_back(sink, publisher);
+        maybe_wake(connection);
     }
 
     // The sink's backlog is full: what its policy says. False: the new message is not taken.
@@ -370,24 +369,19 @@ private:
         switch (sink.policy) {
             case Policy::PushBack:
                 if (!sink.stalled && publisher != nobody) return true;  // its publisher is being pushed back
-                ++sink.dropped;
-                ++(sink.kind == Sink::Kind::Link ? stats.dropped_link : sink.stalled ? stats.dropped_stalled : stats.dropped_far);
+                dropped(sink, sink.stalled ? DropReason::Stalled : DropReason::Far);
                 return false;
             case Policy::DropOldest:
                 while (sink.full() && !sink.backlog.empty()) {
                     forget_oldest(sink);
-                    ++sink.dropped;
-                    ++stats.dropped_oldest;
+                    dropped(sink, DropReason::Oldest);
                 }
                 return true;
             case Policy::Disconnect:
-                if (!sink.leaving)
-                    events.add(SlowConsumer{sink.connection, sink.number});
-                sink.leaving = true;
+                if (!std::exchange(sink.leaving, true)) events.add(SlowConsumer{sink.connection, sink.number});
                 [[fallthrough]];
             default:
-                ++sink.dropped;
-                ++stats.dropped_newest;
+                dropped(sink, DropReason::Newest);
                 return false;
         }
     }
@@ -421,6 +415,7 @@ private:
             sink.stalled = false;
             release_waiters(sink);
         }
+        maybe_wake(connection);
     }
 
     void leave_if_empty(Sink& sink, Connection& connection) {
@@ -455,6 +450,13 @@ private:
         ++stats.pushed_back;
     }
 
+    // The driver does not read a connection that must be read ahead.
+    void maybe_wake(Connection& connection) {
+        if (!connection.blocked || !reads_ahead(connection)) return;
+        connection.blocked = false;
+        resumable_.push_back(connection.number);
+    }
+
     void release_waiters(Sink& sink) {
         for (const uint32_t number : std::exchange(sink.waiters, {})) unblock(number);
     }
@@ -470,31 +472,29 @@ private:
         for (Sink& sink : sinks_) {
             if (sink.backlog.empty() || now_ms - sink.moved_ms < options.stall_ms) continue;
             sink.stalled = true;
-            sink.dropped += sink.backlog.size();
-            stats.dropped_stalled += sink.backlog.size();
+            dropped(sink, DropReason::Stalled, sink.backlog.size());
             while (!sink.backlog.empty()) forget_oldest(sink);
             leave_if_empty(sink, at(sink.connection));
             release_waiters(sink);
         }
         relieve_memory();
         if (memory_waiters_.empty()) return;
-        for (const auto& connection : connections_) {
-            if (!connection || connection->leaving || now_ms - connection->moved_ms < options.stall_ms) continue;
-            if (connection->output.empty() && connection->writable) continue;
-            connection->leaving = true;
-            events.add(MemoryShort{connection->number});
-        }
+        connections_.each([&](Connection& connection) {
+            if (connection.leaving || now_ms - connection.moved_ms < options.stall_ms) return;
+            if (connection.output.empty() && connection.writable) return;
+            connection.leaving = true;
+            events.add(MemoryShort{connection.number});
+        });
     }
 
-    static constexpr uint32_t place_mask = (1 << 20) - 1;
-    std::vector<std::unique_ptr<Connection>> connections_;  // by place
-    std::deque<uint32_t> free_connections_;                 // the numbers of those to come
+    ConnectionTable connections_;
     std::deque<Sink> sinks_;
     std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
     size_t held_bytes_ = 0;   // of output, backlogs and input
     size_t fresh_bytes_ = 0;
     StompRenderer stomp_;
     Reach reach_;
+    DropNotices notices_;
 };
 
 }  // namespace tidings

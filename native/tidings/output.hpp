@@ -35,6 +35,7 @@ public:
         __builtin_prefetch(block_.get() + std::min(end_ + bytes, capacity_), 1);
     }
 
+    char* begin() { return block_.get() + start_; }
     std::string_view front(size_t bytes_max = SIZE_MAX) const { return {block_.get() + start_, std::min(bytes_max, size())}; }
 
     void drop(size_t bytes) {

@@ -46,15 +46,18 @@ inline bool contains_value(const std::vector<Value>& ascending, const Value& val
     return std::binary_search(ascending.begin(), ascending.end(), value, ascends);
 }
 
-// Texts are compared some bytes at a time. A text is longer than a number only where it counts.
+// Comparisons of shorter texts cost no more than those of numbers and are not counted. Only texts have bytes.
+inline constexpr size_t counted_bytes = 64;
+
+// Texts are compared some bytes at a time.
 inline bool take_comparison(std::string_view a, std::string_view b, Budget& budget) {
     const size_t bytes = std::min(a.size(), b.size());
-    return bytes < 64 || budget.take(bytes / 8);
+    return bytes < counted_bytes || budget.take(bytes / 8);
 }
 
 // A search among `count` values in order.
 inline bool take_comparisons(size_t bytes, size_t count, Budget& budget) {
-    return bytes < 64 || budget.take(bytes / 8 * static_cast<size_t>(std::bit_width(count)));
+    return bytes < counted_bytes || budget.take(bytes / 8 * static_cast<size_t>(std::bit_width(count)));
 }
 
 namespace detail {
@@ -156,44 +159,68 @@ inline Predicate read_predicate(std::string_view blob) {
     return predicate;
 }
 
+// What a constraint asks, apart from a negation. Made for each evaluation, so it owns nothing.
+struct Condition {
+    Op op;
+    const Value& value;
+    const std::vector<Value>* list = nullptr;  // IN
+    const tidings::Like* like = nullptr;       // LIKE
+
+    Condition(Op op, const Value& value) : op(op), value(value) {}  // any but IN and LIKE
+    explicit Condition(const Constraint& whole) : op(whole.op), value(whole.value), list(&whole.list), like(whole.like.get()) {}
+};
+
+inline bool holds(const Condition& condition, const Value& value, Budget& budget);
+
 namespace detail {
 
-inline bool holds_plain(const Constraint& constraint, const Value& value, Budget& budget);
-
-// Untyped text: what it reads as for a constraint with a number or boolean, the text itself for all others.
-inline bool holds_untyped(const Constraint& constraint, const Value& value, Budget& budget) {
-    if (constraint.op < Op::In && constraint.value.kind() != Kind::String) {
-        const std::optional<Value> read = as_kind(value, constraint.value.kind());
-        return read && holds_plain(constraint, *read, budget);
+// Untyped text: what it reads as for a condition with a number or boolean, the text itself for all others.
+inline bool holds_untyped(const Condition& condition, const Value& value, Budget& budget) {
+    if (condition.op < Op::In && condition.value.kind() != Kind::String) {
+        const std::optional<Value> read = as_kind(value, condition.value.kind());
+        return read && holds(condition, *read, budget);
     }
-    if (holds_plain(constraint, Value::string(value.s), budget)) return true;
-    if (constraint.op != Op::In) return false;
+    if (holds(condition, Value::string(value.s), budget)) return true;
+    if (condition.op != Op::In) return false;
     const std::optional<Value> read = reading(value.s);
-    return read && contains_value(constraint.list, *read);
+    return read && contains_value(*condition.list, *read);
 }
 
-inline bool holds_plain(const Constraint& constraint, const Value& value, Budget& budget) {
-    if (value.type == Type::Text) [[unlikely]] return holds_untyped(constraint, value, budget);
-    const std::string_view operand = constraint.value.s;
-    switch (constraint.op) {
-        case Op::In: return take_comparisons(value.s.size(), constraint.list.size(), budget) && contains_value(constraint.list, value);
+// What it takes to compare a long text; patterns count for themselves.
+[[gnu::noinline]] inline bool take_long(const Condition& condition, std::string_view text, Budget& budget) {
+    switch (condition.op) {
+        case Op::In: return take_comparisons(text.size(), condition.list->size(), budget);
+        case Op::Contains:
+        case Op::Like:
+        case Op::Exists:
+        case Op::Missing: return true;
+        default: return take_comparison(text, condition.value.s, budget);
+    }
+}
+
+}  // namespace detail
+
+// Whether it is true of this attribute value. No answer if the budget is exhausted.
+inline bool holds(const Condition& condition, const Value& value, Budget& budget) {
+    if (value.type == Type::Text) [[unlikely]] return detail::holds_untyped(condition, value, budget);
+    if (value.s.size() >= counted_bytes) [[unlikely]]
+        if (!detail::take_long(condition, value.s, budget)) return false;
+    const std::string_view operand = condition.value.s;
+    switch (condition.op) {
+        case Op::Eq: return equal(value, condition.value);
+        case Op::In: return contains_value(*condition.list, value);
+        case Op::Prefix: return value.type == Type::String && value.s.starts_with(operand);
+        case Op::Suffix: return value.type == Type::String && value.s.ends_with(operand);
         case Op::Contains: return value.type == Type::String && contains_text(value.s, operand, budget);
-        case Op::Like: return value.type == Type::String && constraint.like->matches(value.s, budget);
+        case Op::Like: return value.type == Type::String && condition.like->matches(value.s, budget);
+        case Op::Topic: return value.type == Type::String && topic_matches(operand, value.s);
         case Op::Exists: return true;
         case Op::Missing: return false;
         default: break;
     }
-    if (!take_comparison(value.s, operand, budget)) return false;
-    switch (constraint.op) {
-        case Op::Eq: return equal(value, constraint.value);
-        case Op::Prefix: return value.type == Type::String && value.s.starts_with(operand);
-        case Op::Suffix: return value.type == Type::String && value.s.ends_with(operand);
-        case Op::Topic: return value.type == Type::String && topic_matches(operand, value.s);
-        default: break;
-    }
-    if (value.kind() != constraint.value.kind()) return false;
-    const int order = compare_same_kind(value, constraint.value);
-    switch (constraint.op) {
+    if (value.kind() != condition.value.kind()) return false;
+    const int order = compare_same_kind(value, condition.value);
+    switch (condition.op) {
         case Op::Ne: return order != 0;
         case Op::Lt: return order < 0;
         case Op::Le: return order <= 0;
@@ -202,11 +229,9 @@ inline bool holds_plain(const Constraint& constraint, const Value& value, Budget
     }
 }
 
-}  // namespace detail
-
-// Whether the constraint is true of this attribute value. No answer if the budget is exhausted.
+// The same of a constraint.
 inline bool holds(const Constraint& constraint, const Value& value, Budget& budget) {
-    return detail::holds_plain(constraint, value, budget) != constraint.negated;
+    return holds(Condition(constraint), value, budget) != constraint.negated;
 }
 
 // The same with nullptr for a missing attribute.

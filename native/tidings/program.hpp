@@ -33,6 +33,7 @@ struct Slot {
 
     Truth truth() const {
         if (null) return Truth::Unknown;
+        if (value.type == Type::Bool) return value.i ? Truth::True : Truth::False;
         const std::optional<Value> known = as_kind(value, Kind::Bool);
         return known && known->i ? Truth::True : Truth::False;
     }
@@ -85,18 +86,23 @@ inline Slot negative(const Slot& given) {
     return Value::real(-a.value.d);
 }
 
-inline Slot comparison(Code code, const Slot& a, const Slot& b, Budget& budget) {
-    if (a.null || b.null || !take_comparison(a.value.s, b.value.s, budget)) return {};
-    const std::optional<int> order = compare(a.value, b.value);
-    if (!order) return Value::boolean(false);
+inline Slot comparison(Code code, int order) {
     switch (code) {
-        case Code::Eq: return Value::boolean(*order == 0);
-        case Code::Ne: return Value::boolean(*order != 0);
-        case Code::Lt: return Value::boolean(*order < 0);
-        case Code::Le: return Value::boolean(*order <= 0);
-        case Code::Gt: return Value::boolean(*order > 0);
-        default: return Value::boolean(*order >= 0);
+        case Code::Eq: return Value::boolean(order == 0);
+        case Code::Ne: return Value::boolean(order != 0);
+        case Code::Lt: return Value::boolean(order < 0);
+        case Code::Le: return Value::boolean(order <= 0);
+        case Code::Gt: return Value::boolean(order > 0);
+        default: return Value::boolean(order >= 0);
     }
+}
+
+inline Slot comparison(Code code, const Slot& a, const Slot& b, Budget& budget) {
+    if (a.null || b.null) return {};
+    if (a.value.type == Type::Int && b.value.type == Type::Int) return comparison(code, (a.value.i > b.value.i) - (a.value.i < b.value.i));
+    if (!take_comparison(a.value.s, b.value.s, budget)) return {};
+    const std::optional<int> order = compare(a.value, b.value);
+    return order ? comparison(code, *order) : Value::boolean(false);
 }
 
 inline Truth negation(Truth a) { return a == Truth::Unknown ? a : a == Truth::True ? Truth::False : Truth::True; }
@@ -127,15 +133,12 @@ public:
         if (depth != 1) refuse("E_CODEC_PROGRAM", "a program ends with exactly one value", bytes.size());
         for (const Instruction& one : instructions_)
             if (one.code == Code::Attr) derived_ |= derived_bit(one.name);
+        steps_ = instructions_.size() * instruction_steps;
     }
 
     // Unknown if the budget is exhausted.
     Truth evaluate(const AttributeFinder& attributes, Budget& budget) const {
-        if (!budget.take(instructions_.size() * instruction_steps)) return Truth::Unknown;
-        return run([&attributes](const Instruction& instruction) {
-            const Attribute* found = attributes.find(instruction.name, instruction.name_hash);
-            return found ? Slot(found->value) : Slot();
-        }, budget);
+        return budget.take(steps_) ? run(attributes, budget) : Truth::Unknown;
     }
     Truth evaluate(const MessageView& message) const {
         AttributeFinder attributes;
@@ -199,14 +202,17 @@ private:
         return one;
     }
 
-    template <class Lookup>
-    Truth run(const Lookup& attribute, Budget& budget) const {
+    Truth run(const AttributeFinder& attributes, Budget& budget) const {
         Stack stack;
         Slot* top = stack.slots;  // the uppermost value; slots[0] is never used
         for (const Instruction& one : instructions_) {
             switch (one.code) {
                 case Code::Const: *++top = Slot(one.value); break;
-                case Code::Attr: *++top = attribute(one); break;
+                case Code::Attr: {
+                    const Attribute* const found = attributes.find(one.name, one.name_hash);
+                    *++top = found ? Slot(found->value) : Slot();
+                    break;
+                }
                 case Code::Neg: *top = detail::negative(*top); break;
                 case Code::In: *top = member(one.list, *top, budget); break;
                 case Code::Like:
@@ -243,6 +249,7 @@ private:
     }
 
     std::vector<Instruction> instructions_;
+    uint64_t steps_ = 0;  // to run all of them
     uint8_t derived_ = 0;
 };
 

@@ -240,9 +240,9 @@ class Forwarder:
         Evaluations of filters that were given up because a message's budget was used up.
         """
 
-    def take_overruns(self) -> list[int]:
+    def take_overruns(self) -> list[tuple[int, int]]:
         """
-        Sinks whose filters were given up since the last call; looks through all of them.
+        Mailbox sinks whose filters were given up since the last call, and for how many messages; subscribers of direct sinks are told.
         """
 
     def matcher_bytes(self) -> int: ...
@@ -456,8 +456,10 @@ class Matcher:
     def overruns(self) -> int:
         """Evaluations that were given up since it was made."""
 
-    def take_overruns(self) -> list[int]:
-        """Ids of subscribers concerned since the last call."""
+    def take_overruns(self) -> list[tuple[int, int]]:
+        """
+        Ids of subscribers concerned since the last call, and for how many messages.
+        """
 
 class LinearMatcher:
     """

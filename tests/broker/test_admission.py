@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.broker.admission import (
-    BURST_MESSAGES_MIN,
-    BURST_SECONDS,
-    PAUSE_SECONDS_MAX,
-    PAUSE_SECONDS_MIN,
-    Admission,
-)
 from tidings.broker.connection import ClientConnection
 from tidings.broker.listening import Listener
 from tidings.broker.observing import counters
 from tidings.client import connect
 from tidings.errors import TidingsError
 from tidings.lab.ports import free_ports
+from tidings.node.admission import (
+    BURST_MESSAGES_MIN,
+    BURST_SECONDS,
+    PAUSE_SECONDS_MAX,
+    PAUSE_SECONDS_MIN,
+    Admission,
+)
 from tidings.protocols.amqp import AmqpSession
 from tidings.protocols.native import NativeSession
 from tidings.protocols.stomp import StompSession
@@ -90,7 +90,7 @@ def test_newcomers_are_refused_while_too_much_comes() -> None:
 
 def test_a_fast_publisher_has_to_pause_and_loses_nothing() -> None:
     async def work() -> None:
-        admission = Admission(0.01)
+        admission = Admission(0.01, clock=time.monotonic)
         async with local_broker(admission=admission) as local:
             admission.rate_allowed = 2000.0
             async with connect(local.url) as client:
@@ -106,7 +106,7 @@ def test_a_fast_publisher_has_to_pause_and_loses_nothing() -> None:
 
 def test_publishers_of_other_protocols_pause_as_well() -> None:
     async def work() -> None:
-        admission = Admission(0.01)
+        admission = Admission(0.01, clock=time.monotonic)
         async with local_broker(admission=admission) as local:
             admission.rate_allowed = 2000.0
             port = await local.broker.listen(Listener(StompSession, port=0))
@@ -140,7 +140,7 @@ def test_without_admission_control_connections_are_plain() -> None:
 
 def test_a_newcomer_is_refused_and_others_go_on() -> None:
     async def work() -> None:
-        admission = Admission(0.01, refuses=True)
+        admission = Admission(0.01, refuses=True, clock=time.monotonic)
         async with local_broker(admission=admission) as local:
             async with connect(local.url) as old, connect(local.url) as new:
                 await old.publish("ticks.a", {"n": 1}, persistent=True)

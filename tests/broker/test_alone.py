@@ -1,5 +1,6 @@
-"""A lone publisher's messages are written on the loop's own thread: that must make no difference but to the time."""
+"""The loop waits for a lone publisher's messages to be written: that must make no difference but to the time."""
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,24 +10,27 @@ import pytest
 
 import tidings
 from tidings.broker.sqlite_store import SqliteStore
-from tidings.broker.writer import LONE_MESSAGES_MIN, TRUST
+from tidings.broker.waited_write import WAIT_MS
+from tidings.broker.writer import TRUST
 from tidings.delivery.store import Record
 from tidings.errors import StoreError
+from tidings.node.solo_publisher import MESSAGES_MIN
 from tidings.testing.local_broker import Local, local_broker, run
 
-FIRST = LONE_MESSAGES_MIN + TRUST  # messages until a publisher is known to be alone
+FIRST = MESSAGES_MIN + TRUST  # messages until a publisher is known to be alone
 
 
 class Watched(SqliteStore):
-    """Knows which messages were written by whose thread; refuses some if told so."""
+    """Knows for which messages the loop waited; refuses some if told so."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.here: list[bool] = []
+        self.waited: list[bool] = []
         self.error: StoreError | None = None
 
     def append(self, batch: Sequence[Record]) -> None:
-        self.here.append(threading.current_thread() is threading.main_thread())
+        assert threading.current_thread() is not threading.main_thread()
+        self.waited.append(threading.current_thread().name == "store-waited")
         if self.error is not None:
             raise self.error
         super().append(batch)
@@ -36,6 +40,7 @@ def trusting(here: Local) -> str:
     """Its url; the disk is quick enough, whatever it does."""
     assert here.broker.writer is not None
     here.broker.writer.quick_seconds = 60.0
+    here.broker.writer.waited.wait_ms = 60_000
     return here.url
 
 
@@ -89,8 +94,8 @@ def test_each_message_comes_once_and_stays_until_acknowledged(seed: int, tmp_pat
 
     store = Watched(path)
     run(publish_all(store))
-    assert store.here[0] is False
-    assert any(store.here), "never on the loop's thread"
+    assert store.waited[0] is False
+    assert any(store.waited), "the loop never waited"
 
     async def read_rest() -> None:
         async with (
@@ -121,7 +126,7 @@ def test_what_was_given_out_and_not_acknowledged_comes_again_from_the_store(tmp_
                     await writer.publish("t", {"n": number}, persistent=True, wait=True)
                 seen = [await subscription.receive(10) for _ in range(count)]
                 assert [one.properties["n"] for one in seen if one is not None] == list(range(count))
-                assert store.here[-1]
+                assert store.waited[-1]
                 assert len(here.broker.engine.node.post_office.depot) <= FIRST, (
                     "memory has no copy of what goes straight on"
                 )
@@ -144,13 +149,56 @@ def test_who_waits_for_others_goes_with_them(tmp_path: Path) -> None:
             queue = await client.subscribe("queue:q", ack="client")
             for number in range(FIRST + 5):
                 await client.publish("queue:q", {"n": number}, persistent=True, wait=True)
-            assert store.here[-1]
+            assert store.waited[-1]
             assert await taken(queue, FIRST + 5) == list(range(FIRST + 5))
-            batches = len(store.here)
+            batches = len(store.waited)
             await client.publish("nobody", {"n": 1}, persistent=True, wait=True)
             for number in range(20):
                 await client.publish("queue:q", {"n": number}, persistent=True, wait=False)
             assert await taken(queue, 20) == list(range(20))
-            assert not all(store.here[batches:])
+            assert not all(store.waited[batches:])
+
+    run(check())
+
+
+def test_a_disk_that_stalls_stops_nobody_else(tmp_path: Path) -> None:
+    class Stalling(Watched):
+        stalled, goes_on = threading.Event(), threading.Event()
+        stalls = False
+
+        def append(self, batch: Sequence[Record]) -> None:
+            if self.stalls:
+                self.stalled.set()
+                assert self.goes_on.wait(60)
+            super().append(batch)
+
+    async def check() -> None:
+        store = Stalling(tmp_path / "store.db")
+        async with (
+            local_broker(store) as here,
+            tidings.connect(trusting(here)) as writer,
+            tidings.connect(here.url) as other,
+        ):
+            queue = await other.subscribe("queue:q", ack="client")
+            plain = await other.subscribe("plain")
+            for number in range(FIRST + 5):
+                await writer.publish("queue:q", {"n": number}, persistent=True, wait=True)
+            assert store.waited[-1]
+            store.stalls = True
+            assert here.broker.writer is not None
+            here.broker.writer.waited.wait_ms = WAIT_MS
+            late = asyncio.ensure_future(writer.publish("queue:q", {"n": FIRST + 5}, persistent=True, wait=True))
+            while not store.stalled.is_set():
+                await asyncio.sleep(0.001)
+            await other.publish("plain", {"n": 1})
+            assert await plain.receive(10) is not None
+            next_one = asyncio.ensure_future(writer.publish("queue:q", {"n": FIRST + 6}, persistent=True, wait=True))
+            await other.publish("plain", {"n": 2}, wait=True)
+            assert not late.done()
+            assert not next_one.done()
+            store.stalls = False
+            store.goes_on.set()
+            await asyncio.gather(late, next_one)
+            assert await taken(queue, FIRST + 7) == list(range(FIRST + 7))
 
     run(check())

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.broker.config import load, parse
+from tidings.broker.config import load, load_users_file, parse
 from tidings.broker.config_docs import renewed
 from tidings.broker.config_network import NetworkTable, PeerTable, peers_of
 from tidings.broker.config_rules import exposed
@@ -81,6 +81,9 @@ WRONG = {
     "[[listeners]]\nprotocol='websocket'\norigins=['*', 'foo']": "f:3: listeners[0].origins[1]: 'foo' is not what",
     "[[listeners]]\nprotocol='websocket'\norigins=['https://a.example/x']": "f:3: listeners[0].origins[0]: 'https://a.exa",
     "[[listeners]]\nprotocol='websocket'\norigins=['https://A.example']": "f:3: listeners[0].origins[0]: 'https://A.exa",
+    f"[[access]]\nuser='a'\noperations=['publish']\ntype='{'x' * 300}'": "f:4: access[0].type: an attribute name has",
+    "[[access]]\nuser='a'\noperations=['publish']\ntype='Trade.Sale.Trade'": "f:4: access[0].type: no type is its own",
+    "[[access]]\nuser='a'\noperations=['trace']\ntype='Trade'": "f:3: access[0].operations: messages are traced every",
     "[tracking]\nbits = 128\nbits_max = 64": "f:3: tracking.bits_max: 64 is below bits, 128; raise it to at least that",
     "a = ": "f:1: not valid TOML: Invalid value",
     "\na = 1\na = 2": "f:3: not valid TOML: Cannot overwrite a value",
@@ -156,6 +159,27 @@ def test_listeners_that_name_no_port_have_that_of_their_protocol() -> None:
     text = "".join(f"[[listeners]]\nprotocol = '{name}'\n" for name in PROTOCOLS)
     found = {one.protocol: one.port for one in parse(text, "f").listeners}
     assert found == {"native": 7300, "stomp": 61613, "websocket": 61614, "amqp": 5672}
+
+
+def test_a_console_that_is_not_told_where_is_where_the_metrics_are() -> None:
+    one = parse("console = true\n[metrics]\nport = 9000\nhost = '127.0.0.2'", "f")
+    assert (one.console.host, one.console.port, one.pages_share_port) == ("127.0.0.2", 9000, True)
+    two = parse("[console]\nenabled = true\nport = 9001\n[metrics]\nport = 9000", "f")
+    assert (two.console.port, two.metrics.port, two.pages_share_port) == (9001, 9000, False)
+    three = parse("console = true\n[metrics]\nenabled = false\nport = 9000", "f")
+    assert three.console.port == 8700
+
+
+def test_the_users_file_is_found_beside_other_mistakes(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("[users]\nfile = 'people.toml'\n[[listeners]]\nport = 70000\n[nonsense]\na = 1")
+    assert load_users_file(path) == tmp_path / "people.toml"
+    path.write_text("[broker]\ndata = 'here'\n[tls]\ncertificate = 7")
+    assert load_users_file(path) == tmp_path / "here" / "users.toml"
+    path.write_text("[users]\nfile = 7\n[[listeners]]\nport = 70000")
+    with pytest.raises(ConfigError, match=r"broker.toml:2: users.file") as caught:
+        load_users_file(path)
+    assert "listeners" not in str(caught.value)
 
 
 def test_origins_are_written_as_browsers_do() -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from tidings.broker import few_lines
+from tidings.broker import log_rate_limit
 from tidings.broker.dialling import dial
-from tidings.broker.few_lines import LINES_MAX
 from tidings.broker.link_connection import LinkConnection
 from tidings.broker.links import BrokerLinks, LinkSettings
+from tidings.broker.log_rate_limit import LINES_MAX
 from tidings.broker.metrics import Metrics
 from tidings.broker.network_status import status
 from tidings.broker.server import Broker
@@ -348,7 +348,7 @@ def test_a_plain_acceptor_says_that_the_peer_speaks_tls(tmp_path: Path, told: Ca
 def test_strangers_do_not_fill_the_log(
     tmp_path: Path, told: Callable[..., bool], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(few_lines, "PERIOD_SECONDS", 1e6)
+    monkeypatch.setattr(log_rate_limit, "PERIOD_SECONDS", 1e6)
     said = encode_frame(0x40, encode(Refuse("E_LINK_NUMBER", "give this broker another id")))
 
     async def check() -> None:

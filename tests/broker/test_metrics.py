@@ -1,7 +1,8 @@
 import json
 import re
+import time
 
-from tidings.broker.metrics import MAILBOXES_MAX, Metrics
+from tidings.broker.metrics import MAILBOXES_MAX, SLOW_SECONDS, Metrics
 from tidings.client import connect
 from tidings.errors import StoreError
 from tidings.node.settings import Settings
@@ -69,6 +70,12 @@ def test_health_tells_the_state_of_the_store() -> None:
             page = metrics.health()
             assert (page.status, json.loads(page.body)["store"]) == (200, "ok")
             assert here.broker.writer is not None
+            assert "\ntidings_store_write_age_seconds 0.0\n" in metrics.metrics().body
+            here.broker.writer._began = time.perf_counter() - 2 * SLOW_SECONDS  # of a write that does not end
+            page = metrics.health()
+            assert (page.status, json.loads(page.body)["store"]) == (200, "slow")
+            (age,) = re.findall(r"\ntidings_store_write_age_seconds (\S+)", metrics.metrics().body)
+            assert float(age) >= 2 * SLOW_SECONDS
             here.broker.writer.complaints.error = StoreError("E_STORE_FULL", "no space")
             page = metrics.health()
             assert (page.status, json.loads(page.body)["store"]) == (200, "E_STORE_FULL")

@@ -43,6 +43,29 @@ def test_sqlite_store_keeps_the_contract_while_moving_all_the_time(tmp_path: Pat
     check_store(maker(tmp_path, RESTLESS), examples=20)
 
 
+def test_nobody_else_reads_its_files(tmp_path: Path) -> None:
+    path = tmp_path / "private" / "store.db"
+    path.parent.mkdir()
+
+    def modes() -> set[int]:
+        return {one.stat().st_mode & 0o777 for one in path.parent.iterdir()}
+
+    before = os.umask(0o022)
+    try:
+        store = SqliteStore(path)
+        store.append([MailboxAdded(1, "queue:a", "queue")])
+        assert modes() == {0o600}
+        for one in path.parent.iterdir():  # as an earlier version made them
+            one.chmod(0o644)
+        store.close()
+        store = SqliteStore(path)
+        store.append([MailboxAdded(2, "queue:b", "queue")])
+        assert {one.stat().st_mode & 0o777 for one in (path, path.with_name("store.db-wal"))} == {0o600}
+        store.close()
+    finally:
+        os.umask(before)
+
+
 # --- space -----------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import pytest
 
 from tidings.broker import writer as module
-from tidings.broker.writer import FULL_SECONDS, LONE_MESSAGES_MIN, LONE_READS_MAX, TRUST, Complaints, Lone, StoreWriter
+from tidings.broker.writer import FULL_SECONDS, TRUST, Complaints, StoreWriter, WriteNow
 from tidings.delivery.store import Acked, MailboxAdded, MemoryStore, Record, Stored
 from tidings.errors import StoreError, TidingsError
 from tidings.testing.links import eventually
@@ -23,6 +23,8 @@ class WatchedStore(MemoryStore):
         self.cared: list[int] = []
         self.failure: StoreError | None = None
         self.room, self.looks = True, 0
+        self.gate = threading.Event()
+        self.gate.set()
 
     def has_room(self) -> bool:
         self.looks += 1
@@ -34,6 +36,7 @@ class WatchedStore(MemoryStore):
 
     def append(self, batch: Sequence[Record]) -> None:
         self.threads.append(threading.get_ident())
+        assert self.gate.wait(60)
         if self.failure is not None:
             raise self.failure
         super().append(batch)
@@ -47,28 +50,29 @@ class Bench:
         self.writer = StoreWriter(
             self.store, asyncio.get_running_loop(), on_written=self._written, on_read=lambda *_: None
         )
+        self.writer.waited.wait_ms = 60_000
 
     def _written(self, tickets: list[int], error: TidingsError | None) -> None:
         self.answers += [(ticket, error) for ticket in tickets]
         self._answered.set()
 
     async def write(self, ticket: int) -> bool:
-        """Whether it was written on the loop's own thread, as it is if that is possible."""
+        """Whether the loop waited for it, as it does if that is likely to be quick."""
         self._answered.clear()
         while self.writer.busy or self.writer._turn.locked():
             await asyncio.sleep(0.001)
         record: Record = Stored(ticket, b"12345", (1,)) if ticket > 1 else MailboxAdded(1, "queue:a", "queue")
-        if self.writer.write_here([record]):
-            assert self.store.threads[-1] == threading.get_ident()
-            return True
-        self.writer.write(ticket, [record])
-        assert not self.writer.write_here([record]), "another is under way"
-        await self._answered.wait()
+        outcome = self.writer.write_now(ticket, [record])
+        if outcome is WriteNow.NOT_TRIED:
+            self.writer.write(ticket, [record])
+            assert self.writer.write_now(ticket, [record]) is WriteNow.NOT_TRIED, "another is under way"
+            await self._answered.wait()
+        assert outcome is not WriteNow.UNDER_WAY
         assert self.store.threads[-1] != threading.get_ident()
-        return False
+        return outcome is WriteNow.WRITTEN
 
 
-def test_a_quick_store_is_written_on_the_loops_thread_once_it_is_trusted() -> None:
+def test_the_loop_waits_for_a_quick_store_once_it_is_trusted() -> None:
     async def check() -> None:
         bench = Bench()
         bench.writer.quick_seconds = 60.0
@@ -175,11 +179,30 @@ def test_the_thread_still_looks_after_the_store() -> None:
     run(check())
 
 
-def test_a_lone_publisher_is_one_beside_whom_little_is_read() -> None:
-    lone = Lone()
-    assert not any(lone.published(1, reads) for reads in range(LONE_MESSAGES_MIN))
-    reads = LONE_MESSAGES_MIN - 1
-    assert lone.published(1, reads + LONE_READS_MAX)
-    assert not lone.published(1, reads + 2 * LONE_READS_MAX + 1), "others are read"
-    assert lone.published(1, reads + 2 * LONE_READS_MAX + 2)
-    assert not lone.published(2, reads + 2 * LONE_READS_MAX + 3), "somebody else has published"
+def test_the_loop_goes_on_while_a_write_takes_long_and_hears_of_it_later() -> None:
+    async def check(failure: StoreError | None) -> None:
+        bench = Bench()
+        bench.writer.quick_seconds = 60.0
+        for ticket in range(1, TRUST + 2):
+            await bench.write(ticket)
+        answered = len(bench.answers)
+        bench.store.gate.clear()
+        bench.store.failure = failure
+        bench.writer.waited.wait_ms = 0
+        record = Stored(TRUST + 2, b"12345", (1,))
+        while bench.writer._turn.locked():
+            await asyncio.sleep(0.001)
+        assert bench.writer.write_now(TRUST + 2, [record]) is WriteNow.UNDER_WAY
+        assert bench.writer.busy
+        await eventually(lambda: bench.writer.write_seconds > 0)
+        assert bench.writer.write_now(TRUST + 3, [record]) is WriteNow.NOT_TRIED
+        bench.writer.read([1])
+        assert len(bench.answers) == answered
+        bench.store.gate.set()
+        await eventually(lambda: not bench.writer.busy)
+        assert bench.answers[answered:] == [(TRUST + 2, failure)]
+        assert bench.writer.write_seconds == 0
+        await bench.writer.close()
+
+    run(check(None))
+    run(check(StoreError("E_STORE_FULL", "no space")))

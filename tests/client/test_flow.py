@@ -188,6 +188,56 @@ def test_what_is_published_elsewhere_waits_for_no_reader() -> None:
     run(scenario())
 
 
+# --- with others ------------------------------------------------------------------------------------------------------
+
+
+def test_who_publishes_and_subscribes_loses_nothing_of_others_either() -> None:
+    """Another client fills the subscription while its credit stands behind own publications."""
+
+    async def scenario() -> None:
+        with BrokerThread(limits=EAGER) as broker:
+            async with tidings.connect(broker.url) as both, tidings.connect(broker.url) as other:
+                ticks = await both.subscribe("t.>", window=50)
+                reading = asyncio.create_task(received(ticks, 2 * COUNT))
+
+                async def publish(client: tidings.Client) -> None:
+                    for n in range(COUNT):
+                        await client.publish("t.x", {"n": n}, BODY)
+
+                await asyncio.gather(publish(both), publish(other))
+                assert sorted(map(str, await reading)) == sorted(str(n) for n in [*range(COUNT), *range(COUNT)])
+                assert [ticks.dropped, *both.errors, *other.errors] == [0]
+
+    run(scenario())
+
+
+def test_who_publishes_to_a_slow_reader_keeps_what_others_publish_to_it() -> None:
+    """It is pushed back for longer than a reader may take nothing; its own credit counts meanwhile."""
+    narrow = Settings(sink_bytes_max=300_000)
+
+    async def scenario() -> None:
+        with BrokerThread(narrow, limits=EAGER) as broker:
+            async with (
+                tidings.connect(broker.url) as both,
+                tidings.connect(broker.url) as slow,
+                tidings.connect(broker.url) as other,
+            ):
+                ticks = await both.subscribe("t", window=50)
+                reading = asyncio.create_task(received(ticks, 600))
+                crawling = asyncio.create_task(received(await slow.subscribe("slow", window=2), 120, 0.02))
+
+                async def publish(client: tidings.Client, to: str, count: int) -> None:
+                    for n in range(count):
+                        await client.publish(to, {"n": n}, BODY)
+
+                await asyncio.gather(publish(both, "slow", 120), publish(other, "t", 600))
+                assert await reading == list(range(600))
+                assert await crawling == list(range(120))
+                assert [ticks.dropped, *both.errors] == [0]
+
+    run(scenario())
+
+
 # --- the outbox -------------------------------------------------------------------------------------------------------
 
 

@@ -107,6 +107,15 @@ def test_a_slow_consumer() -> None:
     same(fed(forwarder, client, publish(0, message()) * 2), ev.SlowConsumer(reader, 4))
 
 
+def test_dropped_messages() -> None:
+    forwarder = Forwarder()
+    client, reader = opened(forwarder), opened(forwarder)
+    forwarder.subscribe(DirectSink(reader, 4, EVERYTHING, credit=-1, policy="drop-newest", backlog_bytes_max=0))
+    forwarder.feed_bytes(client, publish(0, message()) * 4, 1_000)
+    forwarder.check_stalls(1_000)
+    same(only(forwarder), ev.MessagesDropped(reader, 4, 3, "newest"))
+
+
 def test_room_and_clock() -> None:
     forwarder = Forwarder(output_bytes_max=100)
     client = opened(forwarder)

@@ -240,3 +240,22 @@ def test_a_change_that_is_larger_than_a_batch_should_be_goes_alone() -> None:
         counts.append(len(batch.records))
         journal.finished(batch.ticket, None)
     assert counts == [1, 1]
+
+
+def test_the_rest_of_a_split_batch_says_nothing_of_what_was_gathered_since() -> None:
+    """Otherwise a crash after it would leave a note of a message that was never written."""
+    journal, seen = Journal(changes_bytes_max=10), Seen()
+    first, second = b"1" * 16, b"2" * 16
+    journal.change(Note("a", bytes(20)))
+    seen.add(first)
+    journal.message(seen, 1)
+    split = journal.flush().write
+    assert split is not None
+    seen.add(second)
+    journal.message(seen, 1)
+    written = []
+    journal.finished(split.ticket, None)
+    while batch := journal.flush().write:
+        written.append(b"".join(one.value for one in batch.records if isinstance(one, Note)))
+        journal.finished(batch.ticket, None)
+    assert [(first in one, second in one) for one in written] == [(True, False), (True, True)]

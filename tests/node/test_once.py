@@ -51,3 +51,28 @@ def test_a_restart_knows_the_numbers_and_slots_are_used_again(monkeypatch: pytes
     assert again.number("c") == -1
     with pytest.raises(UsageError, match="E_COMMIT_KEY"):
         again.done("x" * 1000, 1)
+
+
+def test_a_user_with_many_keys_makes_nobody_elses_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(once, "SLOTS", 6)
+    book, notes = Once(), dict[str, bytes]()
+    names = ["alice/a", *(f"mallory/{number}" for number in range(20)), "alice/b", "mallory/20", "bob/a"]
+    for order, key in enumerate(names):
+        note = commit(book, key, 7, order)
+        assert note is not None
+        notes[note.key] = note.value
+    assert len(notes) == 6
+    again = Once()
+    again.recover(notes)
+    for one in (book, again):
+        assert [one.number(key) for key in ("alice/a", "alice/b", "bob/a", "mallory/20")] == [7] * 4
+        assert one.number("mallory/0") == -1
+
+
+def test_a_commit_that_fails_after_its_key_was_given_up_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(once, "SLOTS", 1)
+    book = Once()
+    book.begin("a", 1, 1)
+    book.begin("b", 1, 2)
+    book.failed("a", -1)
+    assert not book.done("a", 1)

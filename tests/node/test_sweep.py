@@ -2,8 +2,7 @@
 
 import pytest
 
-from tidings.node import sweep
-from tidings.node.settings import Settings
+from tidings.node.settings import Pieces, Settings
 from tidings.testing.node_driver import NodeDriver
 
 
@@ -42,9 +41,8 @@ def test_a_queue_without_consumers_loses_what_is_late(persistent: bool) -> None:
     assert consumer.bodies() == [b"a", b"b"]
 
 
-def test_after_a_restart_the_store_is_read_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "PAGE_MESSAGES", 2)  # several pages
-    driver = NodeDriver()
+def test_after_a_restart_the_store_is_read_to_know() -> None:
+    driver = NodeDriver(settings=Settings(pieces=Pieces(sweep_page=2)))  # several pages
     publish(driver, "x1", "a", "x2", "b", "x3")
     driver.crash()
     for _ in range(4):

@@ -48,6 +48,9 @@ def by_router(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN: dict[str, Break] = {
+    "publishers waited for a consumer to take one large message that only memory had": without(
+        PostOffice, "prepare", "self.depot.pinned_bytes + len(message) >", "self.depot.pinned_bytes >"
+    ),
     "messages for several routers overtook earlier ones for one of them": by_router,
     "messages overtook older ones that were still being read from the store": without(
         Transit, "forward", "if self._unread:", "if False:"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from tidings.delivery.store import MemoryStore, Record
-from tidings.errors import StoreError
+from tidings.errors import StoreError, UsageError
 from tidings.node.seen import Seen
 from tidings.node.transit import Transit
 from tidings.routing.covering.machine import Covering
@@ -34,7 +34,7 @@ def test_random_networks_keep_their_promises_whatever_happens(first: int) -> Non
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_what_once_failed(name: str) -> None:
     seed, forced = REGRESSIONS[name]
-    assert run(seed, **forced).brokers > 2
+    assert run(seed, **forced).brokers > 1
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -49,7 +49,7 @@ def failing(seeds: range, **forced: str) -> list[str]:
     for seed in seeds:
         try:
             run(seed, **forced)
-        except AssertionError as error:
+        except (AssertionError, UsageError) as error:  # the store may be asked for what it never kept
             found += [str(error), *error.__notes__]
     return found
 

@@ -1,4 +1,4 @@
-"""Where links are dialled: host:port."""
+"""Addresses: where links are dialled (host:port), and the network that a peer's address is part of."""
 
 import ipaddress
 import re
@@ -28,3 +28,23 @@ def _is_host(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def prefix_of(address: str) -> str:
+    """The network that an address is part of, as far as one party usually has it: /24 of IPv4, /48 of IPv6. Anything
+    else stands for itself.
+
+    >>> prefix_of("192.0.2.77"), prefix_of("2001:db8:1:2::3"), prefix_of("::ffff:192.0.2.77"), prefix_of("fe80::1%eth0")
+    ('192.0.2.0/24', '2001:db8:1::/48', '192.0.2.0/24', 'fe80::/48')
+    >>> prefix_of("")
+    ''
+    """
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is None:
+            return str(ipaddress.IPv6Network((found, 48), strict=False))
+        found = found.ipv4_mapped
+    return str(ipaddress.IPv4Network((found, 24), strict=False))

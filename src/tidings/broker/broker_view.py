@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidings.broker.admission import Admission
 from tidings.broker.client_sockets import ClientSockets
 from tidings.broker.failed_handshakes import FailedHandshakes
 from tidings.broker.links import BrokerLinks, NoLinks
 from tidings.broker.observing import Observer
 from tidings.broker.writer import StoreWriter
 from tidings.kernel.forwarder import Forwarder
+from tidings.node.admission import Admission
 from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.node.view import View
@@ -28,6 +28,8 @@ class BrokerView:
     clients: ClientSockets
     links: BrokerLinks | NoLinks
     refused_logins: Mapping[str, int]  # by code
+    waiting_logins: int
+    suppressed_lines: Mapping[str, int]  # of the log, by kind
     failed_handshakes: FailedHandshakes
     writer: StoreWriter | None
     observer: Observer | None

@@ -8,7 +8,7 @@ from tidings.broker.connection import ClientConnection, Silence
 from tidings.broker.crowd import Crowd
 from tidings.broker.flushing import Flushing
 from tidings.broker.gateway_connection import GatewayConnection
-from tidings.broker.logs import note
+from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.errors import SecurityError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Flag, Forwarder
@@ -31,6 +31,7 @@ class ClientSockets:
         flushing: Flushing,
         step: Callable[[Input], None],
         handle_events: Callable[[], None],
+        lines: LogRateLimit,
     ) -> None:
         self.connections: dict[int, ClientConnection] = {}
         self.gateways: set[GatewayConnection] = set()  # those of them that have timers of their own
@@ -38,7 +39,7 @@ class ClientSockets:
         self.crowd = crowd
         self.closed = False  # nobody else is let in
         self._forwarder, self._flushing = forwarder, flushing
-        self._step, self._handle_events = step, handle_events
+        self._step, self._handle_events, self._lines = step, handle_events, lines
 
     # --- called by connections ----------------------------------------------------------------------------------------
 
@@ -142,7 +143,7 @@ class ClientSockets:
             case Silence.LONG:
                 self._step(PingClient(connection.number))
             case Silence.TOO_LONG:
-                note(log, logging.INFO, "no sign of life", address=connection.address)
+                self._lines.note(log, logging.INFO, "no sign of life", connection.address)
                 connection.abort()
             case Silence.NONE:
                 pass

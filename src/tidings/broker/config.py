@@ -23,6 +23,7 @@ from tidings.errors import ConfigError
 from tidings.extras import installed
 
 FILE_BYTES_MAX = 1 << 20
+USERS_FILE_KEYS = (("users", "file"), ("broker", "data"))
 NETWORK_FILES = ("secret_file", "certificate", "key", "ca", "encoding_key_file")
 
 
@@ -30,6 +31,23 @@ def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configur
     """Read and check a file; without one, the defaults. File names in it are relative to its directory."""
     if path is None:
         return parse("", "the defaults", protocols=protocols)
+    return _beside(path.parent, parse(_text(path), str(path), protocols=protocols))
+
+
+def load_users_file(path: Path | None) -> Path:
+    """The users file that a configuration names, whatever else is wrong with it."""
+    if path is None:
+        return Configuration().users_file
+    text, problems = _text(path), list[Problem]()
+    configuration = read(Configuration, parse_toml(text, str(path)), (), problems)
+    wrong = [one for one in problems if one.path[:2] in USERS_FILE_KEYS or one.path in (("users",), ("broker",))]
+    if wrong:
+        lines = lines_of(text)
+        raise ConfigError([_located(problem, str(path), lines) for problem in wrong])
+    return _beside(path.parent, configuration).users_file
+
+
+def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -38,11 +56,10 @@ def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configur
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError([f"{path}: longer than {FILE_BYTES_MAX} bytes; this is not a configuration"])
     try:
-        text = data.decode("utf-8-sig")  # some editors begin with a mark
+        return data.decode("utf-8-sig")  # some editors begin with a mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: not UTF-8; save the file as UTF-8"]) from None
-    return _beside(path.parent, parse(text, str(path), protocols=protocols))
 
 
 def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
@@ -51,7 +68,7 @@ def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Conf
     if isinstance(document.get("console"), bool):  # the short form of its table
         document["console"] = {"enabled": document["console"]}
     problems: list[Problem] = []
-    configuration = _with_ports(read(Configuration, document, (), problems), document)
+    configuration = _with_console(_with_ports(read(Configuration, document, (), problems), document), document)
     if "listeners" not in document:
         spoken = tuple(one for one in configuration.listeners if one.protocol in protocols and _spoken(one.protocol))
         configuration = replace(configuration, listeners=spoken)
@@ -78,6 +95,15 @@ def _with_ports(configuration: Configuration, document: dict[str, object]) -> Co
         for one, table in pairs
     )
     return replace(configuration, listeners=listeners)
+
+
+def _with_console(configuration: Configuration, document: dict[str, object]) -> Configuration:
+    """A console that is not told where is where the metrics are."""
+    written, metrics = document.get("console"), configuration.metrics
+    if not metrics.enabled or not isinstance(written, dict):
+        return configuration
+    same: dict[str, Any] = {name: getattr(metrics, name) for name in ("host", "port") if name not in written}
+    return replace(configuration, console=replace(configuration.console, **same))
 
 
 def parse_toml(text: str, name: str) -> dict[str, object]:

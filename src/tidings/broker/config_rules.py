@@ -12,6 +12,7 @@ from tidings.broker.config_tables import AccessTable, Configuration, LimitsTable
 from tidings.broker.config_tracking import TrackingTable
 from tidings.errors import TidingsError
 from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.event_type import EventType
 from tidings.model.message import check_property_name
 from tidings.model.selector import Selector
 from tidings.routing.registry import SCHEMES
@@ -216,6 +217,8 @@ def _access(number: int, rule: AccessTable) -> Iterator[Problem]:
     except TidingsError as error:
         key, remedy = ("type", "Trade or Trade.Sale") if rule.type else ("destination", "orders.> or queue:orders")
         yield Problem((*at, key), error.reason, f"give a pattern such as {remedy}")
+    else:
+        yield from _type_rule(at, rule) if rule.type else ()
     only_types = set(rule.operations) & {"advertise", "define"}
     if rule.destination and only_types:
         yield Problem((*at, "operations"), f"{min(only_types)} concerns event types", 'name one: type = "Trade"')
@@ -228,6 +231,22 @@ def _access(number: int, rule: AccessTable) -> Iterator[Problem]:
         Selector(rule.selector)
     except TidingsError as error:
         yield Problem((*at, "selector"), str(error), "correct the selector")
+
+
+def _type_rule(at: tuple[str | int, ...], rule: AccessTable) -> Iterator[Problem]:
+    """A rule that no type can ever meet is a mistake, and one that denies would be a dangerous one."""
+    names = rule.type.split(".")
+    for name in names:
+        try:
+            if name not in ("*", ">"):
+                EventType(name)
+        except TidingsError as error:
+            yield Problem((*at, "type"), error.reason, "name types as in Trade.Sale, from the root on")
+    if twice := {name for name in names if name != "*" and names.count(name) > 1}:
+        yield Problem((*at, "type"), f"no type is its own ancestor, as {min(twice)} here", "name each type once")
+    if "trace" in rule.operations:
+        remedy = 'write a rule of its own with destination = ">"'
+        yield Problem((*at, "operations"), "messages are traced everywhere or nowhere", remedy)
 
 
 def _peers(network: NetworkTable, router: int) -> Iterator[Problem]:

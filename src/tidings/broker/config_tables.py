@@ -1,16 +1,17 @@
 """What may be set: one dataclass for each table of the configuration file, with defaults and meanings."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tidings.broker.admission import Admission
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
 from tidings.broker.config_tracking import TrackingTable
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination, DestinationPattern
+from tidings.node.admission import Admission
 from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 
@@ -245,16 +246,18 @@ class AdmissionTable:
     def admission(self) -> Admission | None:
         if not self.waiting_ms_max:
             return None
-        return Admission(self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse")
+        return Admission(
+            self.waiting_ms_max / 1000, self.probability, refuses=self.action == "refuse", clock=time.monotonic
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleTable:
     enabled: bool = setting(False, "whether to run the web console; `console = true` above all tables says it too")
-    host: str = setting("127.0.0.1", "the address to listen on")
+    host: str = setting("127.0.0.1", "the address to listen on; unless it is set, that of [metrics]")
     port: int = setting(
         8700,
-        "the port; if [metrics] has the same, its pages are there too; 0: the system chooses",
+        "the port; unless it is set, that of [metrics], whose pages are there too; 0: the system chooses",
         minimum=0,
         maximum=65535,
     )

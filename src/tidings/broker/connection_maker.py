@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-from tidings.broker.admission import Admission
 from tidings.broker.connection import ClientConnection, ConnectionServices
 from tidings.broker.gateway_connection import GatewayConnection, GatewayServices
 from tidings.broker.layered_connection import LayeredConnection
 from tidings.broker.listening import Listener
 from tidings.kernel.forwarder import Flag
+from tidings.node.admission import Admission
 
 
 class ConnectionMaker:

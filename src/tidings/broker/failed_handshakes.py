@@ -2,31 +2,26 @@
 
 import logging
 import ssl
-import time
 from collections import Counter
-from collections.abc import Callable
 
-from tidings.broker.few_lines import FewLines
-from tidings.broker.logs import note
+from tidings.broker.log_rate_limit import LogRateLimit
 
 log = logging.getLogger("tidings.tls")
 
 
 class FailedHandshakes:
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, lines: LogRateLimit) -> None:
         self.by_reason: Counter[str] = Counter()
-        self._lines = FewLines(clock)
+        self._lines = lines
 
     def failed(self, address: str, listener: str, error: OSError) -> None:
         reason, words = reason_of(error)
         self.by_reason[reason] += 1
-        fields = {"address": address, "listener": listener, "reason": words}
         if reason == "GONE":  # as whoever only looks whether the port is open does
-            note(log, logging.DEBUG, "TLS handshake not finished", **fields)
-        elif self._lines.worth_one():
-            if left_out := self._lines.take_left_out():
-                fields["left_out"] = str(left_out)
-            note(log, logging.WARNING, "TLS handshake failed", **fields)
+            level, event = logging.DEBUG, "TLS handshake not finished"
+        else:
+            level, event = logging.WARNING, "TLS handshake failed"
+        self._lines.note(log, level, event, address, listener=listener, reason=words)
 
 
 def reason_of(error: OSError) -> tuple[str, str]:

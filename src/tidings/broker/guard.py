@@ -17,6 +17,12 @@ class Guard(Protocol):
     def log_in(self, hello: Hello, address: str, certificate: str) -> Principal:
         """Who this is; a SecurityError if that is not proven."""
 
+    def log_in_at_once(self, hello: Hello, address: str, certificate: str) -> Principal | None:
+        """The same as far as it takes no time; None: `log_in` must say. A SecurityError if that need not be asked."""
+
+    def proven(self, hello: Hello, address: str, certificate: str) -> bool:
+        """Whether this user has logged in from this address before."""
+
     def still(self, principal: Principal) -> bool:
         """Whether what was so when `log_in` began is so now; asked by the thread that changes it."""
 
@@ -39,6 +45,12 @@ class OpenGuard:
 
     def log_in(self, hello: Hello, address: str, certificate: str) -> Principal:
         return Anybody(hello.user or "anonymous")
+
+    def log_in_at_once(self, hello: Hello, address: str, certificate: str) -> Principal:
+        return self.log_in(hello, address, certificate)
+
+    def proven(self, hello: Hello, address: str, certificate: str) -> bool:
+        return True
 
     def still(self, principal: Principal) -> bool:
         return True

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tidings.broker.crowd import Crowd
 from tidings.broker.door import Door, Handshakes
 from tidings.broker.failed_handshakes import FailedHandshakes
+from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.errors import UsageError
 
 log = logging.getLogger("tidings.broker")
@@ -32,7 +33,7 @@ class HttpEndpoint:
     def __init__(self, pages: Mapping[str, Callable[[], Page]], failed: FailedHandshakes | None = None) -> None:
         self._pages = pages
         crowd = Crowd(lambda: (CLIENTS_MAX, CLIENTS_MAX))
-        self._handshakes = Handshakes(crowd, failed or FailedHandshakes(), lambda: REQUEST_SECONDS)
+        self._handshakes = Handshakes(crowd, failed or FailedHandshakes(LogRateLimit()), lambda: REQUEST_SECONDS)
         self._door: Door | None = None
         self._clients: set[asyncio.Task[None]] = set()
 

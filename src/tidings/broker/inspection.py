@@ -92,8 +92,7 @@ def _broker(broker: BrokerView) -> Item:
 def dropped(broker: BrokerView) -> dict[str, int]:
     """Messages that subscribers did not get, by reason, since the broker started."""
     plane, mailboxes = broker.forwarder.stats(), broker.engine.counts().dropped
-    counts = {reason: plane[f"dropped_{reason}"] + mailboxes[reason] for reason in DROPS}
-    return counts | {"far": plane["dropped_far"]}  # mailboxes lose nothing so
+    return {reason: plane[f"dropped_{reason}"] + mailboxes[reason] for reason in DROPS}
 
 
 def _gauges(gauges: Iterable[tuple[str, str, Any]]) -> Item:

@@ -17,9 +17,9 @@ from tidings.broker.crowd import Crowd
 from tidings.broker.dialling import dial
 from tidings.broker.door import Door, Handshakes
 from tidings.broker.failed_handshakes import FailedHandshakes
-from tidings.broker.few_lines import FewLines
 from tidings.broker.flushing import Flushing
 from tidings.broker.link_connection import LinkConnection, code_of
+from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.errors import UsageError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Flag, Forwarder
@@ -84,6 +84,7 @@ class LinkServices:
     steady_ms: Callable[[], float]  # the time of links, which never goes back
     after: Callable[[], None]  # follow up what was just done
     failed: FailedHandshakes
+    lines: LogRateLimit
 
 
 class BrokerLinks:
@@ -97,7 +98,6 @@ class BrokerLinks:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._door: Door | None = None
         self._accepted = 0
-        self._strangers = FewLines()
         self._started = False
 
     @property
@@ -230,12 +230,9 @@ class BrokerLinks:
                 assert_never(effect)
 
     def _report(self, told: fx.Report) -> None:
-        if told.stranger and not self._strangers.worth_one():
-            return
-        left_out = self._strangers.take_left_out() if told.stranger else 0
-        more = f" ({left_out} lines about others who came and were not admitted are left out)" if left_out else ""
         level = logging.WARNING if told.code.startswith("E_") else logging.INFO
-        log.log(level, "%s: %s%s", told.code, told.reason, more)
+        if not told.stranger or self.services.lines.allows(log, level, "link refused", ""):
+            log.log(level, "%s: %s", told.code, told.reason)
 
     # --- effects --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidings.broker.crowd import Crowd
 from tidings.broker.door import Door, Handshakes
 from tidings.broker.failed_handshakes import FailedHandshakes
+from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.errors import UsageError
 from tidings.node.limits import Limits
 from tidings.node.protocol_session import Session
@@ -39,7 +40,7 @@ class Listening(Door):
             raise UsageError("E_LISTEN", reason) from None
 
 
-def client_handshakes(limits: Callable[[], Limits]) -> Handshakes:
+def client_handshakes(limits: Callable[[], Limits], lines: LogRateLimit) -> Handshakes:
     """Who comes in by TLS counts as a connection from the first."""
     crowd = Crowd(lambda: (limits().connections_max, limits().connections_per_address_max))
-    return Handshakes(crowd, FailedHandshakes(), lambda: limits().login_seconds)
+    return Handshakes(crowd, FailedHandshakes(lines), lambda: limits().login_seconds)

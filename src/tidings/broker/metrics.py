@@ -15,10 +15,11 @@ from tidings.broker.broker_view import BrokerView
 from tidings.broker.http_endpoint import Page
 from tidings.broker.inspection import dropped
 from tidings.broker.network_status import copy_counts
-from tidings.broker.writer import LATENCY_SECONDS, StoreStats
+from tidings.broker.writer import LATENCY_SECONDS, StoreWriter
 from tidings.delivery.mailbox import Mailbox, MailboxKind
 
 MAILBOXES_MAX = 500
+SLOW_SECONDS = 1.0  # that one write takes, before /health calls the store slow
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -35,7 +36,12 @@ _FORWARDER = {
 }
 
 # Counters that have no sample before something happens, and the label that their samples have then.
-LABELS = {"logins_refused_total": "code", "protocol_errors_total": "code", "tls_handshakes_failed_total": "reason"}
+LABELS = {
+    "logins_refused_total": "code",
+    "protocol_errors_total": "code",
+    "tls_handshakes_failed_total": "reason",
+    "log_lines_suppressed_total": "line",
+}
 
 # What is counted of copies between brokers (network_status.py), and what it is called.
 _FATES = {
@@ -82,7 +88,7 @@ class Metrics:
         _clients(text, broker)
         _mailboxes(text, broker)
         if broker.writer is not None:
-            _store(text, broker.writer.stats)
+            _store(text, broker.writer)
         _network(text, broker)
         _machine(text, broker, self._began)
         _admission(text, broker)
@@ -91,16 +97,15 @@ class Metrics:
         return Page(str(text), TYPE)
 
     def health(self) -> Page:
-        """200 while the broker serves clients, otherwise 503; a store that refuses is told, but is not the end. Not
-        `live`: only a restart helps."""
+        """200 while the broker serves clients, otherwise 503; a store that refuses, or is slow, is told, but is not the
+        end. Not `live`: only a restart helps."""
         broker = self._view()
-        error = None if broker.writer is None else broker.writer.complaints.error
         ended = broker.failure
         ready = broker.ready and not ended
         state = {
             "live": not ended,
             "ready": ready,
-            "store": "starting" if broker.writer is None else "ok" if error is None else error.code,
+            "store": _store_state(broker.writer),
             "connections": len(broker.clients.connections),
             "uptime_seconds": round(time.monotonic() - self._began_steady, 3),
         }
@@ -132,11 +137,15 @@ def _clients(text: _Text, broker: BrokerView) -> None:
     for name, counts, meaning in (
         ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
         ("protocol_errors_total", broker.engine.protocol_errors, "Connections ended for what they sent."),
+        ("tls_handshakes_failed_total", broker.failed_handshakes.by_reason, "TLS handshakes that failed, by reason."),
+        (
+            "log_lines_suppressed_total",
+            broker.suppressed_lines,
+            "Lines of the log left out, by kind: peers cause them.",
+        ),
     ):
         text.add(name, "counter", meaning, [({LABELS[name]: code}, count) for code, count in counts.items()])
-    name, by_reason = "tls_handshakes_failed_total", broker.failed_handshakes.by_reason
-    failed = [({LABELS[name]: reason}, count) for reason, count in by_reason.items()]
-    text.add(name, "counter", "TLS handshakes that failed, by reason.", failed)
+    text.add("logins_waiting", "gauge", "Log-ins that wait for a check of their password.", broker.waiting_logins)
 
 
 def _mailboxes(text: _Text, broker: BrokerView) -> None:
@@ -201,7 +210,17 @@ def _each(text: _Text, name: str, meaning: str, values: list[tuple[Mailbox, int]
     text.add(name, "gauge", meaning, [({"mailbox": mailbox.name}, value) for mailbox, value in values])
 
 
-def _store(text: _Text, stats: StoreStats) -> None:
+def _store_state(writer: StoreWriter | None) -> str:
+    if writer is None:
+        return "starting"
+    if writer.complaints.error is not None:
+        return writer.complaints.error.code
+    return "slow" if writer.write_seconds > SLOW_SECONDS else "ok"
+
+
+def _store(text: _Text, writer: StoreWriter) -> None:
+    stats = writer.stats
+    text.add("store_write_age_seconds", "gauge", "Age of the write under way; 0: none is.", writer.write_seconds)
     text.add("store_records_total", "counter", "Records written.", stats.records)
     text.add("store_failures_total", "counter", "Batches the store refused.", stats.failures)
     name = "store_append_seconds"

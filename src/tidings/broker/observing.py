@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tidings.broker.admission import Admission
 from tidings.broker.tasks import Steps
 from tidings.kernel.forwarder import Forwarder
+from tidings.node.admission import Admission
 
 T = TypeVar("T")
 SECONDS = 1.0

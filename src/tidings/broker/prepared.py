@@ -73,8 +73,10 @@ def _prepared(options: Options, configuration: Configuration) -> Prepared:
     if options.join is not None:
         configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
     if options.metrics_port is not None:
-        metrics = replace(configuration.metrics, port=options.metrics_port)
-        configuration = replace(configuration, metrics=metrics)
+        metrics, console = replace(configuration.metrics, port=options.metrics_port), configuration.console
+        if configuration.pages_share_port:
+            console = replace(console, port=options.metrics_port)
+        configuration = replace(configuration, metrics=metrics, console=console)
     check_installed(configuration)
     configuration, drawn = own_number.numbered(configuration)
     if configuration.users.file and configuration.users_file.is_dir():

@@ -18,7 +18,6 @@ from itertools import count
 from random import Random
 from typing import assert_never
 
-from tidings.broker.admission import Admission
 from tidings.broker.broker_view import BrokerView
 from tidings.broker.client_sockets import ClientSockets
 from tidings.broker.connection import ConnectionServices
@@ -29,6 +28,7 @@ from tidings.broker.guard import Guard, OpenGuard
 from tidings.broker.inspection import inspect
 from tidings.broker.links import BrokerLinks, LinkServices, NoLinks, Peers
 from tidings.broker.listening import Listener, Listening, client_handshakes
+from tidings.broker.log_rate_limit import LogRateLimit
 from tidings.broker.login import Login
 from tidings.broker.logs import note
 from tidings.broker.naps import Naps
@@ -36,12 +36,13 @@ from tidings.broker.numbering import publisher_numbers
 from tidings.broker.observing import Aside, Observer
 from tidings.broker.tasks import Steps, Tasks
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
-from tidings.broker.writer import StoreWriter
-from tidings.delivery.store import Record, Store, read_sound
+from tidings.broker.writer import StoreWriter, WriteNow
+from tidings.delivery.store import Store, read_sound
 from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Forwarder
 from tidings.node import inputs
+from tidings.node.admission import Admission
 from tidings.node.client_sessions import ClientOptions
 from tidings.node.effects import (
     ClientReady,
@@ -91,7 +92,8 @@ class Broker:
             memory_bytes_max=self.limits.memory_bytes_max,
             stall_ms=self.limits.stall_ms,
         )
-        self.login = Login(guard or OpenGuard(), self._step_and_follow)
+        self.lines, self.tasks = LogRateLimit(), Tasks()
+        self.login = Login(guard or OpenGuard(), self._step_and_follow, self.tasks.spawn, self.lines)
         self.engine = self._make_engine(peers, tracking)
         self.tracking = TrackingThread(tracking, settings.broker_id)
         self.observer: Observer | None = None  # of its counters
@@ -100,12 +102,11 @@ class Broker:
         self._store = store
         self.writer: StoreWriter | None = None
         self.listening: list[Listening] = []
-        self.tasks = Tasks()
-        self.handshakes = client_handshakes(lambda: self.limits)
+        self.handshakes = client_handshakes(lambda: self.limits, self.lines)
         self.flushing = Flushing(self.forwarder, self._follow_up)
         self.naps = Naps(self.forwarder.received)
         self.clients = ClientSockets(
-            self.forwarder, self.handshakes.crowd, self.flushing, self.step, self._handle_events
+            self.forwarder, self.handshakes.crowd, self.flushing, self.step, self._handle_events, self.lines
         )
         self.make_connection = self._connection_maker().make
         self.links = self._make_links(peers)
@@ -146,7 +147,13 @@ class Broker:
         if peers is None:
             return NoLinks()
         services = LinkServices(
-            self.forwarder, self.flushing, self.step, self.steady_ms, self.clients.after, self.handshakes.failed
+            self.forwarder,
+            self.flushing,
+            self.step,
+            self.steady_ms,
+            self.clients.after,
+            self.handshakes.failed,
+            self.lines,
         )
         return BrokerLinks(services, peers.links)
 
@@ -189,8 +196,8 @@ class Broker:
         await self.links.stop()
         await self._drained(2.0)
         await self._settled()
-        await self.tasks.cancel()
         self.login.close()
+        await self.tasks.cancel()
         if self.writer is not None:
             self.step(inputs.StopTracking())
             await self.tracking.close()
@@ -239,6 +246,8 @@ class Broker:
             self.clients,
             self.links,
             self.login.refused,
+            self.login.waiting,
+            self.lines.suppressed,
             self.handshakes.failed,
             self.writer,
             self.observer,
@@ -294,6 +303,7 @@ class Broker:
             steps.do("tracking", self.step, inputs.TrackingTick())
             if ticks % 4 == 0:
                 steps.do("mailboxes", self.step, inputs.Tick())
+                steps.do("log", self.lines.tick)
                 steps.do("silent connections", self.clients.check_silence, now, self.limits)
             steps.do("output", self.clients.after)
 
@@ -304,8 +314,8 @@ class Broker:
             case Persist(ticket, records):
                 assert self.writer is not None
                 self.writer.write(ticket, records)
-            case PersistNow(records):
-                self._persist_now(records)
+            case PersistNow():
+                self._persist_now(effect)
             case Load(seqs):
                 assert self.writer is not None
                 self.writer.read(seqs)
@@ -314,7 +324,7 @@ class Broker:
             case CloseClient():
                 self.clients.close(effect)
             case LogIn():
-                self._log_in(effect)
+                self.login.log_in(self.clients.connections[effect.connection], effect.hello)
             case ClientReady():
                 self.clients.ready(effect)
             case Inspection(connection, question):
@@ -324,31 +334,39 @@ class Broker:
                 self.tracking.store(changes, entries)
             case Inquire(number, inquiry):
                 self.tracking.inquire(number, inquiry)
-            case Log(level, event, fields):
-                note(log, logging.getLevelNamesMapping()[level.upper()], event, **fields)
+            case Log():
+                self._log(effect)
             case fx.Dial() | fx.Close() | fx.SetTimer() | fx.Authenticate() | fx.Report():
                 self.links.carry_out(effect)
             case _:
                 assert_never(effect)
 
-    def _persist_now(self, records: Sequence[Record]) -> None:
+    def _log(self, effect: Log) -> None:
+        level, event, fields = logging.getLevelNamesMapping()[effect.level.upper()], effect.event, dict(effect.fields)
+        if "address" in fields or "exception" in fields:  # a peer has caused it, or its request met a bug
+            self.lines.note(log, level, event, str(fields.pop("address", "")), **fields)
+        else:
+            note(log, level, event, **fields)
+
+    def _persist_now(self, effect: PersistNow) -> None:
         assert self.writer is not None
-        written, error = False, None
+        answer: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted
         try:
-            written = self.writer.write_here(records)
-        except TidingsError as failure:
-            error = failure
-        self.step(inputs.PersistedNow(written, error))
-        if written:
+            match outcome := self.writer.write_now(effect.ticket, effect.records):
+                case WriteNow.WRITTEN:
+                    answer = inputs.PersistedNow()
+                case WriteNow.UNDER_WAY:
+                    answer = inputs.PersistLate()
+                case WriteNow.NOT_TRIED:
+                    answer = inputs.NotPersisted()
+                case _:
+                    assert_never(outcome)
+        except TidingsError as error:
+            answer = inputs.PersistedNow(error)
+        self.step(answer)
+        if isinstance(answer, inputs.PersistedNow):
             self.flushing.now()  # the publisher may go on while we see to the deliveries
         self.step(inputs.Turn())
-
-    def _log_in(self, effect: LogIn) -> None:
-        connection = self.clients.connections[effect.connection]
-        if self.login.guard.open:
-            self.login.log_in_at_once(connection, effect.hello)
-        else:
-            self.tasks.spawn(self.login.log_in(connection, effect.hello))
 
     def _permits(self, connection: int, operation: str, destination: str) -> bool:
         client = self.engine.view.connections.get(connection)

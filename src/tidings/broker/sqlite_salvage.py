@@ -40,6 +40,7 @@ _INSERT = "INSERT OR IGNORE INTO batch VALUES (?, ?)"
 
 def connect(path: Path) -> sqlite3.Connection:
     """An open store, made if there was none. sqlite3.DatabaseError if it is damaged."""
+    _keep_private(path)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
     try:
         db.execute(f"PRAGMA page_size={PAGE_BYTES}")
@@ -118,6 +119,15 @@ def _create(db: sqlite3.Connection, path: Path) -> None:
     sync_directory(path.parent)
 
 
+def _keep_private(path: Path) -> None:
+    """Nobody else reads messages: the file is made, or becomes, its owner's alone; SQLite makes the log as the file."""
+    with suppress(OSError):  # SQLite says what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for part in (path, beside(path, "-wal")):
+            if part.exists() and part.stat().st_mode & 0o077:
+                part.chmod(0o600)
+
+
 def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
@@ -180,10 +190,9 @@ def rebuild(path: Path) -> list[Damage]:
     copy, new = beside(path, ".copy"), beside(path, ".new")
     for old in (copy, beside(copy, "-wal"), new, beside(new, "-wal")):
         old.unlink(missing_ok=True)
+    copy.touch(mode=0o600)
     if path.exists():
         shutil.copyfile(path, copy)
-    else:
-        copy.touch()
     with copy.open("r+b") as file:
         for number, content in wal.pages(beside(path, "-wal"), PAGE_BYTES):
             file.seek((number - 1) * PAGE_BYTES)

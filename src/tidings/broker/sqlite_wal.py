@@ -127,6 +127,7 @@ def pages(path: Path, page_bytes: int) -> Iterator[tuple[int, bytes]]:
 def rewrite(log: Log, source: Path, target: Path, frames: int, page_bytes: int) -> None:
     """The first frames of the log with checksums that are right again."""
     previous = np.array(log.header[6:], np.uint32)
+    target.touch(mode=0o600)
     with source.open("rb") as old, target.open("wb") as new:
         new.write(HEADER.pack(*log.header))
         old.seek(HEADER_BYTES)

@@ -67,6 +67,10 @@ class Throttle:
         records = (self._addresses.get(address), self._users.get(user)) if proven is None else (proven,)
         return max([0.0, *(record.until - now for record in records if record is not None)])
 
+    def is_proven(self, user: str, address: str) -> bool:
+        """Whether this user has logged in from this address before."""
+        return self._proven.get(_pair(user, address)) is not None
+
     def failed(self, now: float, user: str, address: str) -> None:
         counted = [(self._addresses, address), (self._users, user)]
         if self._proven.get(_pair(user, address)) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from tidings.broker.access import Member, Rules
+from tidings.broker.known_passwords import KnownPasswords
 from tidings.broker.passwords import HASH_BYTES, SALT_BYTES, Cost, PasswordHash
 from tidings.broker.throttle import Throttle
 from tidings.broker.users import User, Users
@@ -29,6 +30,7 @@ class UserGuard:
         self._clock = clock
         self._lock = Lock()
         self._throttle = Throttle()
+        self._known = KnownPasswords()
         self._nobody = _nobodys(users)
         self.limit(limits)
 
@@ -42,6 +44,8 @@ class UserGuard:
         """New users and rules; returns the users for whom something is not as it was."""
         old, old_rules = self.users, self.rules
         self.users, self.rules, self._nobody = users, rules, _nobodys(users)
+        with self._lock:
+            self._known.forget()
         return frozenset(
             name
             for name in old.by_name.keys() | users.by_name.keys()
@@ -53,20 +57,43 @@ class UserGuard:
         """Who this is. A wrong password and an unknown user get the same answer after the same work."""
         name = hello.user or certificate
         with self._lock:
-            wait = self._throttle.wait_seconds(self._clock(), name, address)
-            if wait > 0:
-                self.throttled += 1
-        if wait > 0:
-            reason = f"too many failed log-ins; try again in {max(1, round(wait))} s"
-            raise SecurityError("E_LOGIN_THROTTLED", reason, fatal=True)
+            self._check_throttle(name, address)
         user = self._proven(name, hello, certificate)
         with self._lock:
             if user is None:
                 self._throttle.failed(self._clock(), name, address)
             else:
                 self._throttle.succeeded(name, address)
+                self._known.remember(self._clock(), user, hello.password)
         if user is None:
             raise SecurityError("E_LOGIN", "user and password do not fit, or are missing", fatal=True)
+        return self._member(user)
+
+    def log_in_at_once(self, hello: Hello, address: str, certificate: str) -> Principal | None:
+        """Without a hash: by certificate, or by a password that was right lately. A password that does not fit counts
+        for nothing here: `log_in` judges it."""
+        name = hello.user or certificate
+        user = self.users.get(name)
+        with self._lock:
+            self._check_throttle(name, address)
+            known = self._known.fits(self._clock(), name, user, hello.password)
+            if user is None or not (known or _is_certified(name, hello, certificate)):
+                return None
+            self._throttle.succeeded(name, address)
+        return self._member(user)
+
+    def proven(self, hello: Hello, address: str, certificate: str) -> bool:
+        with self._lock:
+            return self._throttle.is_proven(hello.user or certificate, address)
+
+    def _check_throttle(self, name: str, address: str) -> None:
+        wait = self._throttle.wait_seconds(self._clock(), name, address)
+        if wait > 0:
+            self.throttled += 1
+            reason = f"too many failed log-ins; try again in {max(1, round(wait))} s"
+            raise SecurityError("E_LOGIN_THROTTLED", reason, fatal=True)
+
+    def _member(self, user: User) -> Member:
         return Member(user.name, self.rules.concerning(user.name, user.groups), user)
 
     def still(self, principal: Principal) -> bool:
@@ -78,14 +105,19 @@ class UserGuard:
 
     def _proven(self, name: str, hello: Hello, certificate: str) -> User | None:
         user = self.users.get(name)
-        if certificate and certificate == name and not hello.password:
-            return user  # whoever signed the certificate has checked who it is
+        if _is_certified(name, hello, certificate):
+            return user
         stored = PasswordHash.parse(user.password) if user is not None and user.password else None
         try:
             fits = (stored or self._nobody).fits(hello.password)
         except (MemoryError, ValueError):  # OpenSSL's way to say that there is no memory
             raise SecurityError("E_LOGIN_BUSY", "cannot check passwords now; try again later", fatal=True) from None
         return user if stored is not None and fits else None
+
+
+def _is_certified(name: str, hello: Hello, certificate: str) -> bool:
+    """Whoever signed the certificate has checked who it is."""
+    return bool(certificate) and certificate == name and not hello.password
 
 
 def _concerning(rules: Rules, user: User | None) -> Rules | None:

@@ -3,10 +3,10 @@
 What is given while one batch is being written is written together as the next, with one fsync. Batches reach the store
 in the order in which they were given, and are answered in that order.
 
-Handing a batch over and back costs as much CPU time as a quick disk takes for it. A lone publisher that waits for each
-receipt gains nothing from a thread of its own for the disk, so its messages are written on the loop's thread (`Lone`,
-`write_here`), as long as the disk has answered within QUICK_SECONDS for the last TRUST batches. One slow answer, and
-the thread does it again.
+Handing a batch over and back through queues and the event loop costs as much CPU time as a quick disk takes for it. A
+lone publisher that waits for each receipt gains nothing from that: the loop waits for its message (`write_now`), as
+long as the disk has answered within QUICK_SECONDS for the last TRUST batches, and never longer than a moment
+(`waited_write`). One slow answer, and its messages go the usual way again.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TypeAlias, assert_never
 
 from tidings.broker.logs import note
+from tidings.broker.waited_write import Late, WaitedWrite
 from tidings.delivery.store import Record, Store, Stored
 from tidings.errors import StoreError, TidingsError
 
 log = logging.getLogger("tidings.broker")
 
 BATCH_RECORDS_MAX = 20_000
-HERE_RECORDS_MAX = 8  # of a batch written on the loop's thread
+NOW_RECORDS_MAX = 8  # of a batch that the loop waits for
 QUICK_SECONDS = 1e-3
 TRUST = 8
-TIDY_BATCHES = 256  # written here, before the thread is asked to look whether the store needs care
-LONE_MESSAGES_MIN = 16  # of the same publisher in a row
-LONE_READS_MAX = 4  # of all sockets from one message to the next: the message, its acknowledgement, and little else
+TIDY_BATCHES = 256  # that the loop waited for, before the thread is asked to look whether the store needs care
 PAUSE_SECONDS = 50e-6  # without a job, before the store uses the time and holds up the loop
 FULL_SECONDS = 10.0  # without a refusal, before a store that was full is not
 LATENCY_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)  # bounds of the histogram
@@ -113,20 +113,12 @@ class _Stop:
 _Job: TypeAlias = _Write | _Read | _Tidy | _Stop
 
 
-class Lone:
-    """Whether one publisher has the store to itself, and the loop almost."""
+class WriteNow(Enum):
+    """What became of a batch that is to be written while the loop waits."""
 
-    def __init__(self) -> None:
-        self._publisher = -1
-        self._in_a_row = 0
-        self._reads = 0
-
-    def published(self, connection: int, reads: int) -> bool:
-        """To be asked at each message for the store; `reads` of all sockets so far."""
-        few = reads - self._reads <= LONE_READS_MAX
-        self._in_a_row = self._in_a_row + 1 if connection == self._publisher else 0
-        self._publisher, self._reads = connection, reads
-        return few and self._in_a_row >= LONE_MESSAGES_MIN
+    WRITTEN = auto()
+    UNDER_WAY = auto()  # it takes longer than the loop waits
+    NOT_TRIED = auto()
 
 
 class StoreWriter:
@@ -150,47 +142,75 @@ class StoreWriter:
         self._turn = threading.Lock()  # held by whoever uses the store
         self._trusted = 0  # batches in a row that were quick
         self._untidy = 0
+        self._began: float | None = None  # of the batch that is being written
+        self._late_ticket = 0  # of the batch that the loop has waited for in vain
+        self.waited = WaitedWrite(self._append_and_leave, self._late)
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether its thread is there to answer."""
-        return self._thread.is_alive()
+        """Whether its threads are there to answer."""
+        return self._thread.is_alive() and self.waited.alive
 
     @property
     def busy(self) -> bool:
         return self._under_way > 0
 
+    @property
+    def write_seconds(self) -> float:
+        """How long the batch that is being written has taken so far; 0: there is none."""
+        began = self._began
+        return 0.0 if began is None else time.perf_counter() - began
+
     def write(self, ticket: int, records: Sequence[Record]) -> None:
         self._under_way += 1
         self._jobs.put(_Write(ticket, records))
 
-    def write_here(self, records: Sequence[Record]) -> bool:
-        """Write on the caller's thread, if that is quick and nothing else is under way; False: it is not."""
-        if self._under_way or self._trusted < TRUST or len(records) > HERE_RECORDS_MAX:
-            return False
+    def write_now(self, ticket: int, records: Sequence[Record]) -> WriteNow:
+        """Write and wait for it, if that is likely to be quick and nothing else is under way. If it takes long all the
+        same, the answer is `on_written`, as for `write`. Raises the error with which the store refused."""
+        if self._under_way or self._trusted < TRUST or len(records) > NOW_RECORDS_MAX:
+            return WriteNow.NOT_TRIED
         if not self._turn.acquire(blocking=False):
-            return False
+            return WriteNow.NOT_TRIED
+        self._late_ticket = ticket
+        self._under_way += 1
+        error = self.waited.write(records)
+        if error is Late.LATE:
+            return WriteNow.UNDER_WAY
+        self._under_way -= 1
+        self._maybe_tidy(error)
+        if error is not None:
+            raise error
+        return WriteNow.WRITTEN
+
+    def _append_and_leave(self, records: Sequence[Record]) -> TidingsError | None:
+        """On the thread that the loop waits for, which has the turn from `write_now`."""
         try:
-            error = self._append(records)
+            return self._append(records)
         finally:
             self._turn.release()
+
+    def _late(self, error: TidingsError | None) -> None:
+        self._maybe_tidy(error)
+        self._tell(self._written, [self._late_ticket], error)
+
+    def _maybe_tidy(self, error: TidingsError | None) -> None:
         self._untidy += 1
         if self._untidy >= TIDY_BATCHES or error is not None:
             self._untidy = 0
             self._jobs.put(_Tidy())
-        if error is not None:
-            raise error
-        return True
 
     def read(self, seqs: Sequence[int]) -> None:
         self._jobs.put(_Read(seqs))
 
     async def close(self) -> None:
         """Write what was given so far, then end."""
+        self._trusted = 0
         self._jobs.put(_Stop())
         await self._loop.run_in_executor(None, self._thread.join)
+        await self._loop.run_in_executor(None, self.waited.close)
 
     def _run(self) -> None:
         carried: _Job | None = None
@@ -259,11 +279,13 @@ class StoreWriter:
 
     def _append(self, records: Sequence[Record]) -> TidingsError | None:
         error: TidingsError | None = None
-        began = time.perf_counter()
+        self._began = began = time.perf_counter()
         try:
             self._store.append(records)
         except TidingsError as failure:
             error = failure
+        finally:
+            self._began = None
         seconds = time.perf_counter() - began
         self.stats.count(len(records), seconds, failed=error is not None)
         self.complaints.written(records, error)

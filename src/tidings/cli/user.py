@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _place(file: Path | None, configuration: Path | None) -> Path:
-    return file or config.load(configuration).users_file
+    return file or config.load_users_file(configuration)
 
 
 def _load(path: Path) -> users.Users:

@@ -12,8 +12,10 @@ from tidings.model.values import Value
 from tidings.protocols.frames import field as field_of
 
 PASSING_CODES = frozenset({"E_DURABLE_BUSY", "E_STORE_FULL", "E_STORE_IO", "E_TYPE_UNREACHABLE"})
-SECURITY_CODES = frozenset({"E_LOGIN", "E_FORBIDDEN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT"})
-LATER_CODES = frozenset({"E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT"})  # not refused for good: a later try may do
+SECURITY_CODES = frozenset({"E_LOGIN", "E_FORBIDDEN", "E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT", "E_LOGIN_BUSY"})
+LATER_CODES = frozenset(
+    {"E_LOGIN_THROTTLED", "E_LOGIN_TIMEOUT", "E_LOGIN_BUSY"}
+)  # not refused for good: a later try may do
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,17 @@ The broker stops reading from a publisher while a subscription's backlog is full
 client, on one connection, the subscription's credit stands behind the publications:
 
     client ──── publish publish publish CREDIT ───►│ broker does not read: the subscription's backlog is full,
-           ◄─────────────────── deliveries ────────│ and the credit that would empty it is not read
+           ◄─────────────────── deliveries ────────│ and the credit that would empty it is behind
 
-After `stall_ms` the broker goes on and drops messages. So a client must not fill the backlog of its own subscription:
-`publish` waits while more than `EXPOSED_BYTES_MAX` of what it sent there may be in it. PONG tells what is not
-(`tidings.client.progress`): if the subscription had credit left when the broker read the PING, its backlog was empty.
-Credit granted and messages received are both counted here.
+The broker looks for such credit, but not without end; then, after `stall_ms`, it drops messages. So a client must not
+fill the backlog of its own subscription: `publish` waits while more than `EXPOSED_BYTES_MAX` of what it sent there may
+be in it. PONG tells what is not (`tidings.client.progress`): if the subscription had credit left when the broker read
+the PING, its backlog was empty. Credit granted and messages received are both counted here.
 
 A publisher does not wait for itself: if it is the task or thread that took the subscription's latest message, it goes
 on. Others wait at most `READER_SECONDS` without a message being taken, or `FIRST_READER_SECONDS` if none ever was.
-Subscriptions with another policy than push-back delay nobody. Publications of other clients are not counted here: they
-can fill the backlog too.
+Subscriptions with another policy than push-back delay nobody. Publications of other clients, which can fill the backlog
+too, are not counted here.
 """
 
 import asyncio

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 
 DROPPED_REASONS = {
     "oldest": "more waited than may, and the policy is drop-oldest",
-    "newest": "more waited than may, and the policy is drop-newest or disconnect",
+    "newest": "more waited than may, and the policy is drop-newest",
     "stalled": "more waited than may, and none was taken for longer than the broker's stall_ms",
     "far": "more waited than may, and a publisher at another broker does not wait",
+    "cost": "the filter took longer than a message may, so it is not known whether it matches",
 }
 
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from tidings.delivery.backlog import PRIORITIES, Backlog, Place, behind
 from tidings.delivery.depot import Depot, Held
 
-PAGE_MESSAGES = 256  # how many to fetch from the store at a time
+PAGE_MESSAGES = 256  # how many to fetch from the store at a time, unless told otherwise
 
 
 class MailboxKind(Enum):
@@ -113,13 +113,23 @@ class Delivery(NamedTuple):
 
 
 class Mailbox:
-    def __init__(self, number: int, name: str, kind: MailboxKind, depot: Depot, *, deliveries_max: int = 6) -> None:
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        kind: MailboxKind,
+        depot: Depot,
+        *,
+        deliveries_max: int = 6,
+        page_messages: int = PAGE_MESSAGES,
+    ) -> None:
         self.number = number
         self.name = name
         self.kind = kind
         self.durable = kind in DURABLE
         self.asked = b""  # of a durable subscription: the predicate that was asked for, without what a rule adds
         self.deliveries_max = deliveries_max
+        self._page_messages = page_messages
         self.consumers: list[Consumer] = []
         self.backlog = Backlog()
         self.wanted: list[int] = []  # of the last dispatch: bytes to be fetched from the store first
@@ -284,7 +294,6 @@ class Mailbox:
         """Lose the message that has waited longest; False if none waits."""
         place = self.backlog.take()
         if place is not None:
-            self.dropped += 1
             self.finish(place.seq)
         return place is not None
 
@@ -347,7 +356,7 @@ class Mailbox:
         """The message, if memory has it; otherwise it and those behind it are wanted."""
         held = self._depot.get(place.seq)
         if held is None:
-            waiting = islice(self.backlog.scan(behind(Place(place.seq - 1, place.priority))), PAGE_MESSAGES)
+            waiting = islice(self.backlog.scan(behind(Place(place.seq - 1, place.priority))), self._page_messages)
             self.wanted = [one.seq for one in waiting if self._depot.get(one.seq) is None]
         return held
 

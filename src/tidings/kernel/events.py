@@ -107,6 +107,16 @@ class SlowConsumer(NamedTuple):
     subscription: int
 
 
+class MessagesDropped(NamedTuple):
+    """A direct sink's subscriber does not get so many messages, counted since the last such event. The reasons are in
+    docs/wire.md, DROPPED."""
+
+    connection: int
+    subscription: int
+    dropped: int
+    reason: str
+
+
 class MemoryShort(NamedTuple):
     """Memory is short, and this connection has most of it in its output."""
 
@@ -156,6 +166,7 @@ ConnectionEvent: TypeAlias = (
     | CreditGiven
     | FrameError
     | SlowConsumer
+    | MessagesDropped
     | MemoryShort
     | OutputRoom
     | ClockDrift

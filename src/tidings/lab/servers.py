@@ -141,13 +141,14 @@ class TidingsServer(Server):
     def version(self) -> str:
         return installed_version("tidings")
 
-    def __init__(self, tracking: Mapping[str, object] | None = None) -> None:
-        """`tracking`: keys of [tracking]; None: nothing is recorded."""
+    def __init__(self, tracking: Mapping[str, object] | None = None, python: str = sys.executable) -> None:
+        """`tracking`: keys of [tracking]; None: nothing is recorded. `python`: an interpreter that has Tidings, perhaps
+        in another version."""
         super().__init__()
-        self._tracking = tracking
+        self._tracking, self._python = tracking, python
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tidings.lab.server_process", str(self.directory), "--protocol", self.protocol]
+        command = [self._python, "-m", "tidings.lab.server_process", str(self.directory), "--protocol", self.protocol]
         if self._tracking is not None:
             command += ["--tracking", json.dumps(self._tracking)]
         process = self._spawn(command, stdout=subprocess.PIPE)

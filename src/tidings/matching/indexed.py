@@ -88,8 +88,9 @@ class IndexedMatcher(KernelMatcher):
         """Evaluations that were given up since it was made."""
         return self._index.overruns
 
-    def take_overruns(self) -> list[int]:
-        """Subscribers whose filters were given up since the last call. It looks through all of them."""
+    def take_overruns(self) -> list[tuple[int, int]]:
+        """Subscribers whose filters were given up since the last call, and for how many messages. It looks through
+        all of them."""
         return self._index.take_overruns()
 
 

@@ -3,14 +3,17 @@
 Mostly it pays to wait for others: messages are gathered, leave as one batch, and what follows from that comes with the
 batch's answer (`journal`). A publisher that waits for each receipt, with nobody beside it, gains nothing: whatever it
 takes to gather stands between it and its next message. So the driver may write its message between `begin` and `end`,
-together with the changes that nobody waits for, and confirm it before it goes on to those who want it.
+together with the changes that nobody waits for, and confirm it before it goes on to those who want it. If the disk
+takes long, the write becomes a batch like any other (`late`), and what comes meanwhile is gathered for the next.
 """
 
 from collections.abc import Sequence
 
 from tidings.delivery.backlog import Place
 from tidings.delivery.mailbox import Mailbox
-from tidings.delivery.store import TARGETS_MAX, Record, Stored
+from tidings.delivery.store import TARGETS_MAX, Stored
+from tidings.node.completions import ConfirmPublication, Offer, OfferMessage
+from tidings.node.effects import PersistNow
 from tidings.node.encoded import ID, PERSISTENT, PRIORITY
 from tidings.node.journal import Journal
 from tidings.node.plane import Plane
@@ -24,7 +27,7 @@ class Alone:
         self._plane, self._tracking = plane, tracking
         self._begun: tuple[Stored, list[Mailbox], int] | None = None
 
-    def begin(self, message: bytes, sinks: Sequence[int], expires_ms: int) -> list[Record] | None:
+    def begin(self, message: bytes, sinks: Sequence[int], expires_ms: int) -> PersistNow | None:
         """What is to be written; None: the message must go the usual way, as it may in any case."""
         changes, by_sink = self._journal.changes_alone(), self._mailboxes.by_sink
         if changes is None or not message[1] & PERSISTENT or self._mailboxes.retained:
@@ -36,7 +39,17 @@ class Alone:
             return None
         stored = Stored(self._office.take_seq(), message, tuple([mailbox.number for mailbox in mailboxes]))
         self._begun = stored, mailboxes, expires_ms
-        return [*changes, stored]
+        return PersistNow(self._journal.next_ticket, (*changes, stored))
+
+    def late(self, outcome: ConfirmPublication) -> None:
+        """It is being written, and the driver goes on: the answer is `Persisted`."""
+        assert self._begun is not None
+        stored, mailboxes, expires_ms = self._begun
+        self._begun = None
+        message = stored.message_bytes
+        offer = Offer(stored.seq, message, mailboxes, True, expires_ms, outcome.connection)
+        self._office.repeats.under_way.add(message[ID])
+        self._journal.late_alone(stored, len(message), OfferMessage(offer, outcome))
 
     def end(self, now_ms: int) -> None:
         """It is written. To be called before anything else happens, and `Node.turn` after it."""

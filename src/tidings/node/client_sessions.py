@@ -220,6 +220,11 @@ class ClientSessions:
         if client.session.ended:
             self.close(now, client, linger=True)
 
+    def dropped(self, client: ClientSession, subscription: int, count: int, reason: str) -> None:
+        """Messages of a subscription were dropped; some protocols have no place for that."""
+        if not client.closing and (data := client.session.dropped(subscription, count, reason)):
+            self._plane.send(client.connection, data)
+
     def ping(self, client: ClientSession) -> None:
         if not client.closing:
             self._plane.send(client.connection, client.session.ping())

@@ -34,8 +34,10 @@ class Persist:
 @dataclass(frozen=True, slots=True)
 class PersistNow:
     """The last effect of its step: a single publisher waits for these records. Write them at once if that is quick, and
-    say `PersistedNow`, then `Turn`, before anything else; or say at once that they are not written."""
+    say `PersistedNow`, then `Turn`, before anything else. If it is not quick, say `PersistLate` and later `Persisted`
+    with the ticket; if they cannot be written at once, say `NotPersisted`."""
 
+    ticket: int
     records: tuple[Record, ...]
 
 
@@ -52,6 +54,16 @@ class Close:
 
     connection: int
     code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyDropped:
+    """Tell the client that messages of a subscription were dropped; the reasons are in docs/wire.md."""
+
+    connection: int
+    subscription: int
+    count: int
     reason: str
 
 
@@ -120,7 +132,7 @@ class CloseClient:
     linger: bool
 
 
-NodeEffect: TypeAlias = Reply | Close | Persist | Load | Log | Track | Inquire
+NodeEffect: TypeAlias = Reply | Close | NotifyDropped | Persist | Load | Log | Track | Inquire
 LinkEffect: TypeAlias = fx.Dial | fx.Close | fx.SetTimer | fx.Authenticate | fx.Report
 Effect: TypeAlias = (
     Persist

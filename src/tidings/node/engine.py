@@ -17,7 +17,7 @@ from random import Random
 from typing import assert_never
 
 from tidings.delivery.store import Recovered
-from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.errors import RemoteProtocolError
 from tidings.kernel.events import (
     Acknowledged,
     ClockDrift,
@@ -26,6 +26,7 @@ from tidings.kernel.events import (
     CreditGiven,
     FrameError,
     MemoryShort,
+    MessagesDropped,
     OutputRoom,
     PlaneEvent,
     PublishCheck,
@@ -41,6 +42,7 @@ from tidings.kernel.forwarder import Forwarder
 from tidings.node import inputs
 from tidings.node.client_clocks import ClientClocks
 from tidings.node.client_sessions import ClientOptions, ClientSession, ClientSessions
+from tidings.node.completions import ConfirmPublication
 from tidings.node.effects import (
     Close,
     Effect,
@@ -48,8 +50,8 @@ from tidings.node.effects import (
     Load,
     Log,
     NodeEffect,
+    NotifyDropped,
     Persist,
-    PersistNow,
     Reply,
     Track,
 )
@@ -92,7 +94,7 @@ class Engine:
         clocks = ClientClocks(plane, node.tracking.skew_ms)
         self._clients = ClientSessions(plane, node, settings, clients, clocks, self._out, self._turn)
         self._links = None if node.network is None else LinkSessions(plane, node.network, secret)
-        self._solo = SoloPublisher()
+        self._solo = SoloPublisher(settings.pieces.solo_messages)
         self._alone: Published | None = None  # is being written by itself
         self._handed_on = True  # what was written by itself
         self._unfinished = False  # the node's turn is due
@@ -129,8 +131,8 @@ class Engine:
                 for ticket in tickets:
                     self._pass(now, node.persisted(ticket, error))
                 return self._take()
-            case inputs.PersistedNow(written, error):
-                self._persisted_now(written, error)
+            case inputs.PersistedNow() | inputs.PersistLate() | inputs.NotPersisted():
+                self._answer_alone(told)
                 return self._take()
             case inputs.Loaded(asked, messages, damaged):
                 node.loaded(now.wall_ms, asked, messages, damaged)
@@ -254,7 +256,9 @@ class Engine:
 
     def _event(self, now: Now, event: PlaneEvent) -> None:
         """One event. Messages count even if their client is about to be closed; nothing else of it does."""
-        node, self._unfinished = self.node, True
+        node = self.node
+        if type(event) is not ControlFrame:
+            self._unfinished = True
         if isinstance(event, Published):
             node.publishing.message(event)
         elif isinstance(event, PublishedToRouters | PublishedToScheme):
@@ -277,8 +281,7 @@ class Engine:
             case CreditGiven(connection, subscription, more):
                 node.asked(now.wall_ms, connection, Credit(subscription, more))
             case ControlFrame():
-                self._unfinished = False  # each request has a turn of its own
-                clients.control(now, client, event)
+                clients.control(now, client, event)  # each request has a turn of its own
             case Transacted():
                 node.transacted(now.wall_ms, event)
             case PublishCheck():
@@ -288,6 +291,8 @@ class Engine:
             case SlowConsumer():
                 reason = f"subscription {event.subscription} did not keep up"
                 clients.end(now, client, "E_SLOW_CONSUMER", reason)
+            case MessagesDropped(_, subscription, dropped, reason):
+                clients.dropped(client, subscription, dropped, reason)
             case MemoryShort():
                 reason = "memory is short, and this connection did not keep up"
                 clients.end(now, client, "E_SLOW_CONSUMER", reason)
@@ -301,6 +306,7 @@ class Engine:
     def _link_event(self, now: Now, links: LinkSessions, link: LinkSession, event: ConnectionEvent) -> None:
         """Links have no subscriptions: the plane makes only two kinds for them."""
         if isinstance(event, ControlFrame):
+            self._unfinished = True
             links.control(now, link, event)
         elif isinstance(event, FrameError):
             links.broken(now, link, event)
@@ -335,24 +341,30 @@ class Engine:
         solo = self._solo.published(event.connection, self._plane.feeds())
         if not (solo and allowed) or event.perhaps_sent:
             return False
-        records = self.node.alone.begin(event.message, event.sinks, event.expires_ms)
-        if records is None:
+        write = self.node.alone.begin(event.message, event.sinks, event.expires_ms)
+        if write is None:
             return False
         self._alone = event
-        self._out.append(PersistNow(tuple(records)))
+        self._out.append(write)
         return True
 
-    def _persisted_now(self, written: bool, error: TidingsError | None) -> None:
+    def _answer_alone(self, told: inputs.PersistedNow | inputs.PersistLate | inputs.NotPersisted) -> None:
         event, self._alone = self._alone, None
         assert event is not None
-        if error is not None:
-            self.node.publishing.refuse(event.connection, event.receipt, error)
-        elif not written:
-            self.node.publishing.message(event)
-        else:
-            self._handed_on = False
-            if event.receipt and event.connection in self.node.connections:
-                self._plane.confirm(event.connection, (event.receipt,))
+        match told:
+            case inputs.PersistedNow(error):
+                if error is not None:
+                    self.node.publishing.refuse(event.connection, event.receipt, error)
+                    return
+                self._handed_on = False
+                if event.receipt and event.connection in self.node.connections:
+                    self._plane.confirm(event.connection, (event.receipt,))
+            case inputs.PersistLate():
+                self.node.alone.late(ConfirmPublication(event.connection, event.receipt))
+            case inputs.NotPersisted():
+                self.node.publishing.message(event)
+            case _:
+                assert_never(told)
 
     def _hand_on(self, now: Now) -> None:
         """The publisher has its receipt: now to those who want the message."""
@@ -374,6 +386,8 @@ class Engine:
                     self._clients.answer(now, self._clients.by_connection[connection], answer)
                 case Close(connection, code, reason):
                     self._clients.end(now, self._clients.by_connection[connection], code, reason)
+                case NotifyDropped(connection, subscription, count, reason):
+                    self._clients.dropped(self._clients.by_connection[connection], subscription, count, reason)
                 case Persist() | Load() | Log() | Track() | Inquire():
                     self._out.append(effect)
                 case _:

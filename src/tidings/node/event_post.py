@@ -20,8 +20,10 @@ LOAD_MAX = 256
 
 
 class EventPost:
-    def __init__(self, journal: Journal, office: PostOffice, window_bytes: int = 8 << 20) -> None:
-        self._journal, self._office, self._window_bytes = journal, office, window_bytes
+    def __init__(
+        self, journal: Journal, office: PostOffice, window_bytes: int = 8 << 20, *, load_max: int = LOAD_MAX
+    ) -> None:
+        self._journal, self._office, self._window_bytes, self._load_max = journal, office, window_bytes, load_max
         self._box = 0  # the number under which the store keeps events
         self._waiting: dict[int, bytes | None] = {}  # by seq, in order; None: only the store has it
         self._under_way: dict[bytes, tuple[int, int]] = {}  # by tag: seq and size
@@ -51,7 +53,7 @@ class EventPost:
         """What the store must bring."""
         if self._bytes >= self._window_bytes:
             return []
-        return [seq for seq, message in islice(self._waiting.items(), LOAD_MAX) if message is None]
+        return [seq for seq, message in islice(self._waiting.items(), self._load_max) if message is None]
 
     def loaded(self, messages: dict[int, bytes]) -> None:
         """The store has brought these; the others are not ours."""

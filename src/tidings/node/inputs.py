@@ -29,8 +29,8 @@ class PlaneReady:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Finish what earlier inputs began. After `Persisted` and `PersistedNow`, which only answer publishers, so that
-    receipts may be written before deliveries are made."""
+    """Finish what earlier inputs began. After `Persisted` and the answers to `PersistNow`, which only bring receipts:
+    those may be written before deliveries are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,22 @@ class Persisted:
 
 @dataclass(frozen=True, slots=True)
 class PersistedNow:
-    """The answer to `PersistNow`. `Turn` follows, and no other input may come before it."""
+    """The answer to `PersistNow`: written, or refused with an error. `Turn` follows, and no other input may come before
+    it."""
 
-    written: bool  # otherwise it was refused, or could not be tried at once
     error: TidingsError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PersistLate:
+    """Another answer to `PersistNow`: the write was begun and takes long; `Persisted` will say what became of it.
+    `Turn` follows, and no other input may come before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotPersisted:
+    """Another answer to `PersistNow`: the write was not begun, so the records go the usual way. `Turn` follows, and no
+    other input may come before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +215,7 @@ class StopTracking:
     """The process ends: store all that was recorded."""
 
 
-Completion: TypeAlias = Persisted | PersistedNow | Loaded | Resolved
+Completion: TypeAlias = Persisted | PersistedNow | PersistLate | NotPersisted | Loaded | Resolved
 OfClient: TypeAlias = (  # of one that has opened a connection, and may have left meanwhile
     LoggedIn | LoginRefused | Inspected | ClientRequest | PingClient | FailClient | EndClient | RefuseClient
 )

@@ -74,7 +74,11 @@ class _Batch:
 
     def records(self) -> list[Record]:
         """What to write now that the batch leaves."""
-        records = [*self.changes]
+        return [*self.changes, *self.said()]
+
+    def said(self) -> list[Record]:
+        """The records of its messages; those that were to be asked for late, too: now is the time."""
+        records: list[Record] = []
         for one in self.messages:
             if isinstance(one, Seen):
                 records += one.notes()
@@ -95,7 +99,8 @@ class _Batch:
 
 
 class Journal:
-    def __init__(self) -> None:
+    def __init__(self, later_max: int = LATER_MAX, changes_bytes_max: int = CHANGES_BYTES_MAX) -> None:
+        self._later_max, self._changes_bytes_max = later_max, changes_bytes_max
         self.pending_bytes = 0  # of messages that are neither refused nor durable yet
         self._gathering = _Batch()
         self._unwritten: list[Record] = []  # changes of a batch that failed
@@ -118,7 +123,7 @@ class Journal:
     def later(self, record: Record) -> None:
         """The same for a change nobody waits for: it goes with the next batch, or when `flush` is told to retry."""
         self._gathering.changes.append(record)
-        if len(self._gathering.changes) >= LATER_MAX:
+        if len(self._gathering.changes) >= self._later_max:
             self._gathering.urgent = True
 
     def message(self, record: Record | Seen, size: int) -> None:
@@ -175,6 +180,19 @@ class Journal:
         self._gathering.changes_bytes = 0
         self._gathering.urgent = False
 
+    @property
+    def next_ticket(self) -> int:
+        """Of the next batch that leaves."""
+        return self._ticket + 1
+
+    def late_alone(self, record: Stored, size: int, completion: Completion) -> None:
+        """The write of those changes and of this message takes long: a batch that has left, with the next ticket."""
+        assert self._under_way is None
+        self.message(record, size)
+        self.then(completion)
+        self._under_way, self._gathering = self._gathering, _Batch()
+        self._ticket += 1
+
     def flush(self, *, retry: bool = False) -> Flush:
         """What was gathered, as one effect; with `retry` also if there is only what failed or nobody waits for."""
         if self._under_way is not None:
@@ -194,7 +212,8 @@ class Journal:
 
     def _send(self, batch: _Batch, *, more: bool) -> Flush:
         """`more`: if this one needs no write, the next may leave."""
-        if batch.changes_bytes > CHANGES_BYTES_MAX:
+        if batch.changes_bytes > self._changes_bytes_max:
+            batch.messages = [*batch.said()]  # before more is gathered, of which it must not speak
             batch = self._first_of(batch)
         records = batch.records()
         if not records:  # nothing to write, and all before it is: it is done
@@ -206,7 +225,7 @@ class Journal:
     def _first_of(self, batch: _Batch) -> _Batch:
         """As many of its changes as may go together; the rest follows."""
         fitting, size = 1, _size(batch.changes[0])
-        while fitting < len(batch.changes) and size + _size(batch.changes[fitting]) <= CHANGES_BYTES_MAX:
+        while fitting < len(batch.changes) and size + _size(batch.changes[fitting]) <= self._changes_bytes_max:
             size += _size(batch.changes[fitting])
             fitting += 1
         first = _Batch(batch.changes[:fitting])

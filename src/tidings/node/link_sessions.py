@@ -4,7 +4,9 @@
                               └──────wrong──► Denied
 
 A peer is let in only if it proves itself: by the secret (link_secret.py), by a certificate that the driver looks at
-(`Authenticate`), or by both. What it says of itself before the proof is looked at only after it.
+(`Authenticate`), or by both. What it says of itself before the proof is looked at only after it. Who dialled proves the
+secret first; before that the other end says nothing but its challenge: no greeting, and no proof by which a stranger
+could try secrets.
 """
 
 from dataclasses import dataclass
@@ -49,7 +51,7 @@ class LinkSessions:
         handshake = Handshake(self._secret, told.dialled, told.challenge) if self._secret else None
         link = LinkSession(told.connection, told.number, handshake)
         self.by_number[told.number] = self._by_name[told.connection] = link
-        self._network.opened(told.connection, told.number)
+        self._network.opened(told.connection, told.number, proven=handshake is None)
         if handshake is not None:
             self._plane.send(told.number, encode_frame(CHALLENGE_FRAME, handshake.challenge))
         here = fx.Connected(told.connection) if told.dialled else fx.Accepted(told.connection)
@@ -64,10 +66,11 @@ class LinkSessions:
         if frame.type == CHALLENGE_FRAME and handshake is not None and len(frame.payload) == CHALLENGE_BYTES:
             if not link.their_challenge:
                 link.their_challenge = frame.payload
-                self._plane.send(link.number, encode_frame(PROOF_FRAME, handshake.answer(frame.payload)))
+                if handshake.dialled:
+                    self._prove(link, handshake)
         elif frame.type == PROOF_FRAME and handshake is not None and link.their_challenge:
             if link.proven is None:
-                self._proven(now, link, handshake.check(frame.payload, link.their_challenge))
+                self._proven(now, link, handshake, handshake.check(frame.payload, link.their_challenge))
         elif frame.type in (CHALLENGE_FRAME, PROOF_FRAME):
             if handshake is None and frame.type == CHALLENGE_FRAME:
                 self._deny(now, link, "only one of the two brokers has a secret of the network")
@@ -95,12 +98,19 @@ class LinkSessions:
                 self._forget(effect.connection)
         return out
 
-    def _proven(self, now: Now, link: LinkSession, proven: bool) -> None:
-        """Only now what the peer said of itself is looked at."""
+    def _prove(self, link: LinkSession, handshake: Handshake) -> None:
+        self._plane.send(link.number, encode_frame(PROOF_FRAME, handshake.answer(link.their_challenge)))
+
+    def _proven(self, now: Now, link: LinkSession, handshake: Handshake, proven: bool) -> None:
+        """Only now the peer hears who is here, and what it said of itself is looked at."""
         link.proven = proven
         if not proven:
             self._deny(now, link, "the peer does not know the network's secret")
-        elif link.greeting is not None:
+            return
+        if not handshake.dialled:
+            self._prove(link, handshake)
+        self._network.proven(link.name)
+        if link.greeting is not None:
             self._network.control(now.steady_ms, link.number, link.greeting.type, link.greeting.payload)
 
     def _deny(self, now: Now, link: LinkSession, reason: str) -> None:

@@ -134,7 +134,14 @@ class Mailboxes:
         return self._open(self._mailbox(box.mailbox, box.name, MailboxKind(box.kind), box.options), box.predicate)
 
     def _mailbox(self, number: int, name: str, kind: MailboxKind, asked: bytes) -> Mailbox:
-        mailbox = Mailbox(number, name, kind, self._depot, deliveries_max=self._settings.deliveries_max)
+        mailbox = Mailbox(
+            number,
+            name,
+            kind,
+            self._depot,
+            deliveries_max=self._settings.deliveries_max,
+            page_messages=self._settings.pieces.load_messages,
+        )
         mailbox.asked = asked
         return mailbox
 

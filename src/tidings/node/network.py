@@ -127,9 +127,13 @@ class Network:
             self.pan.stop(self.clock.at(now))
         self._linked(self.links.stop(self.clock.at(now), reason))
 
-    def opened(self, connection: str, number: int) -> None:
-        """The plane has this connection under that number."""
-        self._wires.opened(connection, number)
+    def opened(self, connection: str, number: int, *, proven: bool) -> None:
+        """The plane has this connection under that number. Before its peer is proven it hears nothing but refusals."""
+        self._wires.opened(connection, number, proven=proven)
+
+    def proven(self, connection: str) -> None:
+        """The peer at this connection knows the network's secret."""
+        self._wires.proven(connection)
 
     def step(self, now: float, told: fx.Input) -> None:
         now = self.clock.at(now)

@@ -36,8 +36,6 @@ class NetworkSettings:
     authenticate: bool = False  # ask the driver whether a peer is who it says
     backlog_bytes_max: int = 8 << 20  # of one link
     window_bytes: int = 1 << 20  # of persistent messages that a peer has not acknowledged
-    transit_bytes_max: int = 64 << 20  # of messages for other brokers that memory keeps; the store has all of them
-    load_max: int = 256  # messages for other brokers that are read from the store at a time
     link: LinkOptions = field(default_factory=LinkOptions)
     flood: FloodOptions = field(default_factory=FloodOptions)
     bdrp: BdrpOptions = field(default_factory=BdrpOptions)

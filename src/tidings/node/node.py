@@ -72,7 +72,8 @@ class Node:
     ) -> None:
         self.connections: dict[int, Connection] = {}
         self._watched = watched = WatchedPlane(plane)
-        self._journal = journal = Journal()
+        pieces = settings.pieces
+        self._journal = journal = Journal(pieces.later_changes, pieces.changes_bytes_max)
         self._outbox = outbox = Outbox()
         self.brakes = Brakes(plane)
         self.post_office = office = PostOffice(watched, journal, self.brakes, settings, outbox)
@@ -87,10 +88,11 @@ class Node:
                 network.router,
                 hops_max=network.hops_max,
                 window_bytes=network.window_bytes,
-                memory_bytes_max=network.transit_bytes_max,
-                load_max=network.load_max,
+                memory_bytes_max=pieces.transit_bytes_max,
+                load_max=pieces.load_messages,
             )
-            self.network = Network(plane, network, transit, EventPost(journal, office), incarnation, rng)
+            post = EventPost(journal, office, pieces.events_bytes_max, load_max=pieces.load_messages)
+            self.network = Network(plane, network, transit, post, incarnation, rng)
         self.publishing = Publishing(plane, office, journal, outbox, self.brakes, settings, self.network)
         self._desk = Desk(watched, office, journal, outbox, settings, self.publishing)
         self.acknowledged = self._desk.consuming.acknowledged  # the usual `Ack`, without the form

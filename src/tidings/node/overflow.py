@@ -3,26 +3,33 @@
 One that is full acts by its policy: its publishers wait, or it loses messages, or its consumers' connections end. No
 publisher waits for somebody who takes nothing at all: such a mailbox *stalls*, and loses what comes until it is half
 empty. When memory as a whole is short, the connections of those end who hold much of it and take nothing.
+
+Consumers are told about once a second how many messages their mailbox has lost since, by reason; if several share it,
+each one whose output has room.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import assert_never
 
 from tidings.delivery.mailbox import Mailbox, SlowPolicy
 from tidings.node.brakes import Brakes
-from tidings.node.effects import Close
+from tidings.node.effects import Close, NotifyDropped
 from tidings.node.mailboxes import Mailboxes
 from tidings.node.outbox import Outbox
+from tidings.node.plane import Plane
 from tidings.node.settings import Settings
 
-DROPS = ("oldest", "newest", "stalled")
+DROPS = ("oldest", "newest", "stalled", "far", "cost")  # reasons: docs/wire.md, DROPPED
 
 
 class Overflow:
-    def __init__(self, mailboxes: Mailboxes, brakes: Brakes, settings: Settings, outbox: Outbox) -> None:
+    def __init__(self, plane: Plane, mailboxes: Mailboxes, brakes: Brakes, settings: Settings, outbox: Outbox) -> None:
         self.dropped = dict.fromkeys(DROPS, 0)  # of all mailboxes, those that are gone too
         self.slow: set[int] = set()  # connections to be closed because they did not keep up
-        self._mailboxes, self._brakes, self._settings, self._outbox = mailboxes, brakes, settings, outbox
+        self._plane, self._mailboxes, self._brakes = plane, mailboxes, brakes
+        self._settings, self._outbox = settings, outbox
+        self._untold: dict[Mailbox, Counter[str]] = {}  # what was lost since consumers were told, by reason
         self._full_since_ms: dict[Mailbox, int] = {}  # those that publishers wait for
 
     def admits(self, mailbox: Mailbox, size: int, publisher: int | None) -> bool:
@@ -38,10 +45,10 @@ class Overflow:
                 if not mailbox.stalled and publisher is not None:
                     self._brakes.hold(publisher, mailbox)
                     return True
-                reason = "stalled"
+                reason = "stalled" if mailbox.stalled else "far"
             case SlowPolicy.DROP_OLDEST:
                 while mailbox.drop_oldest():
-                    self.dropped["oldest"] += 1
+                    self._lost(mailbox, "oldest")
                     if mailbox.bytes + size <= limit:
                         return True
             case SlowPolicy.DISCONNECT:
@@ -50,9 +57,32 @@ class Overflow:
                 pass
             case _:
                 assert_never(mailbox.policy)
-        mailbox.dropped += 1
-        self.dropped[reason] += 1
+        self._lost(mailbox, reason)
         return False
+
+    def _lost(self, mailbox: Mailbox, reason: str, count: int = 1) -> None:
+        mailbox.dropped += count
+        self.dropped[reason] += count
+        if (
+            mailbox.policy is not SlowPolicy.DISCONNECT or reason == "cost"
+        ):  # otherwise the end of the connection says so
+            self._untold.setdefault(mailbox, Counter())[reason] += count
+
+    def tick(self) -> None:
+        """About once a second: count what filters were given up for, and tell consumers what their mailboxes lost. What
+        happens while there is none is told to the next."""
+        for sink, count in self._plane.take_overruns():
+            if (mailbox := self._mailboxes.by_sink.get(sink)) is not None:
+                self._lost(mailbox, "cost", count)
+        for mailbox in list(self._untold):
+            if not self._mailboxes.is_open(mailbox):
+                del self._untold[mailbox]
+                continue
+            there = [one for one in mailbox.consumers if one.connection in self._outbox.connected]
+            if roomy := [one for one in there if self._plane.room(one.connection)]:
+                for reason, count in self._untold.pop(mailbox).items():
+                    for consumer in roomy:
+                        self._outbox.add(NotifyDropped(consumer.connection, consumer.subscription, count, reason))
 
     def relieve(self, now_ms: int) -> None:
         """Let publishers go whose mailbox has room again, or whose consumers take nothing at all; end connections that

@@ -21,6 +21,10 @@ class Plane(Protocol):
     def take_credit(self, sink: int) -> int:
         """Take back the credit that is left; returns how much that was."""
 
+    def take_overruns(self) -> list[tuple[int, int]]:
+        """Mailbox sinks whose filters were given up since the last call because a message's budget was used up, and for
+        how many messages. Subscribers of direct sinks are told by the plane."""
+
     def match(self, message: bytes) -> list[int]:
         """The mailbox sinks that match."""
 

@@ -35,8 +35,8 @@ class PostOffice:
     def __init__(self, plane: Plane, journal: Journal, brakes: Brakes, settings: Settings, outbox: Outbox) -> None:
         self.depot = Depot(settings.messages_bytes_max)
         self.mailboxes = Mailboxes(plane, journal, self.depot, settings)
-        self.overflow = Overflow(self.mailboxes, brakes, settings, outbox)
-        self.sweep = Sweep(self.depot)
+        self.overflow = Overflow(plane, self.mailboxes, brakes, settings, outbox)
+        self.sweep = Sweep(self.depot, settings.pieces.sweep_messages, settings.pieces.sweep_page)
         self.dead_letters = DeadLetters(self, self.mailboxes, settings.dead_letters, outbox)
         self.repeats = Repeats()
         self.attended: dict[Mailbox, None] = {}  # those with consumers
@@ -183,7 +183,7 @@ class PostOffice:
             return first._replace(more=tuple(more))
         seq = self.take_seq()
         durable = tuple([mailbox.number for mailbox in mailboxes if mailbox.durable])
-        crowded = self.depot.pinned_bytes > self._settings.pinned_bytes_max
+        crowded = self.depot.pinned_bytes + len(message) > self._settings.pinned_bytes_max
         retained = self.mailboxes.retained
         kept = [mailbox for mailbox in mailboxes if mailbox.number in retained] if retained else []
         stored = bool(durable) and bool(message[1] & PERSISTENT or crowded or kept)
@@ -282,6 +282,7 @@ class PostOffice:
         """About once a second: take out what is late, and look at all mailboxes that have consumers."""
         for mailbox, places in self.sweep.tick(now_ms):
             self.late(mailbox, places)
+        self.overflow.tick()
         self.mailboxes.forget_old_sinks()
         self._touched.update(self.attended)
 

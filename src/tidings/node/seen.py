@@ -61,7 +61,8 @@ class Seen:
             self._current = self._turn % len(self._slots)
             slot = self._slots[self._current]
             for old in slot:
-                del self._ids[old]
+                if self._ids.get(old) == self._current:  # after a refused batch the disk may have one in two slots
+                    del self._ids[old]
             self._marked |= self._marks.forget(slot)
             slot.clear()
         slot[message_id] = None

@@ -6,6 +6,21 @@ from tidings.model.destination import Destination
 
 
 @dataclass(frozen=True, slots=True)
+class Pieces:
+    """Counts and sizes of the node's own steps. Nobody configures them; simulations draw them at random, so that what
+    happens at their limits happens often."""
+
+    load_messages: int = 256  # fetched from the store at a time, for one mailbox, link or scheme
+    transit_bytes_max: int = 64 << 20  # of messages on their way to other brokers that memory keeps
+    events_bytes_max: int = 8 << 20  # of persistent events under way, and of those waiting in memory
+    sweep_messages: int = 5_000  # looked at for expiry in one tick
+    sweep_page: int = 512  # of these, read from the store at a time
+    later_changes: int = 1_000  # that nobody waits for, before they are written all the same
+    changes_bytes_max: int = 64 << 20  # in one batch, about: a store may take no more than 512 MiB
+    solo_messages: int = 16  # of one publisher in a row, before each is written at once
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     broker_id: int = 1
     deliveries_max: int = 6  # then a message becomes a dead letter
@@ -25,3 +40,4 @@ class Settings:
     credit_default: int = 1_000
     credit_max: int = 1_000_000
     slow_policies: frozenset[str] = frozenset({"push-back", "drop-oldest", "drop-newest", "disconnect"})  # on offer
+    pieces: Pieces = field(default_factory=Pieces)

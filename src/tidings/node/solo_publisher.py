@@ -8,7 +8,8 @@ READS_MAX = 4  # of all sockets from one message to the next: the message, its a
 
 
 class SoloPublisher:
-    def __init__(self) -> None:
+    def __init__(self, messages_min: int = MESSAGES_MIN) -> None:
+        self._messages_min = messages_min
         self._publisher = -1
         self._in_a_row = 0
         self._reads = 0
@@ -18,4 +19,4 @@ class SoloPublisher:
         few = reads - self._reads <= READS_MAX
         self._in_a_row = self._in_a_row + 1 if connection == self._publisher else 0
         self._publisher, self._reads = connection, reads
-        return few and self._in_a_row >= MESSAGES_MIN
+        return few and self._in_a_row >= self._messages_min

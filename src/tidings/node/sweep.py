@@ -28,7 +28,8 @@ class _Pass:
 
 
 class Sweep:
-    def __init__(self, depot: Depot) -> None:
+    def __init__(self, depot: Depot, tick_messages: int = TICK_MESSAGES, page_messages: int = PAGE_MESSAGES) -> None:
+        self._tick_messages, self._page_messages = tick_messages, page_messages
         self._depot = depot
         self._due_ms: dict[Mailbox, int] = {}  # when to look at a mailbox again
         self.passes: dict[Mailbox, _Pass] = {}  # under way
@@ -56,7 +57,7 @@ class Sweep:
         for mailbox, due_ms in self._due_ms.items():
             if due_ms <= now_ms:
                 self.passes.setdefault(mailbox, _Pass())
-        budget, found = TICK_MESSAGES, []
+        budget, found = self._tick_messages, []
         for mailbox, one in list(self.passes.items()):
             if budget <= 0:
                 break
@@ -97,7 +98,7 @@ class Sweep:
             held = self._depot.get(place.seq)
             if held is None:
                 one.asked[place.seq] = place
-                if len(one.asked) >= PAGE_MESSAGES:
+                if len(one.asked) >= self._page_messages:
                     one.after = behind(place)
                     break
             elif 0 < held.expires_ms <= now_ms:

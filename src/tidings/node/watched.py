@@ -17,6 +17,7 @@ class WatchedPlane:
         self._connections: dict[int, int] = {}  # of direct sinks
         self.credit = plane.credit
         self.take_credit = plane.take_credit
+        self.take_overruns = plane.take_overruns
         self.match = plane.match
         self.publish = plane.publish
         self.deliver = plane.deliver

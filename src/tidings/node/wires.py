@@ -5,6 +5,7 @@ from typing import cast
 from tidings.model.codec import encode_frame
 from tidings.node.plane import NetworkPlane
 from tidings.overlay.effects import ControlMessage, Router
+from tidings.overlay.greeting import Refuse
 from tidings.routing.codec import encode
 from tidings.routing.control import Control
 
@@ -16,14 +17,23 @@ class Wires:
         self.peers: dict[Router, int] = {}  # linked: the plane's number of the link
         self.names: dict[int, str] = {}  # the plane's number -> the connection that has it
         self._numbers: dict[str, int] = {}
+        self._held: dict[str, list[bytes]] = {}  # frames for peers that must prove themselves first
         self._plane = plane
 
-    def opened(self, connection: str, number: int) -> None:
-        """The plane has this connection under that number."""
+    def opened(self, connection: str, number: int, *, proven: bool) -> None:
+        """The plane has this connection under that number. Before its peer is proven it hears nothing but refusals."""
         self._numbers[connection], self.names[number] = number, connection
+        if not proven:
+            self._held[connection] = []
+
+    def proven(self, connection: str) -> None:
+        """The peer may hear what was held back."""
+        for frame in self._held.pop(connection, ()):
+            self._plane.send(self._numbers[connection], frame)
 
     def closed(self, connection: str) -> int | None:
         """The connection is gone; returns the number it had."""
+        self._held.pop(connection, None)
         number = self._numbers.pop(connection, None)
         if number is not None:
             del self.names[number]
@@ -53,7 +63,11 @@ class Wires:
     def transmit(self, connection: str, message: ControlMessage) -> None:
         """By a connection that need not be a link yet."""
         number = self._numbers.get(connection)
-        if number is not None:
+        if number is None:
+            return
+        if connection in self._held and not isinstance(message, Refuse):
+            self._held[connection].append(control_frame(message))
+        else:
             self._plane.send(number, control_frame(message))
 
 

@@ -153,7 +153,8 @@ class AmqpSession:
             self._engine.fail(error)
         elif self._sasl.layered:
             if self._sasl.state is SaslState.CHECKING:
-                self._sasl.decide(Outcome.AUTH if error.code.startswith("E_LOGIN") else Outcome.SYS_TEMP)
+                refused = error.code.startswith("E_LOGIN") and error.code != "E_LOGIN_BUSY"
+                self._sasl.decide(Outcome.AUTH if refused else Outcome.SYS_TEMP)
         else:
             self._sasl.output += _refusal(error)
 

@@ -46,6 +46,7 @@ class FloodOptions:
     retransmit_ms: float = 500
     summary_ms: float = 15_000
     overrule_ms: float = 5_000  # between two times that what someone else said in our name is overruled
+    log_items_max: int = LOG_ITEMS_MAX  # differences after a whole state, before it is said anew; the same everywhere
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class Flood:
         """This router's state under a topic is now `whole`; `difference` leads there from the state before."""
         log = self._logs.get((topic, self.router))
         continues = log is not None and log.version.incarnation == self.incarnation
-        full = difference is None or log is None or not continues or len(log.items) >= LOG_ITEMS_MAX
+        full = difference is None or log is None or not continues or len(log.items) >= self.options.log_items_max
         self._whole[topic] = whole
         sequence = log.version.sequence + 1 if log else 1
         payload = whole if full or difference is None else difference
@@ -168,7 +169,7 @@ class Flood:
     def _refuses(self, log: _Log | None, item: FloodItem) -> bool:
         if log is None:
             return len(self._logs) >= ITEMS_MAX
-        return not item.full and len(log.items) >= 2 * LOG_ITEMS_MAX
+        return not item.full and len(log.items) >= 2 * self.options.log_items_max
 
     def _receive_own(self, now: float, neighbour: Router, item: FloodItem) -> Iterator[Effect]:
         """An echo. One of an earlier life is overruled; so is what we never said, which means trouble."""

@@ -2,26 +2,26 @@
 
 Links carry bytes: the forwarder's output goes into the simulated stream as it is, and what arrives is fed to the
 forwarder. Clients speak native frames (sim/client.py). Writing to disk takes a moment in two halves, so that a crash
-can fall before or after the write.
+can fall before or after the write; reading takes a moment too.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 from typing import Any, TypeAlias, assert_never
 
-from tidings.errors import StoreError, UsageError
+from tidings.errors import StoreError
 from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node import effects as nfx
 from tidings.node import inputs
+from tidings.node.admission import Admission
 from tidings.node.client_sessions import ClientOptions
 from tidings.node.engine import REQUESTS_MAX, Engine
 from tidings.node.inputs import Input, Now
 from tidings.node.network import Network
 from tidings.node.network_settings import NetworkSettings
-from tidings.node.protocol_session import Hello
+from tidings.node.protocol_session import Hello, Session
 from tidings.node.repeats import recent_seqs
 from tidings.node.requests import Request
 from tidings.node.settings import Settings
@@ -29,19 +29,22 @@ from tidings.overlay import effects as fx
 from tidings.protocols.frames import encode_publish
 from tidings.protocols.native import NativeSession
 from tidings.protocols.native_requests import encode_hello, encode_request
+from tidings.protocols.stomp import StompSession
 from tidings.sim.client import SimClient
 from tidings.sim.host import WRITE_MS, Host
+from tidings.sim.stomp_client import StompClient, stomp_frame
 
 TICK_MS, TAKE_BYTES = 1000.0, 1 << 20
+READ = "read "  # timers: go on to read from a client that admission control has slowed down
 DELIVERIES_MAX = 1_000_000  # nothing becomes a dead letter, however often its consumers go away
 ID = slice(4, 20)
 EVENTS, BLOCKED = int(Flag.EVENTS), int(Flag.BLOCKED)
 
 
 class Everyone:
-    """A principal that may do everything."""
+    """A principal that may do everything, as at a broker without users."""
 
-    name = "everyone"
+    name = "anonymous"
 
     def may(self, operation: str, destination: str) -> bool:
         return True
@@ -57,23 +60,45 @@ class Sizes:
     read_bytes: int = 1 << 16  # of one read from a client
     take_bytes: int = TAKE_BYTES  # of one write to a client
     output_bytes_max: int = 1 << 20
+    memory_bytes_max: int = 256 << 20
     requests_max: int = REQUESTS_MAX
+    settings: Settings = field(default_factory=lambda: Settings(deliveries_max=DELIVERIES_MAX))
+    rate_allowed: float | None = None  # messages a second by admission control; None: there is none
+    refuses: bool = False  # admission control turns newcomers away; otherwise it slows publishers down
 
 
 class SimBroker:
     def __init__(
-        self, network: NetworkSettings | None, host: Host, incarnation: int, rng: Random, sizes: Sizes | None = None
+        self,
+        network: NetworkSettings | None,
+        host: Host,
+        incarnation: int,
+        rng: Random,
+        sizes: Sizes | None = None,
+        settings: Settings | None = None,
     ) -> None:
-        """Without a network it stands alone."""
+        """Without a network it stands alone. `settings`: those of a lone broker, otherwise the simulation's."""
         self.sizes = sizes or Sizes()
         self._alone, self._router = network is None, 1 if network is None else network.router
-        self.forwarder = Forwarder(read_bytes=4096, output_bytes_max=self.sizes.output_bytes_max)
+        sizes, drawn = self.sizes, self.sizes.settings
+        self.forwarder = Forwarder(
+            read_bytes=4096,
+            output_bytes_max=sizes.output_bytes_max,
+            memory_bytes_max=sizes.memory_bytes_max,
+            stall_ms=drawn.stall_ms,
+        )
+        self.admission: Admission | None = None
+        if sizes.rate_allowed is not None:
+            self.admission = Admission(
+                0.1, refuses=sizes.refuses, clock=lambda: self._seconds, rate_allowed=sizes.rate_allowed
+            )
+        self._seconds = 0.0  # the time of links, for admission control
         host.lives += 1
         self.life = host.lives
         self.engine = Engine(
             self.forwarder,
-            Settings(broker_id=self._router, deliveries_max=DELIVERIES_MAX),
-            ClientOptions(count(1 + (self.life << 16))),
+            settings or replace(drawn, broker_id=self._router),
+            ClientOptions(count(1 + (self.life << 16)), admission=self.admission),
             network,
             tracking=host.records.settings,
             incarnation=incarnation,
@@ -85,7 +110,8 @@ class SimBroker:
         self._links: dict[str, int] = {}  # connection -> the forwarder's number
         self._unwritten: list[nfx.Persist] = []
         self._written: list[tuple[int, StoreError | None]] = []
-        self._loads: list[tuple[int, ...]] = []  # under way, in order
+        self._unread: list[tuple[int, ...]] = []  # asked for and not brought yet
+        self._inquiries: list[nfx.Inquire] = []  # the same of the archive of histories
         self._out: list[Any] = []  # effects for the driver of the simulation
         self._dead = False  # the process ends in this moment, in the middle of what it does
 
@@ -135,6 +161,12 @@ class SimBroker:
                 return self._tell_written(now)
             case fx.Timer(name="read"):
                 return self._read(now)
+            case fx.Timer(name="resolve"):
+                return self._resolve(now)
+            case fx.Timer(name=name) if name.startswith(READ):
+                if (client := self.clients.get(int(name.removeprefix(READ)))) is not None:
+                    client.paused = False
+                return self._finish(now)
             case fx.Authenticated() | fx.Denied() | fx.Carried() | fx.Timer():
                 return self._finish(now, told)
             case _:
@@ -142,13 +174,29 @@ class SimBroker:
 
     # --- clients --------------------------------------------------------------------------------------------------
 
-    def connect(self, now: float, client_id: str = "") -> SimClient:
-        """A client that has logged in, or will when the broker gets to it. The next call returns what came of it."""
-        client = SimClient(self.forwarder.open(), self.life)
-        self.clients[client.number] = client
-        self._step(now, inputs.ClientOpened(client.number, NativeSession()))
-        self._send(now, client, encode_hello(Hello("", "", client_id, 0)))
+    def connect(self, now: float, client_id: str = "", *, time_ms: int = 0) -> SimClient:
+        """A client that has logged in, or will when the broker gets to it. The next call returns what came of it.
+        `time_ms`: what its clock shows; 0: it wants no corrections."""
+        client = self.open(now)
+        self._send(now, client, encode_hello(Hello("", "", client_id, 0, time_ms)))
         return client
+
+    def open(self, now: float, make: Callable[[int, int], SimClient] = SimClient) -> SimClient:
+        """A client that has connected and sent nothing yet; `make`: of its number and the broker's life."""
+        client = make(self.forwarder.open(), self.life)
+        self._open(now, client, NativeSession())
+        return client
+
+    def connect_stomp(self, now: float) -> StompClient:
+        """The same for a client that speaks STOMP."""
+        client = StompClient(self.forwarder.open(), self.life)
+        self._open(now, client, StompSession())
+        self._send(now, client, stomp_frame("CONNECT", {"accept-version": "1.2", "host": "simulated"}))
+        return client
+
+    def _open(self, now: float, client: SimClient, session: Session) -> None:
+        self.clients[client.number] = client
+        self._step(now, inputs.ClientOpened(client.number, session))
 
     def disconnect(self, now: float, client: SimClient) -> list[Any]:
         if client.number in self.clients:
@@ -181,13 +229,23 @@ class SimBroker:
     def _read_from(self, now: float, client: SimClient) -> None:
         """Read as much of what the client has sent as the plane takes."""
         wall_ms = self._now(now).wall_ms
-        while client.outgoing and not client.held and client.number in self.clients and not self._dead:
+        while client.may_be_read and client.number in self.clients and not self._dead:
             piece, client.outgoing = client.outgoing[: self.sizes.read_bytes], client.outgoing[self.sizes.read_bytes :]
             flags = self.forwarder.feed_bytes(client.number, piece, wall_ms)
             if flags & EVENTS:
                 self._step(now, inputs.PlaneReady())
             if flags & BLOCKED and client.number in self.clients:
                 client.held = bool(self.forwarder.resume(client.number, wall_ms) & BLOCKED)
+            self._admit(now, client)
+
+    def _admit(self, now: float, client: SimClient) -> None:
+        """Admission control: who publishes too much is not read from for a while."""
+        if self.admission is not None:
+            self._seconds = now / 1000
+            pause_s = self.admission.took(self.forwarder.received())
+            if pause_s > 0:
+                client.paused = True
+                self._out.append(fx.SetTimer(f"{READ}{client.number}", now + 1000 * pause_s))
 
     def _lose(self, now: float, number: int) -> None:
         self._step(now, inputs.ClientLost(number))
@@ -210,7 +268,7 @@ class SimBroker:
             for number in self.forwarder.take_resumable():
                 if not self.forwarder.resume(number, self._now(now).wall_ms) & BLOCKED and number in self.clients:
                     self.clients[number].held = False
-            for client in [one for one in self.clients.values() if one.outgoing and not one.held]:
+            for client in [one for one in self.clients.values() if one.may_be_read]:
                 self._read_from(now, client)
             if not self._output(now) and not self.forwarder.has_events():
                 break
@@ -227,12 +285,9 @@ class SimBroker:
             case nfx.PersistNow():
                 self._persist_now(now, effect)
             case nfx.Load(seqs=seqs):
-                if not self._host.read_ms:
-                    self._load(now, seqs)
-                else:
-                    if not self._loads:
-                        self._out.append(fx.SetTimer("read", now + self._host.read_ms))
-                    self._loads.append(seqs)
+                if not self._unread:
+                    self._out.append(fx.SetTimer("read", now + self._read_ms))
+                self._unread.append(seqs)
             case nfx.LogIn(connection, hello):
                 self._step(now, inputs.LoggedIn(connection, hello, Everyone()))
             case nfx.ClientReady():
@@ -245,9 +300,10 @@ class SimBroker:
             case nfx.Track(changes=changes, entries=entries):
                 self._records.changes += changes
                 self._records.archive.store(self._router, entries)
-            case nfx.Inquire(number=number, inquiry=inquiry):
-                answer = self.engine.recorder.resolve(inquiry, self._records.archive)
-                self._step(now, inputs.Resolved(number, answer))
+            case nfx.Inquire():
+                if not self._inquiries:
+                    self._out.append(fx.SetTimer("resolve", now + self._host.write_ms / 2))
+                self._inquiries.append(effect)
             case nfx.Log(fields=fields):
                 if "exception" in fields:
                     raise AssertionError(f"a bug, which a real broker would survive:\n{fields['exception']}")
@@ -262,16 +318,18 @@ class SimBroker:
                 assert_never(effect)
 
     def _persist_now(self, now: float, effect: nfx.PersistNow) -> None:
-        """A quick disk writes it at once; a crash may fall before the write, or after it and before the answer."""
+        """A quick disk writes it at once; a crash may fall before the write, or after it and before the answer. A slow
+        one takes as long as for any other batch."""
         if self._host.write_ms > WRITE_MS:
-            self._step(now, inputs.PersistedNow(False))
+            self._carry_out(now, nfx.Persist(effect.ticket, effect.records))
+            self._step(now, inputs.PersistLate())
         else:
             self._host.asked(effect.records)
             error = None if self._host.dying else self._host.write(effect.records)
             if self._host.dying:
                 self._dead = True
                 return
-            self._step(now, inputs.PersistedNow(error is None, error))
+            self._step(now, inputs.PersistedNow(error))
             self._output(now)
         self._step(now, inputs.Turn())
 
@@ -289,17 +347,22 @@ class SimBroker:
         return self._finish(now)
 
     def _read(self, now: float) -> list[Any]:
-        self._load(now, self._loads.pop(0))
-        if self._loads:
-            self._out.append(fx.SetTimer("read", now + self._host.read_ms))
+        self._step(now, inputs.Loaded(seqs := self._unread.pop(0), self._host.read(seqs)))
+        if self._unread:
+            self._out.append(fx.SetTimer("read", now + self._read_ms))
         return self._finish(now)
 
-    def _load(self, now: float, seqs: tuple[int, ...]) -> None:
-        loaded: dict[int, bytes] = {}
-        for seq in seqs:
-            with suppress(UsageError):  # it was acknowledged meanwhile, and is gone
-                loaded[seq] = self._host.store.read([seq])[0]
-        self._step(now, inputs.Loaded(seqs, loaded))
+    @property
+    def _read_ms(self) -> float:
+        """How long it takes to load messages."""
+        return self._host.read_ms or self._host.write_ms / 2
+
+    def _resolve(self, now: float) -> list[Any]:
+        inquiries, self._inquiries = self._inquiries, []
+        for one in inquiries:
+            answer = self.engine.recorder.resolve(one.inquiry, self._records.archive)
+            self._step(now, inputs.Resolved(one.number, answer))
+        return self._finish(now)
 
     def _output(self, now: float) -> bool:
         """Write all output; returns whether there was any."""

@@ -25,7 +25,7 @@ from tidings.node.network_settings import NetworkSettings
 from tidings.node.requests import Subscribe
 from tidings.node.requests import Trace as TraceRequest
 from tidings.overlay.graph import Graph, distances
-from tidings.sim.broker import ID, SimBroker
+from tidings.sim.broker import ID, SimBroker, Sizes
 from tidings.sim.calendar import Calendar
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Driver, Trace
@@ -98,6 +98,7 @@ class Brokers:
         trace: Trace | None = None,
         service: Callable[[Any], float] | None = None,
         tracking: TrackingSettings | None = None,
+        sizes: Mapping[int, Sizes] | None = None,
     ) -> None:
         self.graph = graph
         self.calendar = Calendar()
@@ -116,7 +117,8 @@ class Brokers:
             ) -> SimBroker:
                 host = self.hosts[router]
                 wall_ms = EPOCH_MS + self.calendar.now + skew_ms + host.ahead_ms  # as a real process takes it
-                return SimBroker(one, host, int(wall_ms) + life, Random(f"{seed} {router} {life}"))
+                rng = Random(f"{seed} {router} {life}")
+                return SimBroker(one, host, int(wall_ms) + life, rng, (sizes or {}).get(router))
 
             self.driver.add(str(router), router, make, skew_ms)
         for router in settings:
@@ -125,6 +127,10 @@ class Brokers:
     def broker(self, router: int) -> SimBroker | None:
         machine = self.driver.processes[str(router)].machine
         return machine if isinstance(machine, SimBroker) else None
+
+    def frozen(self, router: int) -> bool:
+        """Its process is stopped: clients hear nothing and wait."""
+        return self.driver.processes[str(router)].frozen is not None
 
     def running(self) -> dict[int, SimBroker]:
         found = {router: self.broker(router) for router in self.hosts}
@@ -135,7 +141,7 @@ class Brokers:
     def subscribe(self, router: int, selector: str, *, durable: bool = False) -> Subscriber | None:
         """A new subscription; None if the broker is down. A durable one is left by its client at once."""
         broker = self.broker(router)
-        if broker is None:
+        if broker is None or self.frozen(router):
             return None
         self._numbers += 1
         subscriber = Subscriber(router, self._numbers, selector, durable)
@@ -222,7 +228,11 @@ class Brokers:
         self, router: int, message: bytes, number: int, *, flags: int = 0, writer: SimClient | None = None
     ) -> SimClient | None:
         broker = self.broker(router)
-        if broker is None or (writer is not None and broker.clients.get(writer.number) is not writer):
+        if (
+            broker is None
+            or self.frozen(router)
+            or (writer is not None and broker.clients.get(writer.number) is not writer)
+        ):
             return None
         found: list[SimClient] = []
 

@@ -42,6 +42,7 @@ class Process:
         self.timers: dict[str, float] = {}
         self.waiting: deque[Callable[[], None]] = deque()  # inputs, where machines take time
         self.busy = False
+        self.frozen: deque[Callable[[], None]] | None = None  # what came since it was stopped; None: it runs
 
 
 class Driver:
@@ -91,7 +92,7 @@ class Driver:
         process.machine = None
         process.timers.clear()
         process.waiting.clear()
-        process.busy = False
+        process.busy, process.frozen = False, None
         ends, process.ends = process.ends, {}
         for end in ends.values():
             self._streams.abandon(end)
@@ -99,8 +100,28 @@ class Driver:
     def running(self) -> list[Process]:
         return [process for process in self.processes.values() if process.machine is not None]
 
+    def freeze(self, address: str) -> None:
+        """The process is stopped, as by SIGSTOP: it takes no input until `thaw`; what comes waits."""
+        process = self.processes[address]
+        if process.machine is not None and process.frozen is None:
+            self._note(process, "is stopped")
+            process.frozen = deque()
+
+    def thaw(self, address: str) -> None:
+        process = self.processes[address]
+        if process.frozen is not None:
+            self._note(process, "goes on")
+            waiting, process.frozen = process.frozen, None
+            incarnation = process.incarnation
+            for work in waiting:
+                if process.machine is not None and process.incarnation == incarnation:
+                    work()
+
     def tell(self, process: Process, told: fx.Input) -> None:
         """One input into the machine, and its effects out of it."""
+        if process.frozen is not None:
+            process.frozen.append(lambda: self.tell(process, told))
+            return
         assert process.machine is not None
         self._carry_out(process, process.machine.step(self.calendar.now + process.skew_ms, told))
 
@@ -111,6 +132,9 @@ class Driver:
             self._input(process, lambda: self._act(process, action))
 
     def _act(self, process: Process, action: Callable[[Any, float], Iterable[Any]]) -> None:
+        if process.frozen is not None:
+            process.frozen.append(lambda: self._act(process, action))
+            return
         self._carry_out(process, action(process.machine, self.calendar.now + process.skew_ms))
 
     def _input(self, process: Process, work: Callable[[], None]) -> None:

@@ -60,6 +60,18 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class Freeze:
+    """The process takes no input, as after SIGSTOP; its host goes on to take what is sent to it."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thaw:
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     group: tuple[int, ...]  # cut off from the others; empty: the partition ends
 
@@ -102,7 +114,19 @@ class FullDisk:
 
 HostFault: TypeAlias = SetClock | SlowDisk | FullDisk
 Fault: TypeAlias = (
-    CutLink | CutOneWay | HealLink | Slow | Crash | LoseHost | Restart | Partition | Clog | Unclog | HostFault
+    CutLink
+    | CutOneWay
+    | HealLink
+    | Slow
+    | Crash
+    | LoseHost
+    | Restart
+    | Freeze
+    | Thaw
+    | Partition
+    | Clog
+    | Unclog
+    | HostFault
 )
 
 
@@ -127,6 +151,10 @@ def inflict(driver: Driver, fault: Fault, hosts: Mapping[int, Host] | None = Non
             network.restore_host(node)
             if driver.processes[str(node)].machine is None:
                 driver.start(str(node))
+        case Freeze(node):
+            driver.freeze(str(node))
+        case Thaw(node):
+            driver.thaw(str(node))
         case Partition(group):
             network.partition(*([group] if group else []))
         case Clog(a, b):
@@ -200,6 +228,21 @@ def _random_host_fault(a: int, b: int, node: int, rng: Random, step_ms: float) -
     return rng.choices(choices, (4, 1, 3, 2))[0]
 
 
+def combined_faults(graph: Graph, rng: Random, until_ms: float) -> list[tuple[float, Fault]]:
+    """Faults that hide from plans of single ones: a frozen neighbour and a restart beside it, a cut under which a
+    backlog grows and a restart of who has it, a slow disk and links that come anew."""
+    edge = rng.choice(list(graph.edges()))
+    a, b = rng.sample((int(edge.a), int(edge.b)), 2)
+    at = sorted(rng.uniform(0, until_ms) for _ in range(4))
+    plans: tuple[tuple[Fault, Fault, Fault, Fault], ...] = (
+        (Freeze(a), Crash(b), Restart(b), Thaw(a)),
+        (CutLink(a, b), Crash(b), Restart(b), HealLink(a, b)),
+        (SlowDisk(a, 400.0), CutLink(a, b), HealLink(a, b), SlowDisk(a, WRITE_MS)),
+        (SlowDisk(a, 400.0), Freeze(b), Thaw(b), SlowDisk(a, WRITE_MS)),
+    )
+    return list(zip(at, rng.choice(plans), strict=True))
+
+
 def healing(graph: Graph, nodes: Sequence[int]) -> list[Fault]:
     """What mends everything."""
     links = [(int(edge.a), int(edge.b)) for edge in graph.edges()]
@@ -208,5 +251,5 @@ def healing(graph: Graph, nodes: Sequence[int]) -> list[Fault]:
     for a, b in links:
         faults += [HealLink(a, b), Slow(a, b, 0.0)]
     for node in nodes:
-        faults += [SlowDisk(node, WRITE_MS), FullDisk(node, False), Restart(node)]
+        faults += [SlowDisk(node, WRITE_MS), FullDisk(node, False), Thaw(node), Restart(node)]
     return faults

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidings.delivery.store import MemoryStore, Record
-from tidings.errors import StoreError
+from tidings.errors import StoreError, TidingsError
 from tidings.tracking.archive import MemoryArchive
 from tidings.tracking.attachments import Attachment
 from tidings.tracking.record import Settings as TrackingSettings
@@ -35,12 +35,13 @@ class Host:
     promised: MemoryStore = field(default_factory=MemoryStore)  # what brokers here were told is on the disk
     records: Records = field(default_factory=Records)
     write_ms: float = WRITE_MS
-    read_ms: float = 0.0  # how long it takes to load messages; 0: nothing else happens meanwhile
+    read_ms: float = 0.0  # how long it takes to load messages; 0: half as long as to write
     full: bool = False
     dying: bool = False  # its process ends in this moment
     lives: int = 0  # of the broker: how often its process began
     asked: Callable[[Sequence[Record]], None] = nobody  # told what is to be on the disk before it is
     witness: Callable[[Sequence[Record]], None] = nobody  # told what is on the disk before the broker is
+    written: Callable[[Sequence[Record]], None] = nobody  # the same, for whoever keeps books of it
     ahead_ms: float = 0.0  # how far the wall clock was set since the simulation began
 
     def write(self, records: Sequence[Record]) -> StoreError | None:
@@ -53,8 +54,19 @@ class Host:
             said = "was written" if error is None else "failed"
             raise AssertionError(f"whole-batches: of {len(records)} records that {said} a part is on the disk")
         if error is None:
+            self.written(records)
             self.witness(records)
         return error
+
+    def read(self, seqs: Sequence[int]) -> dict[int, bytes]:
+        """Those of the messages that are on the disk: some may have been acknowledged since they were asked for."""
+        found: dict[int, bytes] = {}
+        for seq in seqs:
+            try:
+                found[seq] = self.store.read([seq])[0]
+            except TidingsError:
+                continue
+        return found
 
     def append(self, records: Sequence[Record]) -> StoreError | None:
         """Write a batch as a whole, or say why not."""

@@ -308,7 +308,8 @@ nanosecond, and ends:
   take none.
 - A filter that finds the accounts used up is **given up for this message: it counts as unknown, and the
   subscription does not get the message**. It is counted in `tidings_filters_given_up_total`,
-  `Forwarder.take_overruns` names the subscriptions, and the next message is evaluated again from the start.
+  the subscriber is told within about a second (docs/wire.md, DROPPED, reason `cost`), and the next message is
+  evaluated again from the start.
   Filters that need no more than their own are evaluated whatever others cost (up to {filters} of them that use
   all of it). In long texts cheaper patterns come before dearer ones, and older subscriptions mostly before
   younger, so that who comes with many expensive ones is the one to lose.

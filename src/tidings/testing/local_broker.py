@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import uvloop
 
-from tidings.broker.admission import Admission
 from tidings.broker.guard import Guard
 from tidings.broker.listening import Listener
 from tidings.broker.server import Broker
@@ -23,6 +22,7 @@ from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
 from tidings.model.values import Value
+from tidings.node.admission import Admission
 from tidings.node.limits import Limits
 from tidings.node.settings import Settings
 from tidings.protocols.amqp import AmqpSession

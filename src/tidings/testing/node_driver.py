@@ -1,7 +1,7 @@
 """The engine with the real forwarding plane and a store, driven by hand: no socket, no clock, no thread."""
 
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -54,7 +54,7 @@ from tidings.node.requests import (
 from tidings.node.session import Principal
 from tidings.node.settings import Settings
 from tidings.overlay import effects as fx
-from tidings.protocols.frames import FrameSplitter, FrameType, encode_publish
+from tidings.protocols.frames import FrameSplitter, FrameType, decode_fields, encode_publish
 from tidings.protocols.native import NativeSession
 
 MEGABYTE = 1 << 20
@@ -88,7 +88,7 @@ class RecordingSession(NativeSession):
 
 class NodeDriver:
     """`hold_writes`: batches wait in `writes` until `write` is called; `failure`: the store refuses with it.
-    `write_now`: a single publisher's messages are written at once."""
+    `write_now`: a single publisher's messages are written at once, or late if writes are held."""
 
     def __init__(self, store: Store | None = None, settings: Settings | None = None, **plane: int) -> None:
         self.store = store or MemoryStore()
@@ -194,10 +194,15 @@ class NodeDriver:
         self.step(inputs.Turn())
 
     def _persist_now(self, effect: PersistNow) -> None:
-        can = self.write_now and not self.hold_writes
-        if can and self.failure is None:
-            self.store.append(effect.records)
-        self.step(inputs.PersistedNow(can and self.failure is None, self.failure if can else None))
+        if self.hold_writes and self.write_now:  # begun, and slow
+            self.writes.append(Persist(effect.ticket, effect.records))
+            self.step(inputs.PersistLate())
+        elif not self.write_now:
+            self.step(inputs.NotPersisted())
+        else:
+            if self.failure is None:
+                self.store.append(effect.records)
+            self.step(inputs.PersistedNow(self.failure))
         self.step(inputs.Turn())
 
     def load(self, seqs: tuple[int, ...]) -> None:
@@ -226,6 +231,7 @@ class DrivenClient:
     driver: NodeDriver
     number: int
     session: RecordingSession = field(default_factory=RecordingSession)
+    _dropped: Counter[tuple[object, object]] = field(default_factory=Counter)
     _answers: list[Answer] = field(default_factory=list)
     _splitter: FrameSplitter = field(default_factory=lambda: FrameSplitter(64 * MEGABYTE))
     _receipts: int = 0
@@ -293,6 +299,12 @@ class DrivenClient:
         return [one.body for one in self.receive()]
 
     @property
+    def dropped(self) -> Counter[tuple[object, object]]:
+        """Messages that the broker says it has dropped, by subscription and reason."""
+        self._read()
+        return self._dropped
+
+    @property
     def accepted(self) -> set[int]:
         """Receipts of publications that the broker promised to keep."""
         return {receipt for one in self.answers if isinstance(one, Accepted) for receipt in one.receipts}
@@ -321,6 +333,9 @@ class DrivenClient:
                     size = len(frame.payload)
                     got = (int.from_bytes(frame.payload[at : at + 4], "little") for at in range(4, size, 4))
                     self._answers.append(Accepted(tuple(got)))
+                elif frame.type == FrameType.DROPPED:
+                    fields = decode_fields(frame.payload)
+                    self._dropped[fields["subscription"], fields["reason"]] += int(str(fields["count"]))
                 elif frame.type in (FrameType.OK, FrameType.REFUSED) or (
                     frame.type == FrameType.ERROR and self.session.said
                 ):

@@ -1,8 +1,6 @@
 """The forwarder in plain Python: the same face, no cleverness. What the kernel does must be what this does."""
 
 import struct
-from collections import deque
-from dataclasses import dataclass, field
 
 from tidings.errors import CodecError
 from tidings.kernel.codec import MessageBatch
@@ -11,6 +9,7 @@ from tidings.kernel.events import (
     ControlFrame,
     CreditGiven,
     FrameError,
+    MessagesDropped,
     OutputRoom,
     PlaneEvent,
     PublishCheck,
@@ -24,56 +23,13 @@ from tidings.matching.scan import ScanMatcher
 from tidings.model.codec import decode_message, decode_predicate, encode_frame
 from tidings.model.type_topics import ROOT
 from tidings.protocols.frames import FrameType
+from tidings.testing.reference_records import ReferenceConnection, ReferenceSink
 
 HEADER = 8
 OUTPUT, EVENTS, BLOCKED = 1, 2, 4
 ANSWERS_BYTES_MAX = 64 << 10
-WAITING_BYTES = 64
-
-
-@dataclass
-class _Sink:
-    connection: "_Connection | None"  # None: a mailbox
-    subscription: int = 0
-    credit: int | None = None  # None: unlimited
-    policy: str = "push-back"
-    bytes_max: int = 0
-    no_local: bool = False
-    backlog: "deque[tuple[bytes, int]]" = field(default_factory=deque)
-    moved_ms: int = 0
-    stalled: bool = False
-    leaving: bool = False
-    waiters: "list[_Connection]" = field(default_factory=list)
-    delivered: int = 0
-    dropped: int = 0
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(frame) + WAITING_BYTES for frame, _ in self.backlog)
-
-    @property
-    def full(self) -> bool:
-        return self.bytes > self.bytes_max
-
-
-@dataclass(eq=False)
-class _Connection:
-    number: int
-    frame_bytes_max: int
-    logged_in: bool = False
-    checks: bool = False
-    broken: bool = False
-    waiting: bool = False
-    held: bool = False
-    choked: bool = False
-    writable: bool = True
-    wants_room: bool = False
-    tail: bytes = b""
-    output: bytes = b""
-    receipts: list[int] = field(default_factory=list)
-    transacted: set[int] = field(default_factory=set)
-    allowed: set[str] = field(default_factory=set)
-    reasons: list[object] = field(default_factory=list)  # sinks that push it back
+UNREAD_NOTICES_MAX = 64
+REASONS = ("oldest", "newest", "stalled", "far")  # in the order in which a subscriber is told
 
 
 class ReferenceForwarder:
@@ -85,22 +41,22 @@ class ReferenceForwarder:
         self._output_bytes_max = output_bytes_max
         self._login_frame_bytes_max = login_frame_bytes_max
         self._stall_ms = stall_ms
-        self._connections: dict[int, _Connection] = {}
-        self._sinks: dict[int, _Sink] = {}
+        self._connections: dict[int, ReferenceConnection] = {}
+        self._sinks: dict[int, ReferenceSink] = {}
         self._matcher = ScanMatcher()
         self._events: list[PlaneEvent] = []
-        self._dirty: list[_Connection] = []
-        self._resumable: list[_Connection] = []
+        self._dirty: list[ReferenceConnection] = []
+        self._resumable: list[ReferenceConnection] = []
         self._next = 0
-        self._counts = dict.fromkeys(
-            ("received", "delivered", "expired", "unmatched", "dropped_oldest", "dropped_newest", "dropped_stalled"), 0
-        )
+        self._untold: list[ReferenceSink] = []  # whose subscribers must be told of drops
+        drops = [f"dropped_{reason}" for reason in REASONS]
+        self._counts = dict.fromkeys(("received", "delivered", "expired", "unmatched", *drops), 0)
 
     # --- connections ----------------------------------------------------------------------------------------------
 
     def open(self) -> int:
         self._next += 1
-        self._connections[self._next] = _Connection(self._next, self._login_frame_bytes_max)
+        self._connections[self._next] = ReferenceConnection(self._next, self._login_frame_bytes_max)
         return self._next
 
     def close(self, connection: int) -> None:
@@ -119,7 +75,7 @@ class ReferenceForwarder:
 
     def skip(self, connection: int) -> None:
         one = self._connections[connection]
-        one.tail = one.tail[HEADER + int.from_bytes(one.tail[:4], "little") :]
+        self._cut(one, HEADER + int.from_bytes(one.tail[:4], "little"))
 
     def transacted(self, connection: int, session: int, on: bool) -> None:
         sessions = self._connections[connection].transacted
@@ -139,13 +95,13 @@ class ReferenceForwarder:
     def subscribe(self, sink: DirectSink) -> int:
         one = self._connections[sink.connection]
         allowed = max(sink.credit, 0) if sink.credit else None
-        made = _Sink(one, sink.subscription, allowed, sink.policy, sink.backlog_bytes_max, sink.no_local)
+        made = ReferenceSink(one, sink.subscription, allowed, sink.policy, sink.backlog_bytes_max, sink.no_local)
         return self._add(sink.predicate, made)
 
     def mailbox(self, predicate: bytes) -> int:
-        return self._add(predicate, _Sink(None))
+        return self._add(predicate, ReferenceSink(None))
 
-    def _add(self, predicate: bytes, sink: _Sink) -> int:
+    def _add(self, predicate: bytes, sink: ReferenceSink) -> int:
         self._next += 1
         self._matcher.add(self._next, decode_predicate(predicate))
         self._sinks[self._next] = sink
@@ -153,7 +109,9 @@ class ReferenceForwarder:
 
     def unsubscribe(self, sink: int) -> None:
         self._matcher.remove(sink)
-        self._release_waiters(self._sinks.pop(sink))
+        gone = self._sinks.pop(sink)
+        self._untold = [one for one in self._untold if one is not gone]
+        self._release_waiters(gone)
 
     def credit(self, sink: int, more: int, now_ms: int) -> None:
         one = self._sinks[sink]
@@ -179,6 +137,7 @@ class ReferenceForwarder:
         if not one.broken:
             one.tail += data
             self._parse(one, now_ms)
+            self._look_ahead(one, now_ms)
         return self._flags(one)
 
     def handled(self, connection: int, now_ms: int) -> int:
@@ -188,16 +147,51 @@ class ReferenceForwarder:
     def resume(self, connection: int, now_ms: int) -> int:
         one = self._connections[connection]
         self._parse(one, now_ms)
+        self._look_ahead(one, now_ms)
         return self._flags(one)
 
-    def _flags(self, one: _Connection) -> int:
-        return (OUTPUT if self._dirty else 0) | (EVENTS if self._events else 0) | (0 if self._reading(one) else BLOCKED)
+    def _flags(self, one: ReferenceConnection) -> int:
+        one.blocked = not (self._reading(one) or self._reads_ahead(one))
+        output = OUTPUT if self._dirty or self._resumable else 0
+        return output | (EVENTS if self._events else 0) | (BLOCKED if one.blocked else 0)
 
     @staticmethod
-    def _reading(one: _Connection) -> bool:
+    def _reading(one: ReferenceConnection) -> bool:
         return not (one.broken or one.waiting or one.held or one.choked or one.reasons)
 
-    def _parse(self, one: _Connection, now_ms: int) -> None:
+    def _reads_ahead(self, one: ReferenceConnection) -> bool:
+        if one.broken or one.waiting or one.choked or one.seen_all:
+            return False
+        return any(sink.connection is one and sink.starving for sink in self._sinks.values())
+
+    def _maybe_wake(self, one: ReferenceConnection) -> None:
+        if one.blocked and self._reads_ahead(one):
+            one.blocked = False
+            self._resumable.append(one)
+
+    def _look_ahead(self, one: ReferenceConnection, now_ms: int) -> None:
+        """Give the credit that stands behind publications of a connection that is pushed back."""
+        if self._reading(one) or not self._reads_ahead(one):
+            return
+        while len(one.tail) - one.seen >= HEADER:
+            size, type = int.from_bytes(one.tail[one.seen : one.seen + 4], "little"), one.tail[one.seen + 4]
+            if type in (FrameType.SUBSCRIBE, FrameType.UNSUBSCRIBE) or size > one.frame_bytes_max:
+                one.seen_all = True
+                return
+            end = one.seen + HEADER + size
+            if end > len(one.tail):
+                return
+            if type == FrameType.CREDIT and size == 8 and self._give_credit(one, one.tail[end - 8 : end], now_ms):
+                one.tail = one.tail[: end - 4] + bytes(4) + one.tail[end:]
+            one.seen = end
+
+    @staticmethod
+    def _cut(one: ReferenceConnection, size: int) -> None:
+        one.tail = one.tail[size:]
+        one.seen_all = one.seen_all and size <= one.seen
+        one.seen = max(one.seen - size, 0)
+
+    def _parse(self, one: ReferenceConnection, now_ms: int) -> None:
         while self._reading(one) and len(one.tail) >= HEADER:
             size = int.from_bytes(one.tail[:4], "little")
             if size > one.frame_bytes_max:
@@ -207,14 +201,16 @@ class ReferenceForwarder:
                 break
             type, flags, session = one.tail[4], one.tail[5], int.from_bytes(one.tail[6:8], "little")
             if self._frame(one, type, flags, session, one.tail[HEADER : HEADER + size], now_ms) and not one.broken:
-                one.tail = one.tail[HEADER + size :]
+                self._cut(one, HEADER + size)
         if one.receipts:
             numbers = [len(one.receipts), *one.receipts]
             one.receipts = []
             self._put(one, encode_frame(FrameType.RECEIPTS, b"".join(n.to_bytes(4, "little") for n in numbers)))
             self._maybe_choke(one)
 
-    def _frame(self, one: _Connection, type: int, flags: int, session: int, payload: bytes, now_ms: int) -> bool:
+    def _frame(
+        self, one: ReferenceConnection, type: int, flags: int, session: int, payload: bytes, now_ms: int
+    ) -> bool:
         """False: to be looked at again."""
         if type == FrameType.PUBLISH:
             return self._publish(one, flags, session, payload, now_ms)
@@ -226,12 +222,8 @@ class ReferenceForwarder:
                 self._fail(one, error.code)
             return True
         if type == FrameType.CREDIT and len(payload) == 8 and one.logged_in:
-            subscription, more = int.from_bytes(payload[:4], "little"), int.from_bytes(payload[4:], "little")
-            for number, sink in self._sinks.items():
-                if sink.connection is one and sink.subscription == subscription:
-                    self.credit(number, more, now_ms)
-                    return True
-            self._events.append(CreditGiven(one.number, subscription, more))
+            if not self._give_credit(one, payload, now_ms):
+                self._events.append(CreditGiven(one.number, *struct.unpack("<II", payload)))
             return True
         if type == FrameType.ACK and one.logged_in and len(payload) >= 9:
             subscription, verdict, count = struct.unpack_from("<IBI", payload)
@@ -243,7 +235,16 @@ class ReferenceForwarder:
         self._events.append(ControlFrame(one.number, type, flags, session, payload))
         return True
 
-    def _publish(self, one: _Connection, flags: int, session: int, payload: bytes, now_ms: int) -> bool:
+    def _give_credit(self, one: ReferenceConnection, payload: bytes, now_ms: int) -> bool:
+        """Whether it is for a direct sink."""
+        subscription, more = struct.unpack("<II", payload)
+        for number, sink in self._sinks.items():
+            if sink.connection is one and sink.subscription == subscription:
+                self.credit(number, more, now_ms)
+                return True
+        return False
+
+    def _publish(self, one: ReferenceConnection, flags: int, session: int, payload: bytes, now_ms: int) -> bool:
         receipt, message = int.from_bytes(payload[:4], "little"), payload[4:]
         try:
             if len(payload) < 4:
@@ -288,8 +289,9 @@ class ReferenceForwarder:
             int(number) for number in per_message(self._matcher.match(MessageBatch.from_messages(size + message)))[0]
         ]
 
-    def _fail(self, one: _Connection, code: str) -> None:
+    def _fail(self, one: ReferenceConnection, code: str) -> None:
         one.broken, one.tail = True, b""
+        self._cut(one, 0)
         self._events.append(FrameError(one.number, code, "", 0, 0))
 
     # --- deliveries -----------------------------------------------------------------------------------------------
@@ -308,7 +310,13 @@ class ReferenceForwarder:
                 self._deliver(self._sinks[number], publisher, 1, expires_ms, message, now_ms)
 
     def _deliver(
-        self, sink: _Sink, publisher: _Connection | None, attempt: int, expires_ms: int, message: bytes, now_ms: int
+        self,
+        sink: ReferenceSink,
+        publisher: ReferenceConnection | None,
+        attempt: int,
+        expires_ms: int,
+        message: bytes,
+        now_ms: int,
     ) -> None:
         one = sink.connection
         assert one is not None
@@ -325,26 +333,45 @@ class ReferenceForwarder:
         if pushes and publisher is not None and publisher not in sink.waiters:
             sink.waiters.append(publisher)
             publisher.reasons.append(sink)
+        if sink.backlog:
+            self._maybe_wake(one)
 
-    def _make_way(self, sink: _Sink, one: _Connection, publisher: _Connection | None) -> bool:
+    def _make_way(self, sink: ReferenceSink, one: ReferenceConnection, publisher: ReferenceConnection | None) -> bool:
         if sink.policy == "push-back" and not sink.stalled and publisher is not None:
             return True
         if sink.policy == "drop-oldest":
             while sink.full and sink.backlog:
                 sink.backlog.popleft()
-                self._drop(sink, "dropped_oldest")
+                self._drop(sink, "oldest")
             return True
         if sink.policy == "disconnect" and not sink.leaving:
             sink.leaving = True
             self._events.append(SlowConsumer(one.number, sink.subscription))
-        self._drop(sink, "dropped_stalled" if sink.policy == "push-back" else "dropped_newest")
+        waited = "stalled" if sink.stalled else "far"
+        self._drop(sink, waited if sink.policy == "push-back" else "newest")
         return False
 
-    def _drop(self, sink: _Sink, why: str) -> None:
+    def _drop(self, sink: ReferenceSink, reason: str) -> None:
         sink.dropped += 1
-        self._counts[why] += 1
+        self._counts[f"dropped_{reason}"] += 1
+        if not sink.leaving:
+            sink.untold[reason] = sink.untold.get(reason, 0) + 1
+            if sink not in self._untold:
+                self._untold.append(sink)
 
-    def _pump(self, sink: _Sink, now_ms: int, *, relax: bool = True) -> None:
+    def _tell_drops(self) -> None:
+        for sink in self._untold.copy():
+            one = sink.connection
+            assert one is not None
+            if one.unread_notices >= UNREAD_NOTICES_MAX:
+                continue
+            for reason in sorted(sink.untold, key=REASONS.index):
+                self._events.append(MessagesDropped(one.number, sink.subscription, sink.untold[reason], reason))
+                one.unread_notices += 1
+            sink.untold.clear()
+            self._untold.remove(sink)
+
+    def _pump(self, sink: ReferenceSink, now_ms: int, *, relax: bool = True) -> None:
         one = sink.connection
         assert one is not None
         while sink.backlog and sink.credit != 0 and len(one.output) < self._output_bytes_max:
@@ -361,14 +388,16 @@ class ReferenceForwarder:
         if relax and sink.bytes <= sink.bytes_max // 2:
             sink.stalled = False
             self._release_waiters(sink)
+        if relax:
+            self._maybe_wake(one)
 
-    def _release_waiters(self, sink: _Sink) -> None:
+    def _release_waiters(self, sink: ReferenceSink) -> None:
         waiters, sink.waiters = sink.waiters, []
         for publisher in waiters:
             publisher.reasons.remove(sink)
             self._maybe_resumable(publisher)
 
-    def _maybe_resumable(self, one: _Connection) -> None:
+    def _maybe_resumable(self, one: ReferenceConnection) -> None:
         if not (one.reasons or one.held or one.choked):
             self._resumable.append(one)
 
@@ -385,12 +414,12 @@ class ReferenceForwarder:
         self._put(self._connections[connection], data)
         self._maybe_choke(self._connections[connection])
 
-    def _put(self, one: _Connection, data: bytes) -> None:
+    def _put(self, one: ReferenceConnection, data: bytes) -> None:
         one.output += data
         if one not in self._dirty:
             self._dirty.append(one)
 
-    def _maybe_choke(self, one: _Connection) -> None:
+    def _maybe_choke(self, one: ReferenceConnection) -> None:
         one.choked = one.choked or len(one.output) > self._output_bytes_max + ANSWERS_BYTES_MAX
 
     def room(self, connection: int) -> int:
@@ -401,6 +430,7 @@ class ReferenceForwarder:
     def take(self, connection: int, bytes_max: int, now_ms: int) -> bytes:
         one = self._connections[connection]
         taken, one.output = one.output[:bytes_max], one.output[bytes_max:]
+        one.unread_notices = 0 if taken else one.unread_notices
         for sink in self._sinks.values():
             if sink.connection is one and sink.backlog:
                 self._pump(sink, now_ms)
@@ -410,6 +440,7 @@ class ReferenceForwarder:
         if one.choked and len(one.output) <= self._output_bytes_max:
             one.choked = False
             self._maybe_resumable(one)
+            self._maybe_wake(one)
         return taken
 
     def take_dirty(self) -> list[int]:
@@ -435,6 +466,7 @@ class ReferenceForwarder:
                 continue
             sink.stalled = True
             self._release_waiters(sink)
+        self._tell_drops()
 
     def events(self) -> list[PlaneEvent]:
         events, self._events = self._events, []

@@ -31,6 +31,7 @@ COMMANDS = {
     "pan": "make pan",
     "hermes": "make hermes",
     "covering": "make covering",
+    "differential": "make differential",
     "kills of one broker": "make crash",
     "kills in a network": "make crash",
     "power failures": "make crash",

@@ -3,6 +3,7 @@
     python -m tidings.testing.simulate 17               # one seed; add --trace to see everything that happens
     python -m tidings.testing.simulate 1 10000          # many; --processes 2 to share them out
     python -m tidings.testing.simulate 17 --scheme covering-lazy --overlay ring --tracking bloom
+    python -m tidings.testing.simulate --mutants        # seeded defects, and the first seed that notices each
 
 - `choices`: which routing scheme, overlay, unicast protocol and tracking strategy a seed means
 - `scenario`: the network and what goes wrong in it
@@ -11,6 +12,10 @@
 - `strain`: a neighbour that stops and a broker that restarts meanwhile, with a backlog
 - `moments`: crashes in the worst moment, when the disk has something and nobody was told, or has not what somebody was
 - `lasting`: persistent ones, and durable subscriptions to them
+- `sizes`: constants of brokers, drawn by chance
+- `wire`: a run whose clients use the wire to the full, with `wire_ledger` (the truth), `wire_consumers`,
+  `wire_publishers` and `wire_checkers`
+- `mutants`: seeded defects in the dispatch, which must be noticed
 - `checkers`: what must hold, by name: safety and, apart, liveness
 - `world`: a run of whole brokers
 - `machines`: runs of single machines (covering, Hermes, Pan, unicast), which have checkers of their own

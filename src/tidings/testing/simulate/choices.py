@@ -12,7 +12,7 @@ from random import Random
 from tidings.errors import UsageError
 from tidings.routing.covering.policies import POLICIES
 
-WORLDS = {"brokers": 80, "covering": 7, "hermes": 7, "pan": 3, "unicast": 3}  # how often, in a hundred
+WORLDS = {"brokers": 60, "wire": 20, "covering": 7, "hermes": 7, "pan": 3, "unicast": 3}  # how often, in a hundred
 COVERING = tuple(f"covering-{policy}" for policy in POLICIES)
 SCHEMES = {"bdrp": 8, "flooding": 2, **dict.fromkeys(COVERING, 2), "hermes": 0}  # that has a chance of its own
 HERMES_SHARE = 0.05

@@ -121,6 +121,8 @@ class Consumer:
 
     def work(self, *, steady: bool = False) -> None:
         """`steady`: acknowledge everything and stay."""
+        if self.brokers.frozen(self.mailbox.router):
+            return
         self._take()
         if not self.attached or (self.client is not None and self.client.failures):
             self._leave()
@@ -232,7 +234,7 @@ class Transactor:
                 self.brokers.publications.append(one)
 
     def attempt(self, group: Group) -> bool:
-        if self.brokers.broker(self.router) is None:
+        if self.brokers.broker(self.router) is None or self.brokers.frozen(self.router):
             return False
 
         def act(machine: SimBroker, now: float) -> list[Any]:

@@ -12,7 +12,7 @@ from tidings.delivery.store import Note, Record, Stored
 from tidings.node.once import PREFIX
 from tidings.sim.broker import ID
 from tidings.sim.brokers import Brokers
-from tidings.sim.faults import Crash, Restart, inflict
+from tidings.sim.faults import Crash, FullDisk, Restart, inflict
 from tidings.sim.host import nobody
 
 AWAY_MS = (50.0, 1500.0)
@@ -22,6 +22,7 @@ class Moments:
     def __init__(self, brokers: Brokers, rng: Random) -> None:
         self.brokers, self.rng = brokers, rng
         self.struck: set[int] = set()  # routers that crashed
+        self.filled: set[int] = set()  # those whose disk was full
 
     def when_taken(self, router: int) -> None:
         """The broker crashes when it has next stored a message of another one, for subscribers of its own."""
@@ -50,6 +51,29 @@ class Moments:
                 self._strike(router)
 
         self.brokers.hosts[router].asked = asked
+
+    def when_stored(self, router: int) -> None:
+        """The broker crashes when a message is next stored, before it has said so."""
+
+        def witness(records: Sequence[Record]) -> None:
+            if any(isinstance(one, Stored) for one in records):
+                self._strike(router)
+
+        self.brokers.hosts[router].witness = witness
+
+    def when_full(self, router: int) -> None:
+        """The disk is full when a message is next to be stored, and for a while."""
+        host = self.brokers.hosts[router]
+
+        def asked(records: Sequence[Record]) -> None:
+            if any(isinstance(one, Stored) for one in records):
+                host.asked = nobody
+                host.full = True
+                self.filled.add(router)
+                self.brokers.calendar.after(self.rng.uniform(*AWAY_MS), inflict, driver, FullDisk(router, False), hosts)
+
+        driver, hosts = self.brokers.driver, self.brokers.hosts
+        host.asked = asked
 
     def end(self) -> None:
         for host in self.brokers.hosts.values():

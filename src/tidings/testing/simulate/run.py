@@ -3,6 +3,7 @@
 from tidings.sim.driver import Trace
 from tidings.testing.simulate import machines
 from tidings.testing.simulate.choices import draw, options
+from tidings.testing.simulate.wire import WireWorld
 from tidings.testing.simulate.world import Outcome, World
 
 
@@ -10,7 +11,11 @@ def run(seed: int, trace: Trace | None = None, /, **forced: str) -> Outcome:
     """An error says with which command it can be repeated."""
     choices = draw(seed, **forced)
     try:
-        return World(choices, trace).run() if choices.world == "brokers" else machines.run(choices.world, seed)
+        if choices.world == "brokers":
+            return World(choices, trace).run()
+        if choices.world == "wire":
+            return WireWorld(seed, trace).run()
+        return machines.run(choices.world, seed)
     except Exception as error:
         command = f"python -m tidings.testing.simulate {seed}{options(choices, forced)}"
         error.add_note(f"Repeat with: {command} --trace")

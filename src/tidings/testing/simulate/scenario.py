@@ -11,9 +11,12 @@ from tidings.overlay.generate import barabasi_albert, full, random_tree, ring, w
 from tidings.overlay.graph import Graph
 from tidings.overlay.link import LinkOptions
 from tidings.overlay.pan import PanOptions
+from tidings.routing.flood import FloodOptions
 from tidings.routing.interests import InterestEncoding
-from tidings.sim.faults import Fault, random_faults
+from tidings.sim.broker import Sizes
+from tidings.sim.faults import Fault, combined_faults, random_faults
 from tidings.testing.simulate.choices import Choices
+from tidings.testing.simulate.sizes import random_sizes
 from tidings.testing.simulate.strain import Strain, random_strain
 from tidings.testing.simulate.typed import OPTIONS as HERMES
 from tidings.tracking.history import BloomSettings, Mode
@@ -26,6 +29,7 @@ LINK = LinkOptions(
 )
 PAN = PanOptions(leaves=4, beat_ms=1000, fail_ms=4000, tend_ms=3000, forget_ms=10_000)
 FAULTS_MS = 5000.0
+COMBINED_SHARE = 0.4
 # With tracking, clocks agree so far (T_s, T_j and the skew between brokers); without it they are anywhere.
 SKEW_MS, JITTER_MS, CLOCKS_MS, STEP_MS = 50, 400, 80.0, 10.0
 FAR_MS, FAR_STEP_MS = 100_000.0, 600_000.0
@@ -44,6 +48,7 @@ class Scenario:
     faults: list[tuple[float, Fault]]
     skews_ms: dict[int, float]
     tracking: TrackingSettings | None
+    sizes: dict[int, Sizes]
     read_ms: float  # how long it takes to load messages from a store
     strain: Strain | None
 
@@ -56,8 +61,7 @@ def random_scenario(choices: Choices) -> Scenario:
     )
     broadcast_above = rng.choice((0, 0, 1, 3))
     scheme = choices.scheme.partition("-")[0]
-    sizes = Random(f"sizes {choices.seed}")
-    load_max, transit_bytes_max = sizes.choice((1, 3, 256)), sizes.choice((300, 64 << 20))
+    flood = FloodOptions(log_items_max=Random(f"flood {choices.seed}").choice((1, 3, 64)))
     settings = {
         router: NetworkSettings(
             router,
@@ -69,9 +73,8 @@ def random_scenario(choices: Choices) -> Scenario:
             broadcast_above,
             costs={int(peer): int(edge.latency_ms) for peer, edge in graph.neighbours(router).items()},
             window_bytes=rng.choice((300, 1 << 20)),
-            transit_bytes_max=transit_bytes_max,
-            load_max=load_max,
             link=LINK,
+            flood=flood,
             policy=choices.policy or "selective",
             merge=choices.seed % 2 == 1,
             hermes=HERMES,
@@ -82,12 +85,17 @@ def random_scenario(choices: Choices) -> Scenario:
     tracked = choices.tracking != "none"
     clocks_ms, step_ms = (CLOCKS_MS, STEP_MS) if tracked else (FAR_MS, FAR_STEP_MS)
     faults = random_faults(graph, rng, rng.randint(1, 9), FAULTS_MS, step_ms=step_ms)
+    combining = Random(f"combined {choices.seed}")
+    if combining.random() < COMBINED_SHARE:
+        faults = sorted([*faults, *combined_faults(graph, combining, FAULTS_MS)], key=lambda one: one[0])
     skews_ms = {router: rng.uniform(0, clocks_ms) for router in dials}
-    tracking = _tracking(choices.tracking, rng) if tracked else None
     strain = random_strain(choices, graph)
     if strain is not None:
         faults = sorted([*faults, *strain.faults], key=lambda entry: entry[0])
-    return Scenario(graph, settings, faults, skews_ms, tracking, sizes.choice((0.0, 1.0, 20.0)), strain)
+    sizing = Random(f"sizes {choices.seed}")
+    sizes = {router: random_sizes(sizing) for router in dials}
+    tracking = random_tracking(choices.tracking, rng) if tracked else None
+    return Scenario(graph, settings, faults, skews_ms, tracking, sizes, sizing.choice((0.0, 1.0, 20.0)), strain)
 
 
 def _network(choices: Choices, rng: Random) -> tuple[Graph, dict[int, list[int]]]:
@@ -109,7 +117,7 @@ def _pan(router: int, rng: Random) -> PanSettings:
     return PanSettings(str(rng.randrange(1, router)) if router > 1 else "", PAN)
 
 
-def _tracking(name: str, rng: Random) -> TrackingSettings:
+def random_tracking(name: str, rng: Random) -> TrackingSettings:
     shape = rng.choice(((8, 512, 10), (60, 2048, 8), (2521, 65536, 16)))
     bloom = BloomStrategy(BloomSettings(*shape, SKEW_MS, JITTER_MS, rng.choice(tuple(Mode))))
     strategy = bloom if name == "bloom" else AsyncStrategy(160, SKEW_MS, JITTER_MS)

@@ -83,7 +83,8 @@ class Typed:
 
     def there(self) -> list[tuple[int, str]]:
         """Who publishes what, of those who are there."""
-        return [key for key, client in self.publishers.items() if self._here(key[0], client)]
+        here = [key for key, client in self.publishers.items() if self._here(key[0], client)]
+        return [key for key in here if not self.brokers.frozen(key[0])]
 
     def ask(self, router: int, request: Any, client_id: str = "") -> SimClient:
         """A new client's request, until it is carried out: a rendezvous node may not be there yet."""

@@ -45,7 +45,9 @@ class World:
         self.choices, self.scenario = choices, random_scenario(choices)
         self.rng = rng = Random(f"actions {choices.seed}")
         one = self.scenario
-        self.brokers = Brokers(one.graph, one.settings, choices.seed, one.skews_ms, trace, tracking=one.tracking)
+        self.brokers = Brokers(
+            one.graph, one.settings, choices.seed, one.skews_ms, trace, tracking=one.tracking, sizes=one.sizes
+        )
         for host in self.brokers.hosts.values():
             host.read_ms = one.read_ms
         self.routers = list(one.settings)

@@ -1,7 +1,7 @@
 """Admission control: publishers are slowed down or turned away before messages wait too long.
 
-Once a second the observer (observing.py) says how many messages a second the broker can take so that, by its own
-estimate, all but a few wait no longer than configured. *slow*: a bucket fills with that many messages a second; a
+Once a second the observer (broker/observing.py) says how many messages a second the broker can take so that, by its
+own estimate, all but a few wait no longer than configured. *slow*: a bucket fills with that many messages a second; a
 connection that publishes when it is empty is not read from until it has filled again, and TCP tells the publisher.
 *refuse*: while more comes than that, a connection that wants to publish to a destination for the first time is
 refused with E_ADMISSION; who publishes already goes on.
@@ -10,7 +10,6 @@ All that happens once a read, never once a message; a broker without admission c
 even the question whether there is any.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,7 +26,7 @@ class Admission:
     waiting_s_max: float
     probability: float = 0.9999
     refuses: bool = False  # newcomers; otherwise everybody is slowed down
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = field(kw_only=True)  # seconds, which never go back
     rate_allowed: float | None = None  # messages a second; None: not known yet, so everything
     pauses: int = 0
     refused: int = 0

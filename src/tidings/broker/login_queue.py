@@ -1,0 +1,85 @@
+"""The queue of log-ins that wait for their password to be checked.
+
+A check takes a memory-hard hash, so few run at a time, and whoever may connect can ask for one. Three rules keep
+strangers from closing the door to others:
+
+- Clients that are proven (the same user has logged in from the same address lately) go first; but every FAIR_TAKES-th
+  check is somebody else's, so that those do not wait without end.
+- Within both classes address prefixes (IPv4 /24, IPv6 /48) take turns: one that asks often waits for itself.
+- The queue is bounded. When it is full the newest log-in of the longest prefix is turned away, before any hash is
+  computed (McKenney, "Stochastic fairness queueing", 1990: drop from the longest queue).
+
+Pure: no threads, no clock.
+"""
+
+from collections import OrderedDict, deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+WAITING_MAX = 100  # of each class: about as many as are checked before a client gives up
+FAIR_TAKES = 4
+
+
+class _Class(Generic[T]):
+    """Round robin over prefixes."""
+
+    def __init__(self, waiting_max: int) -> None:
+        self._waiting_max = waiting_max
+        self._by_prefix: OrderedDict[str, deque[T]] = OrderedDict()  # the next to take from comes first
+        self.count = 0
+
+    def put(self, item: T, prefix: str) -> T | None:
+        """Returns what is turned away for it, or the item itself; None: nothing."""
+        self._by_prefix.setdefault(prefix, deque()).append(item)
+        self.count += 1
+        if self.count <= self._waiting_max:
+            return None
+        longest = max(self._by_prefix, key=lambda one: len(self._by_prefix[one]))
+        if len(self._by_prefix[longest]) == len(self._by_prefix[prefix]):
+            longest = prefix  # nobody has more: then it is not others who give way
+        return self._remove(longest, newest=True)
+
+    def take(self) -> T | None:
+        if not self._by_prefix:
+            return None
+        prefix = next(iter(self._by_prefix))
+        self._by_prefix.move_to_end(prefix)
+        return self._remove(prefix, newest=False)
+
+    def _remove(self, prefix: str, *, newest: bool) -> T:
+        queue = self._by_prefix[prefix]
+        item = queue.pop() if newest else queue.popleft()
+        if not queue:
+            del self._by_prefix[prefix]
+        self.count -= 1
+        return item
+
+
+class LoginQueue(Generic[T]):
+    """
+    >>> queue = LoginQueue[str]()
+    >>> for item, prefix in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")):
+    ...     _ = queue.put(item, prefix, proven=False)
+    >>> queue.put("known", "a", proven=True)
+    >>> [queue.take() for _ in range(6)]
+    ['known', 'a1', 'b1', 'a2', 'a3', None]
+    """
+
+    def __init__(self, waiting_max: int = WAITING_MAX) -> None:
+        self._proven, self._others = _Class[T](waiting_max), _Class[T](waiting_max)
+        self._takes = 0
+
+    def __len__(self) -> int:
+        return self._proven.count + self._others.count
+
+    def put(self, item: T, prefix: str, *, proven: bool) -> T | None:
+        """Returns the one that is turned away, this or another; None: there is room for all."""
+        return (self._proven if proven else self._others).put(item, prefix)
+
+    def take(self) -> T | None:
+        """The next to be checked; None: nobody waits."""
+        self._takes += 1
+        order = (self._proven, self._others) if self._takes % FAIR_TAKES else (self._others, self._proven)
+        first = order[0].take()
+        return order[1].take() if first is None else first
