@@ -50,14 +50,6 @@ CYCLES_ALLOWED: list[set[str]] = [
         "tidings.client.transacting",
         "tidings.client.transaction",
     },
-    {
-        "tidings.broker.config_network",
-        "tidings.broker.config_tables",
-        "tidings.broker.dialling",
-        "tidings.broker.door",
-        "tidings.broker.links",
-        "tidings.broker.tls",
-    },
 ]
 
 

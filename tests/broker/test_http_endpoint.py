@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidings.broker import http_endpoint
-from tidings.broker.config_tables import TlsTable
+from tidings.broker.config_tls import TlsTable
 from tidings.broker.http_endpoint import HttpEndpoint, Page
 from tidings.broker.tls import server_context
 from tidings.errors import UsageError

@@ -9,7 +9,7 @@ import pytest
 
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
-from tidings.broker.config_tables import TlsTable
+from tidings.broker.config_tls import TlsTable
 from tidings.broker.tls import server_context
 from tidings.broker.user_guard import UserGuard
 from tidings.broker.users import Users

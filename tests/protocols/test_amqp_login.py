@@ -11,7 +11,7 @@ from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from tidings.broker import users
 from tidings.broker.access import Rule, Rules
-from tidings.broker.config_tables import TlsTable
+from tidings.broker.config_tls import TlsTable
 from tidings.broker.passwords import Cost
 from tidings.broker.tls import server_context
 from tidings.broker.user_guard import UserGuard

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidings.broker.config_network import NetworkTable
 from tidings.broker.config_reader import setting
+from tidings.broker.config_tls import TlsTable
 from tidings.broker.config_tracking import TrackingTable
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.model.destination import Destination, DestinationPattern
@@ -85,14 +86,6 @@ class AmqpTable:
     plain_address: str = setting(
         "queue", "what an address is that says neither topic nor queue", choices=DESTINATION_KINDS
     )
-
-
-@dataclass(frozen=True, slots=True)
-class TlsTable:
-    certificate: str = setting("", "the server's certificate and the chain above it, a PEM file", reload=True)
-    key: str = setting("", "its private key, a PEM file; empty: it is in the certificate's file", reload=True)
-    client_ca: str = setting("", "who signs client certificates (PEM); the common name is then a user", reload=True)
-    require_client: bool = setting(False, "turn away clients without a certificate", reload=True)
 
 
 @dataclass(frozen=True, slots=True)

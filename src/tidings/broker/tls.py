@@ -1,13 +1,9 @@
 """TLS for listeners and links: contexts from the files that the configuration names."""
 
 import ssl
-from typing import TYPE_CHECKING
 
+from tidings.broker.config_tls import TlsTable
 from tidings.errors import ConfigError
-
-if TYPE_CHECKING:
-    from tidings.broker.config_tables import TlsTable
-
 
 PLAIN_PEER_ALERT = bytes((21, 3, 3, 0, 2, 2, 70))  # a record with an alert: fatal, protocol_version
 
@@ -53,7 +49,7 @@ def farewell_of(error: OSError) -> bytes:
     return getattr(error, "farewell", b"")
 
 
-def server_context(tls: "TlsTable") -> ssl.SSLContext:
+def server_context(tls: TlsTable) -> ssl.SSLContext:
     """TLS 1.2 or later. A ConfigError names the file that does not do."""
     context = _Context(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

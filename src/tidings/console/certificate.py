@@ -6,7 +6,7 @@ one, as servers do for several names on one address.
 
 import ssl
 
-from tidings.broker.config_tables import TlsTable
+from tidings.broker.config_tls import TlsTable
 from tidings.broker.tls import server_context
 from tidings.errors import ConfigError, UsageError
 
