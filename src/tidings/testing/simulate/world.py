@@ -154,13 +154,16 @@ class World:
         self.consume()
 
     def consume(self) -> None:
-        quiet = 0
+        """Until nobody has been given anything for a while: stores may be slow, and bring one message at a time."""
+        quiet, given = 0, -1
         while quiet < 5:
-            before = sum(one.got.total() for one in self.mailboxes)
             for consumer in self.consumers:
                 consumer.work(steady=True)
             self.until(self.now + DRAIN_MS)
-            quiet = quiet + 1 if sum(one.got.total() for one in self.mailboxes) == before else 0
+            self.brokers.collect()
+            readers = [one.got for one in self.mailboxes] + [one.got for one in self.brokers.subscribers]
+            before, given = given, sum(got.total() for got in readers)
+            quiet = quiet + 1 if given == before else 0
 
     def begin_anew(self) -> None:
         """All is acknowledged: brokers say that this is on disk, crash, and have nothing more to give out."""
