@@ -131,7 +131,7 @@ class ClientSockets:
             gateway.alone(gateway.tick, now)
 
     def check_silence(self, now: int, limits: Limits) -> None:
-        """About once a second: who is silent for too long is asked, then cut off."""
+        """About once a second: pings clients that were silent for long, and cuts off those silent for too long."""
         for connection in list(self.connections.values()):
             connection.alone(self._check, connection, now, limits)
 

@@ -239,7 +239,7 @@ class SimBroker:
             self._admit(now, client)
 
     def _admit(self, now: float, client: SimClient) -> None:
-        """Admission control: who publishes too much is not read from for a while."""
+        """Admission control: a client that publishes too much is not read from for a while."""
         if self.admission is not None:
             self._seconds = now / 1000
             pause_s = self.admission.took(self.forwarder.received())

@@ -1,4 +1,4 @@
-"""What must hold of the wire workload, by name: what was said of a delivery, credit, receipts, drops, transactions."""
+"""Checkers of the wire workload, by name: verdicts on deliveries, credit, receipts, drops, transactions."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

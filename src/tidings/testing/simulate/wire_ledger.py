@@ -1,4 +1,4 @@
-"""What clients of the wire workload sent and were given, as the truth knows it."""
+"""The ledger of the wire workload: all that clients sent and were given, to be judged by its checkers."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
