@@ -15,7 +15,7 @@ help:  ## show this list
 
 setup: $(STAMP)  ## create .venv and install Tidings and its tools into it
 
-$(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/protocols/node/package-lock.json
+$(STAMP): $(NATIVE) scripts/system-packages scripts/node-packages tests/integration/protocols/node/package-lock.json
 	scripts/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
@@ -49,30 +49,30 @@ fuzz: setup  ## fuzz everything that reads bytes, the kernel under AddressSaniti
 	RESULTS=$(HARDENING)/fuzz.json scripts/fuzz
 	RESULTS=$(HARDENING)/fuzz.json scripts/fuzz-amqp
 	for target in codecs links configuration segments selectors sockets; do \
-	  $(BIN)/python -m tidings.testing.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json || exit 1; done
-	$(BIN)/python -m tidings.testing.amqp_fuzz $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json
-	$(BIN)/python -m tidings.testing.amqp_fuzz $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets --results $(HARDENING)/fuzz.json
+	  $(BIN)/python -m hardening.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json || exit 1; done
+	$(BIN)/python -m hardening.fuzz.amqp $(or $(STREAMS),20000) $(or $(SEED),1) --results $(HARDENING)/fuzz.json
+	$(BIN)/python -m hardening.fuzz.amqp $$(( $(or $(STREAMS),20000) / 10 )) $(or $(SEED),1) --sockets --results $(HARDENING)/fuzz.json
 
 sim: setup  ## random networks, workloads and faults in the simulator, judged against the truth (SEEDS=1000)
-	$(BIN)/python -m tidings.testing.simulate 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/simulation.json
+	$(BIN)/python -m hardening.simulate 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/simulation.json
 
 flaps: setup  ## links that flap and a partition under load, on real sockets (SECONDS=120)
-	$(BIN)/python -m tidings.testing.flaps $(or $(SECONDS),120)
+	$(BIN)/python -m hardening.network.flaps $(or $(SECONDS),120)
 
 partition: setup  ## cut a network of broker processes in two and heal it, in network namespaces (TIMES=5; as root)
-	$(BIN)/python -m tidings.testing.partition $(or $(TIMES),5) $(HARDENING)/partition.json
+	$(BIN)/python -m hardening.network.partition $(or $(TIMES),5) $(HARDENING)/partition.json
 
 pan: setup  ## Pan under joins, leaves and crashes: every key must reach the closest node (SEEDS=1000)
-	$(BIN)/python -m tidings.testing.pan 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/pan.json
+	$(BIN)/python -m hardening.machines.pan 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/pan.json
 
 hermes: setup  ## Hermes under random schedules and crashes: every event once to all who want it (SEEDS=500)
-	$(BIN)/python -m tidings.testing.hermes 1 $(or $(SEEDS),500) --processes $$(nproc) --results $(HARDENING)/hermes.json
+	$(BIN)/python -m hardening.machines.hermes 1 $(or $(SEEDS),500) --processes $$(nproc) --results $(HARDENING)/hermes.json
 
 covering: setup  ## every covering policy under random schedules and failing links: what is due comes once (SEEDS=1000)
-	$(BIN)/python -m tidings.testing.covering 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/covering.json
+	$(BIN)/python -m hardening.machines.covering 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/covering.json
 
 differential: setup  ## random client scripts at the simulated and at the real broker: both must answer alike (SEEDS=1000)
-	$(BIN)/python -m tidings.testing.differential 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/differential.json
+	$(BIN)/python -m hardening.differential 1 $(or $(SEEDS),1000) --processes $$(nproc) --results $(HARDENING)/differential.json
 
 sanitize: setup  ## the kernel's tests and a sample of fuzzing with AddressSanitizer and UBSan in the kernel
 	test -x build/sanitize/bin/python || $(PYTHON) -m venv build/sanitize
@@ -80,10 +80,10 @@ sanitize: setup  ## the kernel's tests and a sample of fuzzing with AddressSanit
 	build/sanitize/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  -C cmake.define.TIDINGS_WERROR=ON -C cmake.define.TIDINGS_SANITIZE=address,undefined -C build-dir=build/sanitize/cmake .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/kernel/test_fuzz.py
+	  build/sanitize/bin/python -m pytest tests/kernel tests/matching --ignore tests/unit/kernel/test_fuzz.py
 	for target in configuration segments selectors; do \
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-	    build/sanitize/bin/python -m tidings.testing.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --slow || exit 1; done
+	    build/sanitize/bin/python -m hardening.fuzz $$target $(or $(STREAMS),20000) $(or $(SEED),1) --slow || exit 1; done
 
 tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the kernel
 	test -x build/tsan/bin/python || $(PYTHON) -m venv build/tsan
@@ -93,11 +93,11 @@ tsan: setup  ## run the kernel's tests of threads with ThreadSanitizer in the ke
 	rm -f build/tsan/report.xml
 	LD_PRELOAD="$$(g++ -print-file-name=libtsan.so)" TSAN_OPTIONS="halt_on_error=1 report_signal_unsafe=0" OPENBLAS_NUM_THREADS=1 \
 	  setarch $$(uname -m) -R build/tsan/bin/python -m pytest -p no:cacheprovider \
-	  --junitxml build/tsan/report.xml tests/kernel/test_threads.py; status=$$?; \
-	  $(BIN)/python -m tidings.testing.record $(HARDENING)/threads.json threads --tests build/tsan/report.xml; exit $$status
+	  --junitxml build/tsan/report.xml tests/unit/kernel/test_threads.py; status=$$?; \
+	  $(BIN)/python -m hardening.record $(HARDENING)/threads.json threads --tests build/tsan/report.xml; exit $$status
 
 audit: setup  ## known weaknesses in the locked versions, by a copy of osv.dev's advisories for PyPI (DATABASE=directory)
-	$(BIN)/python -m tidings.testing.audit $(DATABASE) --results $(HARDENING)/audit.json
+	$(BIN)/python -m hardening.audit $(DATABASE) --results $(HARDENING)/audit.json
 
 docs: setup  ## build the documentation into build/docs, without warnings
 	$(BIN)/python -m docs.pages docs/generated
@@ -105,14 +105,14 @@ docs: setup  ## build the documentation into build/docs, without warnings
 	@echo "build/docs/index.html"
 
 crash: setup  ## end brokers under load again and again, fail the power, cut and flip bytes of stores (KILLS=500)
-	$(BIN)/python -c 'import sys; from tidings.testing.crash import main; main(sys.argv[1:])' \
+	$(BIN)/python -c 'import sys; from hardening.kills.broker import main; main(sys.argv[1:])' \
 	  $(or $(KILLS),500) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
-	$(BIN)/python -c 'import sys; from tidings.testing.crash_network import main; main(sys.argv[1:])' \
+	$(BIN)/python -c 'import sys; from hardening.kills.line import main; main(sys.argv[1:])' \
 	  $$(( $(or $(KILLS),500) / 5 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
-	$(BIN)/python -c 'import sys; from tidings.testing.stalled_line import main; main(sys.argv[1:])' \
+	$(BIN)/python -c 'import sys; from hardening.kills.stalled_line import main; main(sys.argv[1:])' \
 	  $$(( $(or $(KILLS),500) / 25 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
-	$(BIN)/python -m tidings.testing.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
-	$(BIN)/python -m tidings.testing.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -m hardening.kills.power_loss $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
+	$(BIN)/python -m hardening.kills.store_damage $$(( $(or $(KILLS),500) * 2 )) $(or $(SEED),$$RANDOM) $(HARDENING)/crash.json
 
 proton: setup  ## Qpid Proton's own examples against a broker on port 5672 (EXAMPLES=.../qpid-proton/python/examples)
 	scripts/proton-examples $(EXAMPLES)
@@ -121,16 +121,16 @@ container:  ## build the container file and try the image, with podman and mmdeb
 	scripts/container
 
 trace-kills: setup  ## kill -9 a broker that records, again and again, then trace every message (KILLS=50)
-	$(BIN)/python -m tidings.testing.traced_kills $(or $(KILLS),50)
+	$(BIN)/python -m hardening.kills.tracing $(or $(KILLS),50)
 
 spark-kills: setup  ## kill -9 drivers of Spark jobs and streams, and run them again (KILLS=20)
-	$(BIN)/python -m tidings.testing.spark_kills $(or $(KILLS),20)
+	$(BIN)/python -m hardening.kills.spark $(or $(KILLS),20)
 
 load: setup  ## half frames, changing subscriptions, one that never reads, a soak: what a broker must bear (MINUTES=30)
-	$(BIN)/python -m tidings.testing.load half 5000 $(HARDENING)/load.json
-	$(BIN)/python -m tidings.testing.load churn 100000 1000 60 $(HARDENING)/load.json
-	$(BIN)/python -m tidings.testing.load silent 1000 $(HARDENING)/load.json
-	$(BIN)/python -m tidings.testing.load soak $(or $(MINUTES),30) $(HARDENING)/load.json
+	$(BIN)/python -m hardening.load.scenarios half 5000 $(HARDENING)/load.json
+	$(BIN)/python -m hardening.load.scenarios churn 100000 1000 60 $(HARDENING)/load.json
+	$(BIN)/python -m hardening.load.scenarios silent 1000 $(HARDENING)/load.json
+	$(BIN)/python -m hardening.load.scenarios soak $(or $(MINUTES),30) $(HARDENING)/load.json
 	$(BIN)/python -m bench.idle_connections 10000 $(HARDENING)/load.json
 	$(BIN)/python -m bench.slow_consumer 3 $(HARDENING)/load.json
 

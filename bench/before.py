@@ -14,10 +14,10 @@ from typing import Any
 
 from bench.broker_points import Point, points
 from bench.harness import save
-from tidings.lab.connections import Load
+from tidings.lab.connections import ConnectionLoad
 from tidings.lab.generator import run
+from tidings.lab.load_protocols import LoadPlan
 from tidings.lab.servers import TidingsServer, TidingsStompServer
-from tidings.lab.wires import Plan
 
 POINTS = ("grid b=0 r=1 n=0", "grid b=0 r=10 n=0", "grid b=0 r=40 n=0", "paced 5000", "paced 30000")
 STORED = ("persistent 1000 unconfirmed", "persistent one at a time")
@@ -35,7 +35,7 @@ def compare(kind: type[TidingsServer], before: str, wanted: list[Point], runs: i
     number = 0
     with kind() as new, kind(python=before) as old:
         for server in (new, old):
-            run(server, Load(Plan("bench.warm"), warm_seconds=0.5, seconds=0.5))
+            run(server, ConnectionLoad(LoadPlan("bench.warm"), warm_seconds=0.5, seconds=0.5))
         for point in wanted:
             pairs = []
             for _ in range(runs):

@@ -18,11 +18,11 @@ from typing import Any
 from bench.broker_points import Point, fsync_us, points
 from bench.broker_report import REFERENCE, best, report
 from bench.harness import RESULTS, save
-from tidings.lab.connections import Load
+from tidings.lab.connections import ConnectionLoad
 from tidings.lab.generator import run
+from tidings.lab.load_protocols import LoadPlan
 from tidings.lab.machine import environment
 from tidings.lab.servers import SERVERS, Server, install_activemq
-from tidings.lab.wires import Plan
 
 WARM_SECONDS = {"activemq": 10.0}  # a virtual machine that compiles what is hot needs to find out what that is
 ATTEMPTS = 3
@@ -44,7 +44,10 @@ class Run:
             servers = {name: stack.enter_context(SERVERS[name]()) for name in self.names}
             for name, server in servers.items():
                 self.results["versions"][name] = server.version
-                run(server, Load(self._plan(Plan("")), warm_seconds=WARM_SECONDS.get(name, 0.5), seconds=0.5))
+                run(
+                    server,
+                    ConnectionLoad(self._plan(LoadPlan("")), warm_seconds=WARM_SECONDS.get(name, 0.5), seconds=0.5),
+                )
             for number, point in enumerate(missing, 1):
                 for server in servers.values():
                     self._point(server, point, f"{number}/{len(missing)}")
@@ -65,7 +68,7 @@ class Run:
             shares = f"server {result['server_share']:4.0%}, generator {result['generator_share']:4.0%}"
             print(f"{progress:>7} {server.name:9} {point.name:28} {rate:12,.0f}/s {cpu:9.2f} µs  {shares}", flush=True)
 
-    def _tried(self, server: Server, load: Load) -> dict[str, Any]:
+    def _tried(self, server: Server, load: ConnectionLoad) -> dict[str, Any]:
         """A point that fails is tried again; what keeps failing ends the run."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -76,7 +79,7 @@ class Run:
                     raise
         raise AssertionError
 
-    def _plan(self, plan: Plan) -> Plan:
+    def _plan(self, plan: LoadPlan) -> LoadPlan:
         """With a topic nobody used before: no point sees what another one left."""
         self._topics += 1
         return replace(plan, topic=f"bench.{self._topics}")

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tidings.broker.listening import Listener
+from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.server import Broker
 from tidings.delivery.store import MemoryStore
-from tidings.node.limits import Limits
-from tidings.node.settings import Settings
-from tidings.protocols.native import NativeSession
+from tidings.node.limits import BrokerLimits
+from tidings.node.settings import NodeSettings
+from tidings.protocols.native.session import NativeSession
 
 
 def allow_many_files() -> int:
@@ -26,13 +26,13 @@ def allow_many_files() -> int:
     return hard
 
 
-def _serve(ready: Connection, limits: Limits, settings: Settings) -> None:
+def _serve(ready: Connection, limits: BrokerLimits, settings: NodeSettings) -> None:
     allow_many_files()
 
     async def main() -> None:
         broker = Broker(settings, MemoryStore(), limits=limits)
         await broker.start([])
-        ready.send(await broker.listen(Listener(NativeSession, port=0)))
+        ready.send(await broker.listen(ListenerSettings(NativeSession, port=0)))
         while True:
             await asyncio.to_thread(ready.recv)
             ready.send({"held_bytes": broker.forwarder.held_bytes(), **broker.forwarder.stats()})
@@ -61,10 +61,10 @@ class BrokerChild:
 
 
 @contextmanager
-def broker_child(limits: Limits | None = None, settings: Settings | None = None) -> Iterator[BrokerChild]:
+def broker_child(limits: BrokerLimits | None = None, settings: NodeSettings | None = None) -> Iterator[BrokerChild]:
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
-    arguments = (theirs, limits or Limits(), settings or Settings())
+    arguments = (theirs, limits or BrokerLimits(), settings or NodeSettings())
     process = context.Process(target=_serve, args=arguments, daemon=True)
     process.start()
     try:

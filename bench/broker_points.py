@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidings.lab.connections import Load
-from tidings.lab.wires import Plan
+from tidings.lab.connections import ConnectionLoad
+from tidings.lab.load_protocols import LoadPlan
 
 MATCHING = (1, 2, 5, 10, 20, 40)
 OTHERS = (0, 5, 10, 20, 40, 80, 160, 1000, 5000)
@@ -26,8 +26,10 @@ Rates = Mapping[str, Mapping[str, Any]]  # the results of one server so far, by 
 @dataclass(frozen=True, slots=True)
 class Point:
     name: str
-    load: Callable[[Plan, Rates, Rates], Load]  # the plan to complete, its server's results, the reference server's
-    plan: Plan
+    load: Callable[
+        [LoadPlan, Rates, Rates], ConnectionLoad
+    ]  # the plan to complete, its server's results, the reference server's
+    plan: LoadPlan
 
 
 def grid_name(body: int, matching: int, others: int) -> str:
@@ -50,37 +52,37 @@ def _grid(full: bool) -> Iterator[Point]:
 
 
 def _grid_point(body: int, matching: int, others: int) -> Point:
-    def load(plan: Plan, _: Rates, __: Rates) -> Load:
-        return Load(plan, matching=matching, others=others)
+    def load(plan: LoadPlan, _: Rates, __: Rates) -> ConnectionLoad:
+        return ConnectionLoad(plan, matching=matching, others=others)
 
-    return Point(grid_name(body, matching, others), load, Plan("", b"x" * body))
+    return Point(grid_name(body, matching, others), load, LoadPlan("", b"x" * body))
 
 
 def _unbatched() -> Iterator[Point]:
     yield from (_paced_point(rate) for rate in PACES)
-    asked = Plan("", receipts=True)
-    yield Point("receipts one at a time", lambda plan, _, __: Load(plan, window=1, block=1), asked)
-    yield Point("receipts of 50 publishers", lambda plan, _, __: Load(plan, publishers=PUBLISHERS), asked)
-    yield Point("receipts one a send", lambda plan, _, __: Load(plan, block=1), asked)
+    asked = LoadPlan("", receipts=True)
+    yield Point("receipts one at a time", lambda plan, _, __: ConnectionLoad(plan, window=1, block=1), asked)
+    yield Point("receipts of 50 publishers", lambda plan, _, __: ConnectionLoad(plan, publishers=PUBLISHERS), asked)
+    yield Point("receipts one a send", lambda plan, _, __: ConnectionLoad(plan, block=1), asked)
     # The same on a socket without TCP_NODELAY: with it, TCP keeps the generator's core busy before the server's is.
-    yield Point("receipts one a send, gathered", lambda plan, _, __: Load(plan, block=1, gathers=True), asked)
-    yield Point("receipts in blocks", lambda plan, _, __: Load(plan), asked)
+    yield Point("receipts one a send, gathered", lambda plan, _, __: ConnectionLoad(plan, block=1, gathers=True), asked)
+    yield Point("receipts in blocks", lambda plan, _, __: ConnectionLoad(plan), asked)
 
 
 def _paced_point(rate: int) -> Point:
-    return Point(f"paced {rate}", lambda plan, _, __: Load(plan, rate=rate, block=1), Plan(""))
+    return Point(f"paced {rate}", lambda plan, _, __: ConnectionLoad(plan, rate=rate, block=1), LoadPlan(""))
 
 
 def _half_load() -> Iterator[Point]:
     """At half of what the server takes when saturated, and at half of what the reference server takes."""
     saturated = grid_name(0, 1, 0)
-    yield Point("half of its own", lambda plan, own, _: _half(plan, own[saturated]), Plan(""))
-    yield Point("half of the reference", lambda plan, _, reference: _half(plan, reference[saturated]), Plan(""))
+    yield Point("half of its own", lambda plan, own, _: _half(plan, own[saturated]), LoadPlan(""))
+    yield Point("half of the reference", lambda plan, _, reference: _half(plan, reference[saturated]), LoadPlan(""))
 
 
-def _half(plan: Plan, saturated: Mapping[str, Any]) -> Load:
+def _half(plan: LoadPlan, saturated: Mapping[str, Any]) -> ConnectionLoad:
     rate = saturated["received_per_s"] / 2
-    return Load(plan, rate=rate, block=math.ceil(rate / SENDS_PER_S_MAX))
+    return ConnectionLoad(plan, rate=rate, block=math.ceil(rate / SENDS_PER_S_MAX))
 
 
 def _persistent() -> Iterator[Point]:
@@ -90,10 +92,10 @@ def _persistent() -> Iterator[Point]:
 
 
 def _stored_point(name: str, window: int, block: int) -> Point:
-    def load(plan: Plan, _: Rates, __: Rates) -> Load:
-        return Load(plan, durable=True, window=window, block=block, warm_seconds=3.0, seconds=3.0)
+    def load(plan: LoadPlan, _: Rates, __: Rates) -> ConnectionLoad:
+        return ConnectionLoad(plan, durable=True, window=window, block=block, warm_seconds=3.0, seconds=3.0)
 
-    return Point(name, load, Plan("", b"x" * 100, persistent=True, receipts=True))
+    return Point(name, load, LoadPlan("", b"x" * 100, persistent=True, receipts=True))
 
 
 def fsync_us(rounds: int = 200) -> float:

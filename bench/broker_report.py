@@ -5,8 +5,8 @@ from typing import Any
 
 from bench.broker_points import BODIES, MATCHING, OTHERS, PACES, grid_name
 from bench.harness import RESULTS, table
-from tidings.lab.fitting import Measurement, fit
-from tidings.lab.processing import Load
+from tidings.capacity.fitting import Measurement, fit
+from tidings.capacity.processing import Load
 
 REFERENCE = "activemq"
 OURS = "tidings"

@@ -14,11 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hardening.support.console import Browser, start_chromium
+
 from bench.harness import save, table
 from tidings.broker.inspection import inspect
 from tidings.client import connect
 from tidings.node.protocol_session import Inspect
-from tidings.testing.console import Browser, start_chromium
 from tidings.testing.local_broker import local_broker
 
 SMALL, LARGE = (4, 10), (100, 10_000)

@@ -11,9 +11,9 @@ import uvicorn
 
 from tidings.client import Client
 from tidings.console.app import make_app
-from tidings.console.source import Login, Source
+from tidings.console.source import BrokerLogin, Source
 from tidings.errors import ConnectionLostError, TidingsError
-from tidings.overlay.generate import waxman
+from tidings.overlay.topology.generate import waxman
 
 
 class FedSource:
@@ -101,7 +101,7 @@ def sources(brokers: int, subscriptions: int) -> list[Source]:
 
 async def main(brokers: int, subscriptions: int) -> None:
     fed = sources(brokers, subscriptions)
-    app = make_app(lambda _: fed, Login(), frozenset())
+    app = make_app(lambda _: fed, BrokerLogin(), frozenset())
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", 0, log_level="warning", lifespan="on"))
     running = asyncio.create_task(server.serve())
     while not server.started:

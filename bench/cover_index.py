@@ -12,7 +12,7 @@ from typing import Any
 
 from bench import harness
 from bench.covering import conjunction
-from tidings.matching.cover_index import CoverIndex, Covering, CoverScan
+from tidings.matching.cover_index import CoverIndex, CoverQuery, CoverScan
 from tidings.model.constraint import Constraint, Op
 from tidings.model.predicate import Predicate
 
@@ -41,7 +41,7 @@ def paper(rng: Random, size: int) -> list[Predicate]:
     return found
 
 
-def _answers(index: Covering[int], question: str, asked: list[Predicate]) -> list[list[int]]:
+def _answers(index: CoverQuery[int], question: str, asked: list[Predicate]) -> list[list[int]]:
     ask = getattr(index, question)
     return [list(ask(one)) for one in asked]
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from bench.harness import RESULTS, save
 from tidings import _kernel
+from tidings.experiments.bdrp.paper_workload import PaperWorkload
 from tidings.kernel.element_matrix import ElementMatrix, pack
 from tidings.kernel.encoder import MessageEncoder
 from tidings.kernel.matrix import EncodedMatrix, Vectors, as_vectors
-from tidings.lab.paper_workload import PaperWorkload
 from tidings.matching.categories import Category
 from tidings.matching.encoding import Encoding, choose
 from tidings.matching.graded import GradedGrade

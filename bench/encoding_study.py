@@ -13,8 +13,8 @@ from math import nan
 from typing import Any
 
 from bench.harness import RESULTS, save, table
-from tidings.lab.encoding_study import Study, propose, study
-from tidings.lab.paper_workload import PaperWorkload
+from tidings.experiments.bdrp.encoding_study import Study, propose, study
+from tidings.experiments.bdrp.paper_workload import PaperWorkload
 
 SHAPES = ((100, 100, 5), (100, 10, 5), (8, 200, 1))
 GOAL = 1.05

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from bench.harness import save, table
-from tidings.tracking.history import BloomHistory, BloomSettings, Entry, Key, Kind, efpp
 from tidings.tracking.ids import IdArray
-from tidings.tracking.paper import SHAPES
+from tidings.tracking.plan.paper import SHAPES
+from tidings.tracking.recording.history import BloomHistory, BloomSettings, HistoryEntry, HistoryKind, Key, efpp
 
 QUERIES, FILTERS = 20_000_000, 40
 Z_MAX = 4.0
@@ -34,8 +34,8 @@ def ids(start: int, count: int, publisher: int) -> IdArray:
     return words.astype(">u8").view(np.uint8).reshape(-1, 16)
 
 
-def filled(settings: BloomSettings, filters: int) -> list[Entry]:
-    history = BloomHistory(Key(Kind.ROUTE, 1), settings)
+def filled(settings: BloomSettings, filters: int) -> list[HistoryEntry]:
+    history = BloomHistory(Key(HistoryKind.ROUTE, 1), settings)
     return [
         entry
         for number in range(filters)

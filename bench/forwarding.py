@@ -12,8 +12,8 @@ from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.matching.workload import Workload
 from tidings.model.codec import encode_frame
+from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.routing.forwarding import Forward, encode_forward
-from tidings.routing.interests import InterestEncoding
 
 PUBLISH, FORWARD = 0x10, 0x41
 MESSAGES, CONJUNCTIONS, LINKS = 2000, 100, 4

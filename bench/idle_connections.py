@@ -10,9 +10,10 @@ import socket
 import sys
 import time
 
+from hardening.record import note
+
 from bench.broker_child import allow_many_files, broker_child
-from tidings.protocols.frames import FrameType, control
-from tidings.testing.record import note
+from tidings.protocols.native.frames import FrameType, control
 
 HELLO = control(FrameType.HELLO, {"version": 1, "heartbeat_ms": 30_000})
 WARM = 200

@@ -1,7 +1,7 @@
 """The cost of one message at the limits of docs/limits.md, in milliseconds of CPU time: `python -m bench.limits`.
 
 For decoding, matching and encoding, the worst inputs that the limits let in. It takes about half a minute, writes
-results/limits.json, and `python -m tidings.testing.limits_table docs/limits.md` puts the table into the page.
+results/limits.json, and `python -m hardening.limits_table docs/limits.md` puts the table into the page.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The paper's scale-out in the simulator (tidings.lab.scale_out): `python -m bench.network`; about five minutes.
+"""The paper's scale-out in the simulator (tidings.experiments.bdrp.scale_out): `python -m bench.network`; about five minutes.
 
 Results and pictures go to bench/results: what 2, 4 and 8 brokers deliver under a rising load with links of 1 MB/s, and
 what the links carry for it, for B-DRP with graded and with plain encoding and for controlled flooding.
@@ -11,25 +11,25 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 
 from bench.harness import RESULTS, save, table
-from tidings.lab.scale_out import VARIANTS, Measurement, ScaleOut, Setup
+from tidings.experiments.bdrp.scale_out import VARIANTS, ScaleOut, ScaleOutMeasurement, ScaleOutSetup
 
 BROKERS = (2, 4, 8)
 RATES = (1000, 2000, 4000, 8000)
 SECONDS = 1.0
 
 
-def measure() -> list[Measurement]:
+def measure() -> list[ScaleOutMeasurement]:
     """Each point in a fresh network: what one rate leaves in the queues must not slow down the next."""
     found = []
     for brokers in BROKERS:
         for variant in VARIANTS:
             for rate in RATES:
-                found.append(ScaleOut(Setup(brokers), variant).run(rate, SECONDS))
+                found.append(ScaleOut(ScaleOutSetup(brokers), variant).run(rate, SECONDS))
                 print(".", end="", flush=True)
     return found
 
 
-def show(found: Sequence[Measurement]) -> None:
+def show(found: Sequence[ScaleOutMeasurement]) -> None:
     rows = [
         (
             one.brokers,
@@ -47,7 +47,7 @@ def show(found: Sequence[Measurement]) -> None:
     table("Scale-out, links of 1 MB/s, replication about 5 % of the clients", columns, rows)
 
 
-def plot(found: Sequence[Measurement]) -> None:
+def plot(found: Sequence[ScaleOutMeasurement]) -> None:
     mpl.rcParams["svg.hashsalt"] = "tidings"
     figure, axes = plt.subplots(2, len(BROKERS), figsize=(11, 6), sharex=True, sharey="row", squeeze=False)
     for column, brokers in enumerate(BROKERS):

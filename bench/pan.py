@@ -10,7 +10,7 @@ from statistics import mean
 
 from bench.harness import RESULTS, save, table
 from tidings.overlay.pan import PanOptions
-from tidings.overlay.space import plane
+from tidings.overlay.topology.space import plane
 from tidings.sim.pan import PanNetwork
 
 SIZES = (50, 100, 200, 500, 1000, 2000, 5000)

@@ -32,9 +32,9 @@ from tidings.pipeline import jobs, replay
 from tidings.pipeline.config import load
 from tidings.pipeline.generate import messages_of
 from tidings.pipeline.ingest import clean_table
-from tidings.pipeline.places import Place
 from tidings.pipeline.schemas import SUBSCRIPTIONS
 from tidings.pipeline.session import start_session
+from tidings.pipeline.storage_paths import StoragePath
 
 WARM = 200_000  # ids that are traced before anything is measured
 
@@ -56,7 +56,7 @@ def measure_trace(folder: Path, quick: bool) -> dict[str, object]:
         child("bench.pipeline_data", folder, 1_840_000 if quick else 18_400_000, WARM, *counts)
     two = session(folder, "local[2]", 2, WARM, *counts, counts[-2], counts[-1])
     first, *costs = two["traces"]
-    filters = clean_table(Place.of(folder / "tables"), "histories").need().rows
+    filters = clean_table(StoragePath.of(folder / "tables"), "histories").need().rows
     found: dict[str, Any] = {"filters": filters, "ingest": two["ingest"], "first": first}
     found |= {"traces": costs[: len(counts)], "again": costs[len(counts) :], "peak_mb": two["peak_mb"]}
     rows = [(f"{one['rows']:.0e}", one["cpu_s"], one["wall_s"], one["per_cpu_s"]) for one in costs]
@@ -102,9 +102,9 @@ def measure_replay(folder: Path, quick: bool) -> list[dict[str, object]]:
     return found
 
 
-def kernel_seconds(folders: list[Place], messages: int) -> float:
+def kernel_seconds(folders: list[StoragePath], messages: int) -> float:
     """CPU time in the kernel alone, for one message."""
-    replayer = replay.Replayer(replay.Subscriptions.read(folders))
+    replayer = replay.Replayer(replay.ReplaySubscriptions.read(folders))
     column = pa.array(messages_of(Workload(1, conjunctions=1).encoded_messages(0, messages)), pa.binary())
     replay.SPENT["kernel"] = 0.0
     replayer.match_column(column, replayer.counting())

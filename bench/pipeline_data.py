@@ -18,9 +18,9 @@ from tidings.model.tables import ATTACHMENTS, HISTORIES
 from tidings.pipeline.trace import binary
 from tidings.segments.tracking import attachment_row, entry_row
 from tidings.segments.writer import SegmentWriter
-from tidings.tracking.attachments import Attachment, AttachmentKind
-from tidings.tracking.history import BloomHistory, BloomSettings, Entry, Key, Kind
 from tidings.tracking.ids import IdArray
+from tidings.tracking.recording.attachments import Attachment, AttachmentKind
+from tidings.tracking.recording.history import BloomHistory, BloomSettings, HistoryEntry, HistoryKind, Key
 
 START_MS = 1_762_000_000_000
 STEP = 2_000  # ids added at a time: few enough to lie within the skew
@@ -61,23 +61,23 @@ class Traffic:
         """Every broker between the origin and those, in the tree where n's parent is n // 2."""
         return {origin}.union(*(path(origin, target) for target in wanted))
 
-    def entries(self) -> Iterator[tuple[int, Entry]]:
+    def entries(self) -> Iterator[tuple[int, HistoryEntry]]:
         for origin in self.numbers:
             ids, topics = self.ids(origin), self.topic_of(origin)
             routes = [self.route(origin, self.wanted(topic)) for topic in range(self.topics)]
             number = iter(range(10**9))
             for broker in self.numbers:
                 passes = np.array([broker in route for route in routes])[topics]
-                kind = Kind.PUBLISH if broker == origin else Kind.ROUTE
+                kind = HistoryKind.PUBLISH if broker == origin else HistoryKind.ROUTE
                 yield from self._history(broker, Key(kind, origin), ids[passes], origin * 10**6, number)
                 takes = np.array([broker in self.wanted(topic) for topic in range(self.topics)])[topics]
                 yield from self._history(
-                    broker, Key(Kind.DELIVER, origin, f"s{broker}"), ids[takes], origin * 10**6, number
+                    broker, Key(HistoryKind.DELIVER, origin, f"s{broker}"), ids[takes], origin * 10**6, number
                 )
 
     def _history(
         self, broker: int, key: Key, ids: IdArray, first: int, numbers: Iterator[int]
-    ) -> Iterator[tuple[int, Entry]]:
+    ) -> Iterator[tuple[int, HistoryEntry]]:
         history = BloomHistory(key, self.bloom, 1, (first + n for n in numbers))
         now_ms = START_MS
         for start in range(0, len(ids), STEP):

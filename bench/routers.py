@@ -16,8 +16,8 @@ import numpy as np
 from bench.encoded import BATCH, best_us, plain_vectors
 from bench.harness import save, table
 from tidings import _kernel
+from tidings.experiments.bdrp.paper_workload import PaperWorkload
 from tidings.kernel.matrix import EncodedMatrix, Vectors, as_vectors
-from tidings.lab.paper_workload import PaperWorkload
 from tidings.matching.encoding import Encoding
 
 SCANNED = 8  # messages

@@ -6,9 +6,10 @@ python -m bench.simulator
 import time
 from collections.abc import Callable
 
-from tidings.overlay.generate import large_network
+from hardening.machines.unicast import PROTOCOLS, Scenario, simulate
+
+from tidings.overlay.topology.generate import large_network
 from tidings.sim.calendar import Calendar
-from tidings.testing.unicast import PROTOCOLS, Scenario, simulate
 
 REPEATS = 3
 EVENTS = 200_000

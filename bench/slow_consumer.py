@@ -11,19 +11,20 @@ import sys
 import threading
 import time
 
+from hardening.load.stream import connect
+from hardening.record import note
+
 from bench.broker_child import BrokerChild, broker_child
 from tidings.kernel.codec import encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
-from tidings.node.limits import Limits
-from tidings.protocols.frames import FrameType, control
-from tidings.testing.record import note
-from tidings.testing.stream import connect
+from tidings.node.limits import BrokerLimits
+from tidings.protocols.native.frames import FrameType, control
 
 READERS = 10
 BODY = 500
-LIMITS = Limits(memory_bytes_max=64 << 20)
+LIMITS = BrokerLimits(memory_bytes_max=64 << 20)
 SUBSCRIBE = control(FrameType.SUBSCRIBE, {"receipt": 1, "subscription": 1, "destination": "t"})
 
 

@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tidings.broker.sqlite_store import SqliteStore
-from tidings.delivery.journal import Head, pack
+from tidings.delivery.batch_codec import Head, pack
 from tidings.delivery.store import Acked, MailboxAdded, Stored
+from tidings.store.sqlite.store import SqliteStore
 
 ROUNDS = 3
 

@@ -16,27 +16,36 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from hardening.support.links import BrokerNetwork, eventually
+
 from bench.harness import RESULTS, save, table
-from tidings.broker.listening import Listener
+from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.server import Broker
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.client import Client, connect
 from tidings.delivery.store import MemoryStore
 from tidings.model.message_id import MessageId
-from tidings.node.settings import Settings as NodeSettings
-from tidings.protocols.native import NativeSession
+from tidings.node.settings import NodeSettings as NodeSettings
+from tidings.protocols.native.session import NativeSession
 from tidings.segments.history_store import HistoryStore
-from tidings.testing.links import BrokerNetwork, eventually
-from tidings.tracking.attachments import Attachment, AttachmentKind
-from tidings.tracking.history import BloomHistory, BloomSettings, Encoding, Entry, Key, Kind, Mode
-from tidings.tracking.record import Settings
-from tidings.tracking.strategies import BloomStrategy
+from tidings.tracking.recording.attachments import Attachment, AttachmentKind
+from tidings.tracking.recording.history import (
+    BloomHistory,
+    BloomSettings,
+    FilterEncoding,
+    HistoryEntry,
+    HistoryKind,
+    Key,
+    Mode,
+)
+from tidings.tracking.recording.recorder import TrackingSettings
+from tidings.tracking.recording.strategies import BloomStrategy
 
 TRACES = 60
 START_MS = 1_700_000_000_000
 PER_SEGMENT = 2000
 SMALL = BloomSettings(20, 576, 8, mode=Mode.ROTATE)
-QUICK = Settings(BloomStrategy(BloomSettings(mode=Mode.ROTATE)), persist_ms=100)
+QUICK = TrackingSettings(BloomStrategy(BloomSettings(mode=Mode.ROTATE)), persist_ms=100)
 
 
 async def timed(client: Client, messages: list[MessageId]) -> dict[str, float]:
@@ -89,16 +98,16 @@ def message_of(number: int) -> MessageId:
     return MessageId(7, 1, START_MS + 500 * number + 10)
 
 
-def _filter(number: int) -> Entry:
+def _filter(number: int) -> HistoryEntry:
     """The publisher's and the subscriber's in turn, of the same times."""
-    key = Key(Kind.PUBLISH, 1) if number % 2 == 0 else Key(Kind.DELIVER, 1, "audit")
+    key = Key(HistoryKind.PUBLISH, 1) if number % 2 == 0 else Key(HistoryKind.DELIVER, 1, "audit")
     history = BloomHistory(key, SMALL)
     number -= number % 2
     history.add(bytes(message_of(number)), message_of(number).ms)
     (entry,) = history.close(message_of(number).ms)
     span = (START_MS + 500 * number, START_MS + 500 * number + 1200)
-    sequence = number + (key.kind is Kind.DELIVER)
-    return Entry(key, sequence, span, (), 1, True, Encoding.BLOOM, entry.data, span[0], span[1], 1)
+    sequence = number + (key.kind is HistoryKind.DELIVER)
+    return HistoryEntry(key, sequence, span, (), 1, True, FilterEncoding.BLOOM, entry.data, span[0], span[1], 1)
 
 
 async def by_filters(filters: int, root: Path) -> dict[str, Any]:
@@ -107,7 +116,7 @@ async def by_filters(filters: int, root: Path) -> dict[str, Any]:
     broker = Broker(NodeSettings(), MemoryStore(), tracking=TrackingOptions(QUICK, root))
     await broker.start([])
     started = time.perf_counter() - began
-    port = await broker.listen(Listener(NativeSession, port=0))
+    port = await broker.listen(ListenerSettings(NativeSession, port=0))
     rng = Random(filters)
     asked = [message_of(2 * rng.randrange(filters // 2)) for _ in range(TRACES)]
     try:

@@ -19,17 +19,26 @@ from tidings.model.tables import HISTORIES
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.tracking import entry_row
 from tidings.segments.writer import SegmentWriter
-from tidings.tracking.archive import Archive, MemoryArchive
-from tidings.tracking.history import BloomHistory, BloomSettings, Encoding, Entry, History, Key, Kind, Mode
-from tidings.tracking.paper import PUBLISHERS, RATE_PER_S, TABLE_2, Configuration
-from tidings.tracking.plan import best_shape
-from tidings.tracking.record import Recorder, Settings
-from tidings.tracking.strategies import AsyncStrategy, strategy
+from tidings.tracking.plan.assistant import best_shape
+from tidings.tracking.plan.paper import PUBLISHERS, RATE_PER_S, TABLE_2, PaperConfiguration
+from tidings.tracking.query.archive import Archive, MemoryArchive
+from tidings.tracking.recording.history import (
+    BloomHistory,
+    BloomSettings,
+    FilterEncoding,
+    History,
+    HistoryEntry,
+    HistoryKind,
+    Key,
+    Mode,
+)
+from tidings.tracking.recording.recorder import Recorder, TrackingSettings
+from tidings.tracking.recording.strategies import AsyncStrategy, strategy
 
 BATCH = 1000
 START_MS = 1_762_000_000_000
 SECONDS = 60
-KEY = Key(Kind.PUBLISH, 1)
+KEY = Key(HistoryKind.PUBLISH, 1)
 
 
 def message_ids(n: int, start_ms: int = START_MS, seed: int = 1) -> NDArray[np.uint8]:
@@ -51,7 +60,7 @@ def recording() -> list[dict[str, Any]]:
         chosen = strategy(row.strategy, row.settings or BloomSettings(), row.buffer_bytes or 10_000)
 
         def run(chosen: Any = chosen) -> None:
-            recorder = Recorder(1, Settings(chosen), incarnation=1)
+            recorder = Recorder(1, TrackingSettings(chosen), incarnation=1)
             for number, batch in enumerate(batches):
                 recorder.published(batch, START_MS + 200 * number)
 
@@ -60,11 +69,11 @@ def recording() -> list[dict[str, Any]]:
     return rows
 
 
-def describe(row: Configuration) -> dict[str, Any]:
+def describe(row: PaperConfiguration) -> dict[str, Any]:
     return {"strategy": row.strategy, "buffer": row.buffer_bytes, "accuracy": row.accuracy, "persist_s": row.persist_s}
 
 
-def replay(history: History, persist_s: int) -> list[Entry]:
+def replay(history: History, persist_s: int) -> list[HistoryEntry]:
     """A minute of the paper's load in virtual time; T_p counts from the first id that is not stored."""
     ids, stored, due = message_ids(RATE_PER_S * SECONDS), [], 0
     step = RATE_PER_S // 20
@@ -116,13 +125,23 @@ def storage() -> list[dict[str, Any]]:
     return rows
 
 
-def stored_filters(n: int) -> list[Entry]:
+def stored_filters(n: int) -> list[HistoryEntry]:
     """n full filters in a row, each over 500 ms and overlapping the next by half; their bits are shared."""
     shape = BloomSettings(200, 5184, 16, skew_ms=10**6)
     (entry,) = BloomHistory(KEY, shape).add(message_ids(200), START_MS)
     return [
-        Entry(
-            KEY, i, (START_MS + 500 * i, START_MS + 500 * i + 749), (), 200, True, Encoding.BLOOM, entry.data, 0, 0, 1
+        HistoryEntry(
+            KEY,
+            i,
+            (START_MS + 500 * i, START_MS + 500 * i + 749),
+            (),
+            200,
+            True,
+            FilterEncoding.BLOOM,
+            entry.data,
+            0,
+            0,
+            1,
         )
         for i in range(n)
     ]
@@ -138,7 +157,7 @@ def query_row(n: int) -> dict[str, Any]:
     entries = stored_filters(n)
     memory = MemoryArchive()
     memory.store(1, entries)
-    recorder = Recorder(1, Settings(), incarnation=2)
+    recorder = Recorder(1, TrackingSettings(), incarnation=2)
     recorder.start(START_MS)
     row: dict[str, Any] = {"filters": n}
     row["memory_us"] = microseconds(lambda message: recorder.answer(message, memory), n, 2000)
@@ -149,7 +168,7 @@ def query_row(n: int) -> dict[str, Any]:
     return row
 
 
-def from_segments(root: Path, entries: list[Entry], recorder: Recorder) -> dict[str, Any]:
+def from_segments(root: Path, entries: list[HistoryEntry], recorder: Recorder) -> dict[str, Any]:
     writer = SegmentWriter(root, HISTORIES, "b1")
     for number, start in enumerate(range(0, len(entries), 1000)):
         writer.append([entry_row(1, entry) for entry in entries[start : start + 1000]], START_MS + number)

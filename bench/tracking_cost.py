@@ -16,15 +16,15 @@ from typing import Any
 
 from bench.harness import save, table
 from tidings.kernel.codec import encode_message
-from tidings.lab.connections import Load
+from tidings.lab.connections import ConnectionLoad
 from tidings.lab.generator import run
+from tidings.lab.load_protocols import LoadPlan, NativeLoad
 from tidings.lab.servers import TidingsServer
-from tidings.lab.wires import Native, Plan
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
-from tidings.protocols.frames import FrameType
+from tidings.protocols.native.frames import FrameType
 
 # Blocks are sent again and again, so their ids grow old: they must not count as stragglers.
 OLD = {"skew_ms": 600_000, "skew_between_brokers_ms": 1_000_000}
@@ -37,24 +37,24 @@ BIG = b"x" * 1000
 IDS = 150_000  # before they are sent again: more than a filter takes, or all filters would be the same
 WARM_SECONDS, SECONDS = 3.0, 4.0  # the first segment that a process writes costs it a tenth of a second
 POINTS = {
-    "no body, r = 1": Load(Plan("")),
-    "no body, r = 10": Load(Plan(""), matching=10),
-    "no body, r = 40": Load(Plan(""), matching=40),
-    "1000 bytes, r = 1": Load(Plan("", BIG)),
-    "1000 bytes, r = 10": Load(Plan("", BIG), matching=10),
-    "1000 bytes, r = 40": Load(Plan("", BIG), matching=40),
-    "receipts, 10 a send": Load(Plan("", receipts=True), block=10),
+    "no body, r = 1": ConnectionLoad(LoadPlan("")),
+    "no body, r = 10": ConnectionLoad(LoadPlan(""), matching=10),
+    "no body, r = 40": ConnectionLoad(LoadPlan(""), matching=40),
+    "1000 bytes, r = 1": ConnectionLoad(LoadPlan("", BIG)),
+    "1000 bytes, r = 10": ConnectionLoad(LoadPlan("", BIG), matching=10),
+    "1000 bytes, r = 40": ConnectionLoad(LoadPlan("", BIG), matching=40),
+    "receipts, 10 a send": ConnectionLoad(LoadPlan("", receipts=True), block=10),
 }
 QUICK = ("no body, r = 1", "no body, r = 10", "no body, r = 40", "1000 bytes, r = 1", "receipts, 10 a send")
 
 
-class Now(Native):
+class Now(NativeLoad):
     """Messages with ids of this time, each from another publisher."""
 
     def __init__(self) -> None:
         self._publishers = count(1)
 
-    def block(self, plan: Plan, count: int) -> bytes:
+    def block(self, plan: LoadPlan, count: int) -> bytes:
         now_ms = time.time_ns() // 1_000_000
         message = Message(Destination(plan.topic), dict(plan.properties), plan.body)
         frames = []

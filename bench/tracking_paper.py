@@ -29,15 +29,15 @@ from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageIdSource
-from tidings.protocols.frames import FrameSplitter, FrameType, control
-from tidings.tracking.paper import PUBLISHERS, RATE_PER_S, SUBSCRIBERS, TABLE_2, TOPICS, Configuration
+from tidings.protocols.native.frames import FrameSplitter, FrameType, control
+from tidings.tracking.plan.paper import PUBLISHERS, RATE_PER_S, SUBSCRIBERS, TABLE_2, TOPICS, PaperConfiguration
 
 STEP_SECONDS = 0.01
 TOPICS_EACH = 10
 WARM_SECONDS = 2.0
 
 
-def keys_of(row: Configuration) -> dict[str, object] | None:
+def keys_of(row: PaperConfiguration) -> dict[str, object] | None:
     """[tracking] for a row of Table 2."""
     if row.strategy == "none":
         return None
@@ -137,7 +137,7 @@ class World:
             client.socket.close()
 
 
-def measure(row: Configuration, seconds: float) -> dict[str, Any]:
+def measure(row: PaperConfiguration, seconds: float) -> dict[str, Any]:
     with TidingsServer(keys_of(row)) as server, on_core(LOAD_CORE):
         world = World(server)
         world.run(WARM_SECONDS)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tidings.lab.service import gamma_moments
-from tidings.lab.waiting import GammaWaiting, gamma_transform, quantile_by_inversion
+from tidings.capacity.service import gamma_moments
+from tidings.capacity.waiting import GammaWaiting, gamma_transform, quantile_by_inversion
 
 RESULT = Path(__file__).parent / "results" / "waiting.json"
 QUEUES = 100_000

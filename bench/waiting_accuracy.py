@@ -3,7 +3,7 @@
     python -m bench.waiting_accuracy
 
 Service times are Gamma-distributed with mean 1 and the given c_var (0: constant). Exact means inversion of the
-Pollaczek–Khintchine transform, and the series of `tidings.lab.exact` for constant service. Discrete-time analysis is
+Pollaczek–Khintchine transform, and the series of `tidings.capacity.exact` for constant service. Discrete-time analysis is
 compared with the approximation from the discretised moments, as in section 5.1.4 of the thesis; it is left out where
 it would take more than a minute. "Exceeded" says how often messages wait longer than the approximated quantile, as a
 multiple of what it promises (1 would be perfect): exactly, and in a simulation of several independent runs, with the
@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tidings.lab.arrays import Array
-from tidings.lab.discrete import Settings, analyse, exponential_cdf, gamma_cdf
-from tidings.lab.exact import md1_quantile, md1_tail
-from tidings.lab.lindley import simulate
-from tidings.lab.service import gamma_moments
-from tidings.lab.waiting import GammaWaiting, gamma_transform, quantile_by_inversion, tail_by_inversion
+from tidings.capacity.arrays import Array
+from tidings.capacity.discrete import DiscreteSettings, analyse, exponential_cdf, gamma_cdf
+from tidings.capacity.exact import md1_quantile, md1_tail
+from tidings.capacity.lindley import simulate
+from tidings.capacity.service import gamma_moments
+from tidings.capacity.waiting import GammaWaiting, gamma_transform, quantile_by_inversion, tail_by_inversion
 
 FOLDER = Path(__file__).parent / "results"
 C_VARS = (0.0, 0.2, 0.4, 1.0, 1.5, 2.0, 4.0)
@@ -65,7 +65,7 @@ def exact_quantile(p: float, rho: float, c_var: float) -> float:
 def discrete_errors(rho: float, c_var: float) -> list[float | None]:
     if rho > DISCRETE_RHO_MAX[c_var]:
         return [None] * len(PROBABILITIES)
-    queue = analyse(exponential_cdf(1.0), gamma_cdf(rho, c_var), 1.0, Settings(iterations_max=50_000))
+    queue = analyse(exponential_cdf(1.0), gamma_cdf(rho, c_var), 1.0, DiscreteSettings(iterations_max=50_000))
     gamma = GammaWaiting.of(1 / float(queue.interarrival.moments().first), queue.service.moments())
     return [float(gamma.quantile(p)) / queue.quantile(p) - 1 for p in PROBABILITIES]
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import tidings
-from tidings.lab.local_network import LocalNetwork, LocalOptions
-from tidings.lab.ports import free_ports
-from tidings.overlay.topology import from_toml
+from tidings.localnet.network import LocalNetwork, LocalOptions
+from tidings.localnet.ports import free_ports
+from tidings.overlay.topology.toml_format import from_toml
 
 SITES = """
 links = [

@@ -8,7 +8,7 @@ using namespace tidings;
 
 namespace {
 
-// Reads of all connections, and how many more of one of them nobody needs to hear of (see broker/naps.py).
+// Reads of all connections, and how many more of one of them nobody needs to hear of (see broker/tuning/read_moderation.py).
 struct Pace {
     size_t small_bytes;   // less than this at a time means that the broker keeps up
     int64_t held_up_ms;   // a pause of this length may have been our fault

@@ -24,17 +24,17 @@ import pytest
 import typer.main
 from docs.pages import blocks
 from docs.pages.blocks import PAGES, ROOT, Block
+from hardening.support.links import free_ports
+from hardening.support.recorded import record_runs
+from hardening.support.warm_commands import warm_commands
 
-from tidings.broker import config
-from tidings.broker.config_tables import Configuration
+from tidings.broker.config import load as config
+from tidings.broker.config.tables import Configuration
 from tidings.cli import make_app
 from tidings.errors import UsageError
 from tidings.lab import experiment
-from tidings.lab.local_network import LocalNetwork
+from tidings.localnet.network import LocalNetwork
 from tidings.testing.broker_process import BrokerProcess
-from tidings.testing.links import free_ports
-from tidings.testing.recorded import record_runs
-from tidings.testing.warm_commands import warm_commands
 
 NODE = ROOT / "build" / "node"  # scripts/node-packages puts them there
 SHELL_SECONDS = 600  # only there to fail at all: machines may be busy
@@ -54,7 +54,7 @@ NOT_RUN = [
     "docs/lab.md: tidings lab run quick --server tidings",
     "docs/lab.md: tidings lab validate --runs 2 -o batch-costs.json --picture ",
     "docs/networks.md: tidings net start square.toml --delays",
-    "docs/networks.md: SEEDS=1000 python -m pytest tests/sim/test_unicast.py",
+    "docs/networks.md: SEEDS=1000 python -m pytest tests/unit/sim/test_unicast.py",
     "docs/pipeline.md: spark-submit --master yarn --conf spark.executor.memory=4g -",
     "docs/runbook.md: systemctl start tidings",
     "docs/runbook.md: systemctl stop tidings && cp -a /var/lib/tidings /backup/tid",

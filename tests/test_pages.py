@@ -8,10 +8,10 @@ from docs.pages import api, console, members, metrics
 
 import tidings
 from tidings.client import sync
-from tidings.client.answers import Receipt
+from tidings.client.connection.answers import Receipt
 from tidings.client.queue import Browsed
-from tidings.client.retained import Page
-from tidings.tracking.path import Hop, Path
+from tidings.client.retained import RetainedPage
+from tidings.tracking.query.path import Hop, Path
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_what_is_internal_is_there_and_is_not_shown(reference: str) -> None:
         assert f"Subscription.{name}" not in reference
 
 
-@pytest.mark.parametrize("record", [Receipt, Page, Path, Hop, Browsed, tidings.Delivery])
+@pytest.mark.parametrize("record", [Receipt, RetainedPage, Path, Hop, Browsed, tidings.Delivery])
 def test_the_api_page_has_the_fields_of_records(record: type, reference: str) -> None:
     about = section(reference, record.__name__)
     fields = inspect.get_annotations(record) or {"message": None, "attempt": None}

@@ -5,10 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tidings.testing import access_matrix, flaps, load, partition, power_loss, store_damage, unicast
-from tidings.testing.record import main, noted, times
-from tidings.testing.results_page import lines, page
+from hardening.access import matrix
+from hardening.kills import power_loss, store_damage
+from hardening.load import scenarios as load
+from hardening.machines import unicast
+from hardening.network import flaps, partition
+from hardening.record import main, noted, times
+from hardening.results_page import lines, page
 
 
 def test_the_page_is_current() -> None:
@@ -47,7 +50,7 @@ def test_a_run_of_nothing_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        (access_matrix.main, ["1", "²"]),
+        (matrix.main, ["1", "²"]),
         (flaps.main, ["²"]),
         (load.main, ["half", "²"]),
         (partition.main, ["²"]),

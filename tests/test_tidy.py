@@ -45,9 +45,9 @@ CYCLES_ALLOWED: list[set[str]] = [
         "tidings.client.client",
         "tidings.client.delivery",
         "tidings.client.queue",
-        "tidings.client.resubscribing",
+        "tidings.client.connection.resubscription",
         "tidings.client.subscription",
-        "tidings.client.transacting",
+        "tidings.client.transaction_sessions",
         "tidings.client.transaction",
     },
 ]

@@ -11,14 +11,14 @@ from docs.pages import members
 
 import tidings
 from tidings.client import sync
-from tidings.client.advertising import Advertisement
-from tidings.client.answers import Receipt
+from tidings.client.advertisements import Advertisement
+from tidings.client.connection.answers import Receipt
 from tidings.client.queue import Browsed, Queue
-from tidings.client.retained import Page, Retained
+from tidings.client.retained import Retained, RetainedPage
 from tidings.model.event_type import EventType
 from tidings.model.message_id import MessageId
-from tidings.tracking.path import Hop, Path
-from tidings.tracking.record import Statement
+from tidings.tracking.query.path import Hop, Path
+from tidings.tracking.recording.recorder import Statement
 
 CLASSES: list[Any] = [
     tidings.Client,
@@ -30,7 +30,7 @@ CLASSES: list[Any] = [
     Advertisement,
     Receipt,
     Browsed,
-    Page,
+    RetainedPage,
     Path,
     Hop,
     Statement,

@@ -7,7 +7,7 @@ A comment before a block says what is special about it:
     stays up                 each line is started, in a network of its own, until it says that it is ready, and ended by SIGTERM
     fails: why               and that is what the text says
     run with: NEW for OLD    with other words than those a reader sees; several, separated by "; "
-    in Spark                 by tests/pipeline/test_documented.py, in the session that its tests share
+    in Spark                 by tests/spark/test_documented.py, in the session that its tests share
     not run: why             held against the parsers of the commands only
 """
 

@@ -7,14 +7,14 @@ import time
 import urllib.request
 from pathlib import Path
 
-import tidings.broker.metrics
-import tidings.lab.monitor
-from tidings.broker.metrics import LABELS
+import tidings.broker.http.metrics
+import tidings.broker.tuning.capacity_monitor
+from tidings.broker.http.metrics import LABELS
 from tidings.client import connect
-from tidings.lab.local_network import LocalNetwork, LocalOptions
-from tidings.lab.member import Member
-from tidings.lab.ports import free_ports
-from tidings.overlay.generate import line
+from tidings.localnet.member import Member
+from tidings.localnet.network import LocalNetwork, LocalOptions
+from tidings.localnet.ports import free_ports
+from tidings.overlay.topology.generate import line
 
 SECONDS_MAX = 60.0
 # What the broker asked below does not show: name, kind, label, meaning.
@@ -24,7 +24,9 @@ SOMETIMES = (
     ("admission_refused_total", "counter", "", "With [admission]: publishers turned away."),
     ("batch_parameter_seconds", "gauge", "parameter", "While the model of batches predicts better: its parameters."),
 )
-SOURCES = [Path(module.__file__ or "") for module in (tidings.broker.metrics, tidings.lab.monitor)]
+SOURCES = [
+    Path(module.__file__ or "") for module in (tidings.broker.http.metrics, tidings.broker.tuning.capacity_monitor)
+]
 CAPACITY = "tidings_capacity_messages_per_second"  # the last to appear: it is estimated from traffic
 
 

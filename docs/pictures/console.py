@@ -7,8 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from hardening.support.console import Browser, ConsoleProcess, WatchedNetwork, start_chromium
+
 from tidings.client import connect
-from tidings.testing.console import Browser, ConsoleProcess, WatchedNetwork, start_chromium
 
 EDGES = [(1, 2), (2, 3), (1, 3), (1, 4), (3, 4), (3, 5)]
 WIDE, PHONE = (1280, 880), (420, 900)

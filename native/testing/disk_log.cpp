@@ -1,5 +1,5 @@
 // Loaded before the C library (LD_PRELOAD), this notes what a process writes to the files of one directory and what it
-// syncs, in order, so that the disk after a power failure at any instant can be made from it: `tidings.testing.power_loss`.
+// syncs, in order, so that the disk after a power failure at any instant can be made from it: `hardening.kills.power_loss`.
 //
 //   DISK_LOG_DIR   the directory;  DISK_LOG   the file to note it in
 //

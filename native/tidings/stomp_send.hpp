@@ -1,5 +1,5 @@
 // SEND frames become messages: the bytes of a native PUBLISH frame, which then takes the path of all others. What each header
-// means is in docs/protocols.md. The plain Python of the same is tidings.testing.stomp.
+// means is in docs/protocols.md. The plain Python of the same is hardening.support.stomp.
 #pragma once
 #include <string>
 #include <string_view>

@@ -9,7 +9,7 @@
 // the cache, not messages, and histories with the same marks share a volume. One that is full, or whose persistence interval has
 // passed, is handed out by `take`.
 //
-// src/tidings/tracking/books.py says the same in plain Python.
+// src/tidings/tracking/recording/recorder_backend.py says the same in plain Python.
 #pragma once
 #include <array>
 #include <bit>

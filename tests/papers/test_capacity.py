@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tidings.lab import thesis
-from tidings.lab.exact import md1_tail, mm1_quantile
-from tidings.lab.planner import Scenario, filters_within, forecast
-from tidings.lab.processing import Fitted, Load, filters_pay_off, match_probability_break_even
-from tidings.lab.replication import break_even_publishers, publisher_side, subscriber_side
-from tidings.lab.service import (
+from tidings.capacity import thesis
+from tidings.capacity.exact import md1_tail, mm1_quantile
+from tidings.capacity.planner import CapacityScenario, filters_within, forecast
+from tidings.capacity.processing import Fitted, Load, filters_pay_off, match_probability_break_even
+from tidings.capacity.replication import break_even_publishers, publisher_side, subscriber_side
+from tidings.capacity.service import (
     Binomial,
     Deterministic,
     Moments,
@@ -18,7 +18,7 @@ from tidings.lab.service import (
     replication_needed,
     service_moments,
 )
-from tidings.lab.waiting import GammaWaiting, takacs, waiting_moments
+from tidings.capacity.waiting import GammaWaiting, takacs, waiting_moments
 
 SYMMETRIC = discrete_moments([10, 100, 190], [40 / 81, 1 / 81, 40 / 81])
 ASYMMETRIC = discrete_moments([90, 900], [80 / 81, 1 / 81])
@@ -105,7 +105,7 @@ def test_5_2_3_filters_within_a_service_time_of_20_ms(server: Fitted, filters: i
 
 
 def test_5_2_3_at_90_percent_the_9999_quantile_is_below_50_service_times_and_1_s() -> None:
-    scenario = Scenario(thesis.FIORANO_PROPERTY, 1368, Deterministic(1))
+    scenario = CapacityScenario(thesis.FIORANO_PROPERTY, 1368, Deterministic(1))
     plan = forecast(scenario, utilisation=0.9, probability=0.9999)
     assert plan.rate == pytest.approx(45, abs=0.1)
     assert plan.waiting_quantile < 50 * plan.service_mean

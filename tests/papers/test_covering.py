@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from hardening.machines.covering import check_borders, random_filter
 
 from tidings.errors import UsageError
 from tidings.kernel.codec import decode_message, encode_message
@@ -11,8 +12,8 @@ from tidings.model.covering import covers, intersects
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.predicate import Predicate
-from tidings.overlay.generate import line, random_tree
-from tidings.overlay.graph import Graph, shortest_path
+from tidings.overlay.topology.generate import line, random_tree
+from tidings.overlay.topology.graph import Graph, shortest_path
 from tidings.routing.covering import POLICIES
 from tidings.routing.covering.messages import (
     Advertise,
@@ -26,7 +27,6 @@ from tidings.routing.covering.messages import (
 )
 from tidings.routing.covering.selective import Selective, SelectiveOptions
 from tidings.sim.covering import CoveringNetwork
-from tidings.testing.covering import check_borders, random_filter
 
 SEEDS = range(25)
 

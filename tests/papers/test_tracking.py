@@ -6,14 +6,14 @@ from numpy.typing import NDArray
 
 from tidings.kernel.bloom import BloomFilter, false_positive_probability
 from tidings.model.message_id import MessageId
-from tidings.tracking.bound import fill_ms, matching_set_max
-from tidings.tracking.history import BloomHistory, BloomSettings, Entry, Key, Kind, Mode, efpp
 from tidings.tracking.ids import id_array
-from tidings.tracking.path import PathSearch
-from tidings.tracking.plan import fpp_allowed
-from tidings.tracking.record import Answer, Statement, Verdict
-from tidings.tracking.skew import SkewWatch
-from tidings.tracking.strategies import AsyncStrategy
+from tidings.tracking.plan.assistant import fpp_allowed
+from tidings.tracking.plan.matching_set import fill_ms, matching_set_max
+from tidings.tracking.query.path import PathSearch
+from tidings.tracking.recording.clock_skew import SkewWatch
+from tidings.tracking.recording.history import BloomHistory, BloomSettings, HistoryEntry, HistoryKind, Key, Mode, efpp
+from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
+from tidings.tracking.recording.strategies import AsyncStrategy
 
 # Table 2: n, m, k and the accuracy they stand for; fpp and efpp to the digits that formulas (1) and (2) give.
 CONFIGURATIONS = [
@@ -66,7 +66,7 @@ def test_4_1_two_filters_of_a_history_measured(
     n: int, m: int, k: int, fpp: str, with_two: str, accuracy: float
 ) -> None:
     """The matching set of a history, asked as a query asks it: efpp, not fpp."""
-    history = BloomHistory(Key(Kind.PUBLISH, 1), BloomSettings(n, m, k, skew_ms=10**6))
+    history = BloomHistory(Key(HistoryKind.PUBLISH, 1), BloomSettings(n, m, k, skew_ms=10**6))
     entries = history.add(message_ids(1, 2 * n, 10**12), now_ms=10**12)
     assert [entry.full for entry in entries] == [True, True]
     asked = message_ids(2, 1_000_000, 2 * 10**12)
@@ -79,7 +79,7 @@ def test_4_1_two_filters_of_a_history_measured(
 
 
 def test_3_1_add_updates_the_range() -> None:
-    history = BloomHistory(Key(Kind.PUBLISH, 1), BloomSettings())
+    history = BloomHistory(Key(HistoryKind.PUBLISH, 1), BloomSettings())
     for ms in (1000, 990, 1010, 1005):
         history.add(id_array(MessageId(7, 1, ms)), now_ms=1000)
     (entry,) = history.close(1000)
@@ -98,9 +98,9 @@ def test_3_2_skew_adjustment() -> None:
 def test_3_3_only_brokers_on_the_route_expand_the_search() -> None:
     search = PathSearch(MessageId(7, 1, 1000))
     assert [ask.broker for ask in search.start()] == [1]
-    assert [ask.broker for ask in search.answered(Answer(1, Verdict.HELD, 1e-5, (2, 3)))] == [2, 3]
-    assert search.answered(Answer(2, Verdict.ABSENT, 0.0, (1, 4))) == []
-    assert search.answered(Answer(3, Verdict.HELD, 1e-5, (1,), None, (Statement("s", 1e-5),))) == []
+    assert [ask.broker for ask in search.answered(TraceAnswer(1, TraceVerdict.HELD, 1e-5, (2, 3)))] == [2, 3]
+    assert search.answered(TraceAnswer(2, TraceVerdict.ABSENT, 0.0, (1, 4))) == []
+    assert search.answered(TraceAnswer(3, TraceVerdict.HELD, 1e-5, (1,), None, (Statement("s", 1e-5),))) == []
     assert [hop.broker for hop in search.report().hops] == [1, 3]
 
 
@@ -118,9 +118,9 @@ def test_4_2_corollary_2_jitter_counts_once() -> None:
 
 def test_4_3_retained_filters_equal_the_union_of_rotated_ones() -> None:
     ids = message_ids(1, 900, 10**12)
-    stored: dict[Mode, list[Entry]] = {}
+    stored: dict[Mode, list[HistoryEntry]] = {}
     for mode in Mode:
-        history = BloomHistory(Key(Kind.ROUTE, 1), BloomSettings(900, 65536, 16, skew_ms=10**6, mode=mode))
+        history = BloomHistory(Key(HistoryKind.ROUTE, 1), BloomSettings(900, 65536, 16, skew_ms=10**6, mode=mode))
         stored[mode] = []
         for start in range(0, 900, 300):
             stored[mode] += history.add(ids[start : start + 300], 10**12)
@@ -134,7 +134,7 @@ def test_4_3_retained_filters_equal_the_union_of_rotated_ones() -> None:
 
 
 def test_4_3_retransmissions_mark_s_not_r() -> None:
-    history = BloomHistory(Key(Kind.ROUTE, 1), BloomSettings(skew_ms=250, jitter_ms=50))
+    history = BloomHistory(Key(HistoryKind.ROUTE, 1), BloomSettings(skew_ms=250, jitter_ms=50))
     history.add(id_array(MessageId(7, 1, 100_000), MessageId(7, 1, 5_000)), now_ms=100_000)
     (entry,) = history.close(100_000)
     assert (entry.span, entry.singles) == ((100_000, 100_000), (5_000,))
@@ -146,9 +146,9 @@ def test_4_3_unnecessary_searches() -> None:
     for _ in range(traces):
         search = PathSearch(MessageId(7, 1, 1000))
         search.start()
-        for ask in search.answered(Answer(1, Verdict.HELD, 0.05, (2, 3, 4, 5, 6))):
-            verdict = Verdict.HELD if rng.random() < 0.05 else Verdict.ABSENT
-            led_astray += len(search.answered(Answer(ask.broker, verdict, 0.05, (1, 10 + ask.broker))))
+        for ask in search.answered(TraceAnswer(1, TraceVerdict.HELD, 0.05, (2, 3, 4, 5, 6))):
+            verdict = TraceVerdict.HELD if rng.random() < 0.05 else TraceVerdict.ABSENT
+            led_astray += len(search.answered(TraceAnswer(ask.broker, verdict, 0.05, (1, 10 + ask.broker))))
     assert led_astray / traces == pytest.approx(0.25, abs=4 * np.sqrt(5 * 0.05 * 0.95 / traces))
 
 
@@ -158,17 +158,17 @@ def test_5_1_fpp_for_two_filters_at_five_nines() -> None:
 
 
 def test_5_3_the_exact_log_forces_the_disk_eight_times_a_second() -> None:
-    log = AsyncStrategy(buffer_bytes=10_000).open(Key(Kind.PUBLISH, 1))
+    log = AsyncStrategy(buffer_bytes=10_000).open(Key(HistoryKind.PUBLISH, 1))
     forced = log.add(message_ids(1, 5000, 10**12), now_ms=10**12)
     assert len(forced) == 8
     assert {entry.count for entry in forced} == {625}
-    bloom = BloomHistory(Key(Kind.PUBLISH, 1), BloomSettings(skew_ms=10**6))
+    bloom = BloomHistory(Key(HistoryKind.PUBLISH, 1), BloomSettings(skew_ms=10**6))
     assert len(bloom.add(message_ids(1, 5000, 10**12), now_ms=10**12)) == 1
 
 
 @pytest.mark.parametrize(("n", "k", "expected"), [(2521, 16, 3.25), (5461, 8, 1.5), (7281, 8, 1.125)])
 def test_5_3_bytes_a_message_of_full_filters(n: int, k: int, expected: float) -> None:
-    history = BloomHistory(Key(Kind.PUBLISH, 1), BloomSettings(n, 65536, k, skew_ms=10**6))
+    history = BloomHistory(Key(HistoryKind.PUBLISH, 1), BloomSettings(n, 65536, k, skew_ms=10**6))
     entries = history.add(message_ids(1, 4 * n, 10**12), now_ms=10**12)
     stored = sum(len(entry.data) for entry in entries)
     assert stored / sum(entry.count for entry in entries) == pytest.approx(expected, rel=5e-3)  # 24 bytes of header

@@ -2,7 +2,7 @@
 // src/tidings/protocols/amqp*.py use it, with a broker that says yes to everything and sends back what it gets. No bytes are read
 // beyond those that came, nothing is used after it was freed or never freed, and what the client is sent is frames.
 //
-// scripts/fuzz-amqp builds and runs it; the seeds are files in the folder that AMQP_SEEDS names (tidings.testing.amqp_streams).
+// scripts/fuzz-amqp builds and runs it; the seeds are files in the folder that AMQP_SEEDS names (hardening.fuzz.amqp_streams).
 #include <filesystem>
 #include <fstream>
 #include <iterator>

@@ -1,4 +1,4 @@
-// Links as src/tidings/protocols/amqp_consumer.py and amqp_producer.py treat them. What the broker would be asked is answered later, as
+// Links as src/tidings/protocols/amqp/consumer.py and amqp_producer.py treat them. What the broker would be asked is answered later, as
 // it is there: by then a link may have ended, or its session may be gone.
 #pragma once
 #include <proton/connection.h>

@@ -1,4 +1,4 @@
-// A session of ours in C++: what src/tidings/protocols/amqp.py makes of the events of a connection. Objects of Proton's that the Python
+// A session of ours in C++: what src/tidings/protocols/amqp/session.py makes of the events of a connection. Objects of Proton's that the Python
 // code holds are held here too, for as long.
 #pragma once
 #include <sanitizer/asan_interface.h>

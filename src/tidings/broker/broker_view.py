@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidings.broker.client_sockets import ClientSockets
-from tidings.broker.failed_handshakes import FailedHandshakes
-from tidings.broker.links import BrokerLinks, NoLinks
-from tidings.broker.observing import Observer
-from tidings.broker.writer import StoreWriter
+from tidings.broker.connections.client_sockets import ClientSockets
+from tidings.broker.links.links import BrokerLinks, NoLinks
+from tidings.broker.security.tls_failures import TlsFailures
+from tidings.broker.store_thread import StoreThread
+from tidings.broker.tuning.capacity_observer import Observer
 from tidings.kernel.forwarder import Forwarder
-from tidings.node.admission import Admission
-from tidings.node.limits import Limits
-from tidings.node.settings import Settings
+from tidings.node.clients.admission import Admission
+from tidings.node.limits import BrokerLimits
+from tidings.node.settings import NodeSettings
 from tidings.node.view import View
 
 
@@ -19,8 +19,8 @@ from tidings.node.view import View
 class BrokerView:
     name: str
     run: str  # of this process
-    settings: Settings
-    limits: Limits
+    settings: NodeSettings
+    limits: BrokerLimits
     ready: bool
     failure: str  # why only a restart helps; empty: it does what it should
     engine: View
@@ -30,12 +30,12 @@ class BrokerView:
     refused_logins: Mapping[str, int]  # by code
     waiting_logins: int
     suppressed_lines: Mapping[str, int]  # of the log, by kind
-    failed_handshakes: FailedHandshakes
-    writer: StoreWriter | None
+    failed_handshakes: TlsFailures
+    writer: StoreThread | None
     observer: Observer | None
     admission: Admission | None
 
     @property
     def connections_refused(self) -> int:
         """Because there were too many; some before they could say anything."""
-        return self.clients.crowd.refused + self.engine.refused
+        return self.clients.connection_limits.refused + self.engine.refused

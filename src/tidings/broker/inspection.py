@@ -14,15 +14,15 @@ from itertools import islice
 from typing import Any, assert_never
 
 from tidings.broker.broker_view import BrokerView
-from tidings.broker.network_status import status
+from tidings.broker.http.network_status import status
 from tidings.delivery.mailbox import Mailbox
 from tidings.errors import SecurityError, UsageError
 from tidings.kernel.clock import now_ms
-from tidings.node.overflow import DROPS
+from tidings.node.clients.session import Connection, DirectSubscription, MailboxSubscription, Principal
+from tidings.node.clients.subscriptions import EVERYTHING
+from tidings.node.mailboxes.memory_limits import DROPS
 from tidings.node.protocol_session import Inspect
 from tidings.node.requests import Done, Failed
-from tidings.node.session import Connection, DirectSubscription, MailboxSubscription, Principal
-from tidings.node.subscriptions import EVERYTHING
 from tidings.node.view import UNREACHABLE
 
 VERSION = 1

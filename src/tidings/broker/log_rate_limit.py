@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidings.broker.addresses import prefix_of
+from tidings.broker.links.addresses import prefix_of
 from tidings.broker.logs import note
 
 LINES_MAX, LINES_ALL_MAX, PERIOD_SECONDS = 10, 50, 10.0

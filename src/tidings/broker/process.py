@@ -19,41 +19,42 @@ from typing import TypeAlias
 
 import uvloop
 
-from tidings.broker import logs, own_number
-from tidings.broker.config_changes import changes
-from tidings.broker.config_places import telling_lines
-from tidings.broker.config_tables import Configuration, type_rules
-from tidings.broker.file_limit import raise_file_limit, remedy
-from tidings.broker.garbage import search_seldom
-from tidings.broker.links import BrokerLinks
-from tidings.broker.listening import Listener
+from tidings.broker import logs
+from tidings.broker.config import broker_id
+from tidings.broker.config.changes import changes
+from tidings.broker.config.locations import telling_lines
+from tidings.broker.config.tables import Configuration, type_rules
+from tidings.broker.connections.client_listeners import ListenerSettings
+from tidings.broker.connections.file_limit import raise_file_limit, remedy
+from tidings.broker.http.http_pages import HttpPages
+from tidings.broker.links.links import BrokerLinks
 from tidings.broker.logs import note
-from tidings.broker.observing import Observer, watch
-from tidings.broker.pages import Pages
-from tidings.broker.prepared import Options, Prepared, prepare
+from tidings.broker.security.user_guard import UserGuard
 from tidings.broker.server import Broker
-from tidings.broker.sqlite_store import SqliteStore
+from tidings.broker.startup import Startup, StartupOptions, prepare
 from tidings.broker.tasks import Tasks
 from tidings.broker.tracking_thread import TrackingOptions
-from tidings.broker.user_guard import UserGuard
+from tidings.broker.tuning.capacity_observer import Observer, watch
+from tidings.broker.tuning.gc_tuning import search_seldom
 from tidings.errors import ConfigError, TidingsError
 from tidings.extras import install_command, installed
-from tidings.node.protocol_session import Session
+from tidings.node.protocol_session import ProtocolSession
 from tidings.protocols.session import Caller, Gateway, Layer
+from tidings.store.sqlite.store import SqliteStore
 
 log = logging.getLogger("tidings.process")
 STOP_SECONDS = 15.0
 STORE = "messages.db"
 
-Sessions: TypeAlias = Mapping[str, Callable[[], Session]]  # by the name of the protocol
+Sessions: TypeAlias = Mapping[str, Callable[[], ProtocolSession]]  # by the name of the protocol
 Layers: TypeAlias = Mapping[str, Callable[[tuple[str, ...]], Layer]]  # those with frames around it; takes origins
 Gateways: TypeAlias = Mapping[str, Callable[[Configuration], Callable[[Caller], Gateway]]]  # those that are translated
 
 
-class Process:
+class BrokerMain:
     def __init__(
         self,
-        options: Options,
+        options: StartupOptions,
         sessions: Sessions,
         make_observer: Callable[[], Observer | None] | None = None,
         layers: Layers | None = None,
@@ -91,7 +92,7 @@ class Process:
         observed = configuration.metrics.capacity or self._broker.admission is not None
         observer = self._make_observer() if self._make_observer and observed else None
         self._broker.observer = observer
-        self._pages = Pages(self._broker)
+        self._pages = HttpPages(self._broker)
         try:
             await self._pages.start(self._prepared)
             self._watch_signals()
@@ -136,7 +137,7 @@ class Process:
 
     def _keep_number(self, data: Path, store: SqliteStore) -> None:
         try:
-            own_number.keep(data, self.configuration.broker.id)
+            broker_id.keep(data, self.configuration.broker.id)
         except ConfigError:
             store.close()
             raise
@@ -148,11 +149,11 @@ class Process:
             note(log, logging.WARNING, "tracking is less accurate than wanted", reason=judgement.problem)
         return table.options(Path(self.configuration.broker.data))
 
-    def _listeners(self) -> list[Listener]:
+    def _listeners(self) -> list[ListenerSettings]:
         if "amqp" in self._gateways and not installed("proton"):
             note(log, logging.INFO, "no AMQP: Proton is not installed", install=install_command("proton"))
         return [
-            Listener(
+            ListenerSettings(
                 self._sessions[table.protocol],
                 table.host,
                 table.port,
@@ -209,7 +210,7 @@ class Process:
             old, self._prepared = self._prepared, new
             await self._apply(old, new)
 
-    async def _apply(self, old: Prepared, new: Prepared) -> None:
+    async def _apply(self, old: Startup, new: Startup) -> None:
         configuration = new.configuration
         for changed, at_once in changes(old.configuration, configuration):
             if at_once:
@@ -232,7 +233,7 @@ class Process:
         known = 0 if new.users is None else len(new.users)
         note(log, logging.INFO, "reloaded", users=known, connections_ended=ended, tls=new.tls is not None)
 
-    def _renew_certificates(self, new: Prepared) -> None:
+    def _renew_certificates(self, new: Startup) -> None:
         """For all who connect from now on. Who has no TLS does not get it by this: that takes a restart."""
         if new.tls is not None:
             self._broker.renew_tls(new.tls)
@@ -242,7 +243,7 @@ class Process:
 
 
 def run(
-    options: Options,
+    options: StartupOptions,
     sessions: Sessions,
     make_observer: Callable[[], Observer | None] | None = None,
     layers: Layers | None = None,
@@ -252,7 +253,7 @@ def run(
     logs.set_up("info", as_json=False)
 
     async def main() -> int:
-        process = Process(options, sessions, make_observer, layers, gateways)
+        process = BrokerMain(options, sessions, make_observer, layers, gateways)
         table = process.configuration.logging
         logs.set_up(table.level, as_json=table.json)
         return await process.run()

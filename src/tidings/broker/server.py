@@ -19,31 +19,32 @@ from random import Random
 from typing import assert_never
 
 from tidings.broker.broker_view import BrokerView
-from tidings.broker.client_sockets import ClientSockets
-from tidings.broker.connection import ConnectionServices
-from tidings.broker.connection_maker import ConnectionMaker
-from tidings.broker.flushing import Flushing
-from tidings.broker.gateway_connection import GatewayServices
-from tidings.broker.guard import Guard, OpenGuard
+from tidings.broker.connections.client_listeners import ClientListeners, ListenerSettings, client_handshakes
+from tidings.broker.connections.client_sockets import ClientSockets
+from tidings.broker.connections.connection import ConnectionServices
+from tidings.broker.connections.connection_factory import ConnectionMaker
+from tidings.broker.connections.gateway_connection import GatewayServices
+from tidings.broker.connections.output_flush import OutputFlush
+from tidings.broker.connections.publisher_ids import publisher_numbers
 from tidings.broker.inspection import inspect
-from tidings.broker.links import BrokerLinks, LinkServices, NoLinks, Peers
-from tidings.broker.listening import Listener, Listening, client_handshakes
+from tidings.broker.links.links import BrokerLinks, LinkServices, NoLinks, Peers
 from tidings.broker.log_rate_limit import LogRateLimit
-from tidings.broker.login import Login
 from tidings.broker.logs import note
-from tidings.broker.naps import Naps
-from tidings.broker.numbering import publisher_numbers
-from tidings.broker.observing import Aside, Observer
+from tidings.broker.security.guard import Guard, OpenGuard
+from tidings.broker.security.login import Login
+from tidings.broker.store_thread import StoreThread, WriteNow
 from tidings.broker.tasks import Steps, Tasks
 from tidings.broker.tracking_thread import TrackingOptions, TrackingThread
-from tidings.broker.writer import StoreWriter, WriteNow
+from tidings.broker.tuning.capacity_observer import ExcludedCpuTime, Observer
+from tidings.broker.tuning.read_moderation import ReadModeration
 from tidings.delivery.store import Store, read_sound
 from tidings.errors import TidingsError
 from tidings.kernel.clock import now_ms
 from tidings.kernel.forwarder import Forwarder
 from tidings.node import inputs
-from tidings.node.admission import Admission
-from tidings.node.client_sessions import ClientOptions
+from tidings.node.clients.admission import Admission
+from tidings.node.clients.client_sessions import ClientOptions
+from tidings.node.clients.publish_dedup import recent_seqs
 from tidings.node.effects import (
     ClientReady,
     CloseClient,
@@ -60,11 +61,10 @@ from tidings.node.effects import (
 )
 from tidings.node.engine import Engine
 from tidings.node.inputs import Input, Now
-from tidings.node.limits import Limits
-from tidings.node.repeats import recent_seqs
-from tidings.node.settings import Settings
+from tidings.node.limits import BrokerLimits
+from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
-from tidings.tracking.record import Answer
+from tidings.tracking.recording.recorder import TraceAnswer
 
 log = logging.getLogger("tidings.broker")
 
@@ -74,11 +74,11 @@ SETTLE_SECONDS = 5.0  # what a shutdown gives the disk for messages under way
 class Broker:
     def __init__(
         self,
-        settings: Settings,
+        settings: NodeSettings,
         store: Store,
         *,
         guard: Guard | None = None,
-        limits: Limits | None = None,
+        limits: BrokerLimits | None = None,
         name: str = "tidings",
         peers: Peers | None = None,
         tracking: TrackingOptions | None = None,
@@ -86,7 +86,7 @@ class Broker:
     ) -> None:
         self.name, self.settings, self.admission = name, settings, admission
         self.run = secrets.token_hex(8)  # of two addresses it tells whether the same broker is behind them
-        self.limits = limits or Limits()
+        self.limits = limits or BrokerLimits()
         self.forwarder = Forwarder(
             output_bytes_max=self.limits.output_bytes_max,
             memory_bytes_max=self.limits.memory_bytes_max,
@@ -97,16 +97,16 @@ class Broker:
         self.engine = self._make_engine(peers, tracking)
         self.tracking = TrackingThread(tracking, settings.broker_id)
         self.observer: Observer | None = None  # of its counters
-        self.aside = Aside()
+        self.aside = ExcludedCpuTime()
         self.ready = False
         self._store = store
-        self.writer: StoreWriter | None = None
-        self.listening: list[Listening] = []
+        self.writer: StoreThread | None = None
+        self.listening: list[ClientListeners] = []
         self.handshakes = client_handshakes(lambda: self.limits, self.lines)
-        self.flushing = Flushing(self.forwarder, self._follow_up)
-        self.naps = Naps(self.forwarder.received)
+        self.flushing = OutputFlush(self.forwarder, self._follow_up)
+        self.read_moderation = ReadModeration(self.forwarder.received)
         self.clients = ClientSockets(
-            self.forwarder, self.handshakes.crowd, self.flushing, self.step, self._handle_events, self.lines
+            self.forwarder, self.handshakes.connection_limits, self.flushing, self.step, self._handle_events, self.lines
         )
         self.make_connection = self._connection_maker().make
         self.links = self._make_links(peers)
@@ -133,7 +133,7 @@ class Broker:
 
     def _connection_maker(self) -> ConnectionMaker:
         buffer = memoryview(bytearray(len(self.forwarder.buffer)))
-        services = ConnectionServices(self.forwarder, self.clients, self.flushing, self.naps, buffer)
+        services = ConnectionServices(self.forwarder, self.clients, self.flushing, self.read_moderation, buffer)
         gateways = GatewayServices(
             self.clients.gateways,
             lambda: self.limits.frame_bytes_max,
@@ -159,7 +159,7 @@ class Broker:
 
     # --- life -----------------------------------------------------------------------------------------------------
 
-    async def start(self, listeners: Iterable[Listener]) -> None:
+    async def start(self, listeners: Iterable[ListenerSettings]) -> None:
         """Recover what the store holds, then listen."""
         loop = asyncio.get_running_loop()
         recovered = await loop.run_in_executor(None, self._store.recover)
@@ -167,7 +167,7 @@ class Broker:
         for damage in recovered.damaged:
             note(log, logging.ERROR, "damaged record in the store", reason=damage.reason)
         self.engine.recover(self.now(), recovered, recent)
-        self.writer = StoreWriter(self._store, loop, on_written=self._written, on_read=self._read)
+        self.writer = StoreThread(self._store, loop, on_written=self._written, on_read=self._read)
         await self.tracking.start(self.engine.recorder, self._resolved)
         for listener in listeners:
             await self.listen(listener)
@@ -175,9 +175,9 @@ class Broker:
         self.tasks.spawn(self._keep_time(), essential="the broker's clock")
         self.ready = True
 
-    async def listen(self, listener: Listener) -> int:
+    async def listen(self, listener: ListenerSettings) -> int:
         """Returns the port: the one asked for, or the one the system chose for 0."""
-        listening = Listening(listener, lambda: self.make_connection(listener), self.handshakes)
+        listening = ClientListeners(listener, lambda: self.make_connection(listener), self.handshakes)
         await listening.open()
         self.listening.append(listening)
         protocol, tls = listener.protocol or listener.make_session().name, listener.tls is not None
@@ -225,7 +225,7 @@ class Broker:
             if listening.tls is not None:
                 listening.renew(tls)
 
-    def configure(self, limits: Limits, guard: Guard) -> None:
+    def configure(self, limits: BrokerLimits, guard: Guard) -> None:
         """Other limits and users, for clients that log in from now on."""
         self.limits, self.login.guard = limits, guard
         self.step(inputs.Reconfigured(limits, guard.open))
@@ -287,7 +287,7 @@ class Broker:
         self.step(inputs.Turn())
         self.clients.after(flush=True)
 
-    def _resolved(self, number: int, answer: Answer) -> None:
+    def _resolved(self, number: int, answer: TraceAnswer) -> None:
         self._step_and_follow(inputs.Resolved(number, answer))
 
     def _read(self, asked: Sequence[int], messages: dict[int, bytes], damaged: Sequence[int]) -> None:

@@ -26,11 +26,11 @@ from tidings.errors import TidingsError
 from tidings.extras import install_command, installed
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.history_store import HistoryStore
-from tidings.segments.retention import Retention
-from tidings.tracking.archive import MemoryArchive
-from tidings.tracking.attachments import Attachment
-from tidings.tracking.history import Entry, Key, Kind, newest
-from tidings.tracking.record import Answer, Inquiry, Recorder, Settings, StoreAttachment
+from tidings.segments.retention import SegmentRetention
+from tidings.tracking.query.archive import MemoryArchive
+from tidings.tracking.recording.attachments import Attachment
+from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, newest
+from tidings.tracking.recording.recorder import Inquiry, Recorder, StoreAttachment, TraceAnswer, TrackingSettings
 
 log = logging.getLogger("tidings.tracking")
 
@@ -46,9 +46,9 @@ Ts = TypeVarTuple("Ts")
 class TrackingOptions:
     """What a broker records, and where it keeps that."""
 
-    settings: Settings
+    settings: TrackingSettings
     folder: Path
-    retention: Retention = field(default_factory=Retention)
+    retention: SegmentRetention = field(default_factory=SegmentRetention)
 
     def open(self, broker: int) -> HistoryStore:
         return HistoryStore(self.folder, broker, self.retention, self.settings.attachments_max)
@@ -57,7 +57,7 @@ class TrackingOptions:
 @dataclass(frozen=True, slots=True)
 class _Store:
     changes: Sequence[Attachment]
-    entries: Sequence[Entry]
+    entries: Sequence[HistoryEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +80,20 @@ class Unwritten:
     def __init__(self, archive: SegmentArchive) -> None:
         self._archive = archive
         self.changes: list[Attachment] = []
-        self.entries: list[Entry] = []
+        self.entries: list[HistoryEntry] = []
         self._lost_ms = 0
 
     @property
     def since_ms(self) -> int:
         return max(self._archive.since_ms, self._lost_ms)
 
-    def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
+    def matching(self, broker: int, key: Key, moment: int) -> list[HistoryEntry]:
         own = [entry for entry in self.entries if entry.key == key and entry.matches(moment)]
         return newest([*self._archive.matching(broker, key, moment), *own])
 
     def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
         keys = (entry.key for entry in self.entries if moment in entry.singles)
-        own = {key.peer for key in keys if (key.kind, key.origin) == (Kind.DELIVER, origin)}
+        own = {key.peer for key in keys if (key.kind, key.origin) == (HistoryKind.DELIVER, origin)}
         return sorted({*self._archive.stragglers(broker, origin, moment), *own})
 
     def stored_ms(self, broker: int) -> Mapping[int, int]:
@@ -130,7 +130,7 @@ class TrackingThread:
         self._failing: dict[str, str] = {}  # what cannot be done at present, and in which way
         self.failures = 0
 
-    async def start(self, recorder: Recorder, on_answer: Callable[[int, Answer], None]) -> None:
+    async def start(self, recorder: Recorder, on_answer: Callable[[int, TraceAnswer], None]) -> None:
         """Open the store and begin an era. When this returns a sign of it is on disk, unless the disk takes nothing: of
         a process that is killed in its first moment the next one must know."""
         self._recorder, self._on_answer = recorder, on_answer
@@ -159,7 +159,7 @@ class TrackingThread:
         """Whether its thread is there to answer, if it needs one."""
         return self._thread is None or self._thread.is_alive()
 
-    def store(self, changes: Sequence[Attachment], entries: Sequence[Entry]) -> None:
+    def store(self, changes: Sequence[Attachment], entries: Sequence[HistoryEntry]) -> None:
         if self._thread is not None:
             self._jobs.put(_Store(changes, entries))
 

@@ -9,23 +9,23 @@ from typing import Annotated
 import typer
 
 from tidings.broker import process
-from tidings.broker.config_tables import Configuration
+from tidings.broker.config.tables import Configuration
 from tidings.broker.logs import note
-from tidings.broker.observing import Observer
-from tidings.broker.prepared import Options, prepare
+from tidings.broker.startup import StartupOptions, prepare
+from tidings.broker.tuning.capacity_monitor import CapacityMonitor
+from tidings.broker.tuning.capacity_observer import Observer
 from tidings.extras import install_command, installed
-from tidings.lab.monitor import CapacityMonitor
-from tidings.protocols.native import NativeSession
+from tidings.protocols.native.session import NativeSession
 from tidings.protocols.session import Caller, Gateway
-from tidings.protocols.stomp import StompSession
-from tidings.protocols.websocket import WebSocketLayer
+from tidings.protocols.stomp.session import StompSession
+from tidings.protocols.websocket.frames import WebSocketLayer
 from tidings.routing.registry import SCHEMES
 
 log = logging.getLogger("tidings.process")
 
 
 def amqp(configuration: Configuration) -> Callable[[Caller], Gateway]:
-    from tidings.protocols.amqp import AmqpSession  # it loads Proton: only if there is such a listener
+    from tidings.protocols.amqp.session import AmqpSession  # it loads Proton: only if there is such a listener
 
     return partial(AmqpSession, plain_is_queue=configuration.amqp.plain_address == "queue")
 
@@ -91,7 +91,7 @@ def broker(
     if routing and (routing not in SCHEMES or (join is None and not found)):
         wrong = "with --join or --found only" if routing in SCHEMES else f"one of {', '.join(SCHEMES)}"
         raise typer.BadParameter(wrong, param_hint="--routing")
-    options = Options(config, data, port, "" if found else join, routing, metrics_port)
+    options = StartupOptions(config, data, port, "" if found else join, routing, metrics_port)
     if not check:
         raise typer.Exit(process.run(options, SESSIONS, _capacity_monitor, LAYERS, GATEWAYS))
     prepared = prepare(options, tuple(SESSIONS))

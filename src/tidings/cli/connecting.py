@@ -29,7 +29,7 @@ def named(destination: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClientAccess:
     """Which broker, and as whom. The fields are options of every command that `connects`."""
 
     url: Annotated[str, typer.Option(envvar="TIDINGS_URL", help="The broker; tidings+tls://… with TLS.")] = DEFAULT_URL
@@ -68,13 +68,13 @@ class Access:
 
 
 def connects(*, leave_out: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command the options of `Access`, last, in place of its parameter `access`."""
-    shared = [one for one in fields(Access) if one.name not in leave_out]
+    """Gives a command the options of `ClientAccess`, last, in place of its parameter `access`."""
+    shared = [one for one in fields(ClientAccess) if one.name not in leave_out]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def connecting(*named: Any, **given: Any) -> None:
-            access = Access(**{one.name: given.pop(one.name) for one in shared if one.name in given})
+            access = ClientAccess(**{one.name: given.pop(one.name) for one in shared if one.name in given})
             command(*named, **given, access=access)
 
         signature = inspect.signature(command)

@@ -45,7 +45,7 @@ def console(
     with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
     listening: Annotated[list[int] | None, typer.Option(hidden=True)] = None,
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """Show brokers in a browser: map, rates, queues, subscriptions, traces, capacity.
 
@@ -57,9 +57,9 @@ def console(
     if with_parent:
         logs.set_up_for_parent()
     try:
-        from tidings.console.app import LOOPBACK, Options, serve
+        from tidings.console.app import LOOPBACK, ConsoleOptions, serve
         from tidings.console.certificate import Certificate
-        from tidings.console.source import Login
+        from tidings.console.source import BrokerLogin
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tidings"):
             raise
@@ -72,13 +72,13 @@ def console(
         parse_url(url)  # refuses what can never be reached
     if host not in LOOPBACK and not allow_anonymous:
         _check_exposure(named, host, access.user)
-    login = Login(access.user, access.password(), access.tls())
+    login = BrokerLogin(access.user, access.password(), access.tls())
 
     def ready(found: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         typer.echo(f"console on {'http' if certificate is None else 'https'}://{shown}:{found}/")
 
-    options = Options(
+    options = ConsoleOptions(
         tuple(named),
         host,
         _port(host) if port is None else port,
@@ -93,7 +93,7 @@ def console(
 
 
 def _urls(folder: Path) -> list[str]:
-    from tidings.lab.local_network import LocalNetwork  # not needed otherwise
+    from tidings.localnet.network import LocalNetwork  # not needed otherwise
 
     return [member.url() for member in LocalNetwork.load(folder).members.values()]
 

@@ -7,7 +7,7 @@ import typer
 from tidings.cli import connecting
 from tidings.cli.json_text import found_json
 from tidings.client import Client
-from tidings.node.subscribing import durable_parts
+from tidings.node.clients.subscription_plan import durable_parts
 
 group = typer.Typer(no_args_is_help=True, help="Show and remove durable subscriptions, whosever they are.")
 PAGE = 200
@@ -23,7 +23,7 @@ def list_durable(
     of: Annotated[str, typer.Option(help="Only those of this user.")] = "",
     json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """Durable subscriptions by owner (user/client id) and name. It takes the right to manage all topics.
 
@@ -43,7 +43,7 @@ def remove(
     owner: Annotated[str, typer.Argument(help="Whose it is, as the list says.")],
     name: Annotated[str, typer.Argument(help="What it is called.")],
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """End a durable subscription that nobody uses now, and drop what waits for it.
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidings.client.composing import compose
+from tidings.client.message_builder import compose
 from tidings.errors import UsageError
 from tidings.model.destination import Destination
 from tidings.model.message import PRIORITY_DEFAULT, Message
@@ -37,7 +37,7 @@ _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class JsonLine:
     """What a line asks to be published."""
 
     destination: Destination | None = None
@@ -82,7 +82,7 @@ def to_json(message: Message, attempt: int) -> str:
     return json.dumps(made, ensure_ascii=False, allow_nan=False)
 
 
-def from_json(text: str, number: int) -> Line:
+def from_json(text: str, number: int) -> JsonLine:
     """A line of input; a UsageError names its number."""
     try:
         read = json.loads(text)
@@ -98,7 +98,7 @@ def from_json(text: str, number: int) -> Line:
         raise UsageError("E_JSONL", f"line {number}: {reason}") from None
 
 
-async def json_lines(descriptor: int = 0) -> AsyncIterator[Line]:
+async def json_lines(descriptor: int = 0) -> AsyncIterator[JsonLine]:
     """The lines of the input as they come."""
     rest, number = b"", 0
     async for chunk in _chunks(descriptor):
@@ -149,7 +149,7 @@ def _decoded(line: bytes, number: int) -> str:
         raise UsageError("E_JSONL", f"line {number}: not UTF-8", position=error.start) from None
 
 
-def _line(read: dict[str, Any], number: int) -> Line:
+def _line(read: dict[str, Any], number: int) -> JsonLine:
     for name in read:
         if name not in _KNOWN | _IGNORED:
             raise UsageError("E_JSONL", f"{name!r} is unknown; there are: {', '.join(sorted(_KNOWN))}")
@@ -159,7 +159,7 @@ def _line(read: dict[str, Any], number: int) -> Line:
     properties, destination = read.get("properties", {}), read.get("destination")
     if not isinstance(properties, dict) or not isinstance(destination, str | None):
         raise UsageError("E_JSONL", "properties is an object, destination is text")
-    line = Line(
+    line = JsonLine(
         None if destination is None else Destination.parse(destination),
         {name: _value(name, value) for name, value in properties.items()},
         _body(read.get("body", ""), read.get("body_encoding", "")),

@@ -8,28 +8,28 @@ from typing import Annotated
 
 import typer
 
-from tidings.broker.config_network import ENCODINGS
-from tidings.cli import experiment_network
+from tidings.broker.config.network import ENCODINGS
+from tidings.cli.experiments import real_network
 from tidings.cli.json_text import found_json
 from tidings.errors import TidingsError, UsageError
-from tidings.lab.local_network import LocalNetwork, LocalOptions
-from tidings.lab.member import Routing
-from tidings.lab.texts import read_text
-from tidings.overlay import generate as shapes
-from tidings.overlay.draw import to_dot, to_text
-from tidings.overlay.graph import Graph
-from tidings.overlay.topology import from_toml, to_toml
+from tidings.localnet.member import Routing
+from tidings.localnet.network import LocalNetwork, LocalOptions
+from tidings.overlay.topology import generate as shapes
+from tidings.overlay.topology.draw import to_dot, to_text
+from tidings.overlay.topology.graph import Graph
+from tidings.overlay.topology.toml_format import from_toml, to_toml
 from tidings.routing.registry import SCHEMES
+from tidings.text_files import read_text
 
 FOLDER = Path("out/net")
 SIZE_MAX = 10_000  # brokers of a topology; beyond it they would fit into no machine's memory
 FULL_MAX = 1_000  # where all are linked with all
 Folder = Annotated[Path, typer.Option("--folder", help="Where stores, logs and the rest of the network live.")]
 app = typer.Typer(no_args_is_help=True, help="A whole network of brokers on this machine, from one topology file.")
-app.add_typer(experiment_network.app, name="experiment")
+app.add_typer(real_network.app, name="experiment")
 
 
-class Kind(Enum):
+class TopologyKind(Enum):
     LINE = "line"
     RING = "ring"
     STAR = "star"
@@ -121,7 +121,7 @@ def restart(name: Annotated[str, typer.Argument(help="The broker.")], folder: Fo
 
 @app.command()
 def generate(
-    kind: Annotated[Kind, typer.Argument(help="The shape.")],
+    kind: Annotated[TopologyKind, typer.Argument(help="The shape.")],
     size: Annotated[int, typer.Argument(help="How many brokers, where the shape leaves it open.")] = 4,
     seed: Annotated[int, typer.Option(help="Of the random ones.")] = 1,
     draw: Annotated[bool, typer.Option("--draw", help="A picture instead of TOML.")] = False,
@@ -134,30 +134,30 @@ def generate(
     typer.echo(to_text(graph) if draw else to_toml(graph), nl=draw)
 
 
-def make(kind: Kind, size: int, rng: Random) -> Graph:
-    most = FULL_MAX if kind is Kind.FULL else SIZE_MAX
+def make(kind: TopologyKind, size: int, rng: Random) -> Graph:
+    most = FULL_MAX if kind is TopologyKind.FULL else SIZE_MAX
     if size > most:
         raise UsageError("E_GRAPH_SIZE", f"{size} brokers are too many: {kind.value} has at most {most}")
     match kind:
-        case Kind.LINE:
+        case TopologyKind.LINE:
             return shapes.line(size)
-        case Kind.RING:
+        case TopologyKind.RING:
             return shapes.ring(size)
-        case Kind.STAR:
+        case TopologyKind.STAR:
             return shapes.star(size)
-        case Kind.FULL:
+        case TopologyKind.FULL:
             return shapes.full(size)
-        case Kind.SQUARE:
+        case TopologyKind.SQUARE:
             return shapes.square_diagonal()
-        case Kind.TREE:
+        case TopologyKind.TREE:
             return shapes.random_tree(size, rng)
-        case Kind.WAXMAN:
+        case TopologyKind.WAXMAN:
             return shapes.waxman(size, rng)
-        case Kind.BARABASI_ALBERT:
+        case TopologyKind.BARABASI_ALBERT:
             return shapes.barabasi_albert(size, rng)
-        case Kind.TRANSIT_STUB:
+        case TopologyKind.TRANSIT_STUB:
             return shapes.transit_stub(rng)
-        case Kind.EIGHT:
+        case TopologyKind.EIGHT:
             return shapes.eight_brokers()
-        case Kind.LARGE:
+        case TopologyKind.LARGE:
             return shapes.large_network()

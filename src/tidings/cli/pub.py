@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from tidings.cli import connecting
-from tidings.cli.jsonl import Line, json_lines
-from tidings.cli.rates import Rates
+from tidings.cli.jsonl import JsonLine, json_lines
+from tidings.cli.rates import RatePrinter
 from tidings.client import Client
-from tidings.client.answers import Receipt
+from tidings.client.connection.answers import Receipt
 from tidings.errors import LimitError, RemoteError, SecurityError, TidingsError, UsageError
 from tidings.model.destination import Destination
 from tidings.model.values import Value
@@ -46,7 +46,7 @@ def pub(
     ] = 0,
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """Publish messages.
 
@@ -74,10 +74,10 @@ def pub(
     if jsonl:
         lines = json_lines()
     else:
-        lines = _one(Line(where, properties, sys.stdin.buffer.read() if stdin else os.fsencode(body)))
+        lines = _one(JsonLine(where, properties, sys.stdin.buffer.read() if stdin else os.fsencode(body)))
     if advertise and where is None:
         raise UsageError("E_OPTIONS", "--advertise needs a destination on the command line")
-    rates = Rates(stats, "published")
+    rates = RatePrinter(stats, "published")
     sending = Sending(client, persistent, type, ids, tell_count=jsonl or count > 1)
     offered = (str(where), advertise) if advertise else None
     connecting.run(_publish(sending, _addressed(lines, where, count, type), rate, rates, offered))
@@ -85,7 +85,11 @@ def pub(
 
 
 async def _publish(
-    sending: "Sending", lines: AsyncIterator[Line], rate: float, rates: Rates, offered: tuple[str, float] | None
+    sending: "Sending",
+    lines: AsyncIterator[JsonLine],
+    rate: float,
+    rates: RatePrinter,
+    offered: tuple[str, float] | None,
 ) -> None:
     async with sending.client as client:
         if offered is not None and (await client.advertise(offered[0])).used:
@@ -130,7 +134,7 @@ class Sending:
                 task.cancel()
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def add(self, line: Line) -> None:
+    async def add(self, line: JsonLine) -> None:
         self._under_way.append(asyncio.create_task(self._send(line)))
         while len(self._under_way) >= WINDOW or (self._under_way and self._under_way[0].done()):
             await self._confirmed()
@@ -155,7 +159,7 @@ class Sending:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise TidingsError("E_OUTPUT", "nobody reads the ids any more") from None
 
-    async def _send(self, line: Line) -> Receipt:
+    async def _send(self, line: JsonLine) -> Receipt:
         fields = {"persistent": self._persistent, **line.fields}
         try:
             if self.type:
@@ -173,13 +177,13 @@ def _with_reason(error: TidingsError, reason: str) -> TidingsError:
     return type(error)(error.code, reason, position=error.position)
 
 
-async def _one(line: Line) -> AsyncIterator[Line]:
+async def _one(line: JsonLine) -> AsyncIterator[JsonLine]:
     yield line
 
 
 async def _addressed(
-    lines: AsyncIterator[Line], where: Destination | None, count: int, type: str
-) -> AsyncIterator[Line]:
+    lines: AsyncIterator[JsonLine], where: Destination | None, count: int, type: str
+) -> AsyncIterator[JsonLine]:
     async for line in lines:
         destination = where or line.destination
         if destination is None and not type:

@@ -4,7 +4,7 @@ import sys
 import time
 
 
-class Rates:
+class RatePrinter:
     def __init__(self, enabled: bool, verb: str) -> None:
         self.count = 0
         self.bytes = 0

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from tidings.cli.experiment_hermes import hermes_command
-from tidings.cli.experiment_hierarchy import hierarchy_command
-from tidings.cli.experiment_large import large_command
-from tidings.cli.experiment_pruning import pruning_command
+from tidings.cli.experiments.hermes import hermes_command
+from tidings.cli.experiments.hierarchy import hierarchy_command
+from tidings.cli.experiments.large_network import large_command
+from tidings.cli.experiments.pruning import pruning_command
 from tidings.cli.json_text import found_json
-from tidings.lab.texts import read_text
 from tidings.sim.scenario import Scenario
+from tidings.text_files import read_text
 
 app = typer.Typer(no_args_is_help=True, help="Networks of brokers in virtual time: the same machines, no sockets.")
 experiment = typer.Typer(help="Experiments of the papers.", no_args_is_help=True)

@@ -11,7 +11,7 @@ import typer
 from tidings.cli import connecting
 from tidings.cli.failures import show_selector
 from tidings.cli.jsonl import to_json
-from tidings.cli.rates import Rates
+from tidings.cli.rates import RatePrinter
 from tidings.client import Client, Delivery, Subscription
 from tidings.errors import ConnectionLostError, SelectorError, UsageError
 from tidings.model.destination import DestinationPattern
@@ -42,7 +42,7 @@ def sub(
     stats: Annotated[bool, typer.Option("--stats", help="Tell the rate on the error output.")] = False,
     json: Annotated[bool, typer.Option("--json", help="A JSON object for each message.")] = False,
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """Write messages as they arrive. Ends with status 1 if --count messages did not come before --timeout.
 
@@ -66,7 +66,7 @@ def sub(
     if browse and (durable or shared or timeout):
         raise UsageError("E_OPTIONS", "--browse looks once: leave out --durable, --shared and --timeout")
     options: dict[str, Any] = {"type": type, "selector": selector, "durable": durable, "shared": shared}
-    rates = Rates(stats, "received")
+    rates = RatePrinter(stats, "received")
     try:
         if browse:
             enough = connecting.run(_browse(client, destination, selector, count, json, rates))
@@ -79,7 +79,7 @@ def sub(
     raise typer.Exit(0 if enough else 1)
 
 
-async def _browse(client: Client, queue: str, selector: str, count: int, json: bool, rates: Rates) -> bool:
+async def _browse(client: Client, queue: str, selector: str, count: int, json: bool, rates: RatePrinter) -> bool:
     async with client:
         async for found in client.queue(queue).browse(selector=selector):
             print(_line(found.message, found.attempt, json))  # noqa: T201
@@ -90,7 +90,13 @@ async def _browse(client: Client, queue: str, selector: str, count: int, json: b
 
 
 async def _receive(
-    client: Client, destination: str, options: dict[str, Any], count: int, timeout: float, json: bool, rates: Rates
+    client: Client,
+    destination: str,
+    options: dict[str, Any],
+    count: int,
+    timeout: float,
+    json: bool,
+    rates: RatePrinter,
 ) -> bool:
     async with client:
         subscription = await client.subscribe(destination, **options)

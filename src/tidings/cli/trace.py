@@ -14,13 +14,13 @@ from tidings.cli.json_text import found_json
 from tidings.client import Client
 from tidings.errors import UsageError
 from tidings.model.message_id import MessageId
-from tidings.tracking.draw import heading, hop_line, notes, printable, to_dot, to_text
-from tidings.tracking.draw_svg import to_svg
-from tidings.tracking.path import Hop, Path
-from tidings.tracking.path_json import to_dict
+from tidings.tracking.draw.svg import to_svg
+from tidings.tracking.draw.text import heading, hop_line, notes, printable, to_dot, to_text
+from tidings.tracking.query.path import Hop, Path
+from tidings.tracking.query.path_json import to_dict
 
 
-class Form(Enum):
+class TraceForm(Enum):
     TREE, JSON, DOT, SVG = "tree", "json", "dot", "svg"
 
 
@@ -37,7 +37,7 @@ def trace(
     svg: Annotated[bool, typer.Option("--svg", help="A picture.")] = False,
     output: Annotated[FilePath | None, typer.Option(help="Write it to this file.")] = None,
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """Which brokers a message passed and who got it. Ends with status 1 if no broker that was asked has it.
 
@@ -52,12 +52,14 @@ def trace(
     raise typer.Exit(0 if any(not hop.opaque and _claims(path, hop) for hop in path.hops) else 1)
 
 
-def _form(as_json: bool, dot: bool, svg: bool) -> Form:
-    chosen = [form for form, wanted in ((Form.JSON, as_json), (Form.DOT, dot), (Form.SVG, svg)) if wanted]
+def _form(as_json: bool, dot: bool, svg: bool) -> TraceForm:
+    chosen = [
+        form for form, wanted in ((TraceForm.JSON, as_json), (TraceForm.DOT, dot), (TraceForm.SVG, svg)) if wanted
+    ]
     if len(chosen) > 1:
         asked = " and ".join(f"--{form.value}" for form in chosen)
         raise UsageError("E_TRACE_FORM", f"{asked} together: a trace is given in one form")
-    return chosen[0] if chosen else Form.TREE
+    return chosen[0] if chosen else TraceForm.TREE
 
 
 async def _trace(client: Client, message: MessageId, everywhere: bool) -> Path:
@@ -70,19 +72,19 @@ def _claims(path: Path, hop: Hop) -> bool:
     return hop.broker != path.message.broker or path.confirmed
 
 
-def show(path: Path, form: Form, output: FilePath | None = None) -> None:
+def show(path: Path, form: TraceForm, output: FilePath | None = None) -> None:
     match form:
-        case Form.JSON:
+        case TraceForm.JSON:
             text = found_json(to_dict(path)) + "\n"
-        case Form.DOT:
+        case TraceForm.DOT:
             text = to_dot(path)
-        case Form.SVG:
+        case TraceForm.SVG:
             text = to_svg(path)
-        case Form.TREE:
+        case TraceForm.TREE:
             text = to_text(path) + "\n"
     if output is not None:
         output.write_text(text)
-    elif form is Form.TREE and (console := Console()).is_terminal:  # elsewhere lines are not to be wrapped
+    elif form is TraceForm.TREE and (console := Console()).is_terminal:  # elsewhere lines are not to be wrapped
         console.print(as_tree(path))
     else:
         typer.echo(text, nl=False)

@@ -10,7 +10,7 @@ from tidings.cli.json_text import found_json
 from tidings.client import Client
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, TypeTree
-from tidings.model.type_json import attributes_of, type_to_object
+from tidings.model.event_type_json import attributes_of, type_to_object
 
 T = TypeVar("T")
 group = typer.Typer(no_args_is_help=True, help="Add, remove and show event types.")
@@ -31,7 +31,7 @@ def add(
     ] = None,
     parent: Annotated[str, typer.Option(help="The type whose attributes it inherits.")] = "",
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """Make an event type known.
 
@@ -48,7 +48,7 @@ def add(
 def remove(
     name: Name,
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """Forget an event type that has no subtypes, no subscribers, and that nobody advertises.
 
@@ -64,7 +64,7 @@ def remove(
 def list_types(
     json: Json = False,
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """The event types that this broker knows of; in a network that need not be all.
 
@@ -85,7 +85,7 @@ def show(
     name: Name,
     json: Json = False,
     *,
-    access: connecting.Access,
+    access: connecting.ClientAccess,
 ) -> None:
     """An event type with all its attributes, inherited ones first.
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tidings.broker import config, users
+from tidings.broker.config import load as config
+from tidings.broker.security import users
 from tidings.cli.connecting import ask
 from tidings.errors import UsageError
 

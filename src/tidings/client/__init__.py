@@ -2,8 +2,8 @@
 
 from tidings.client import sync
 from tidings.client.client import Client
-from tidings.client.connecting import connect
 from tidings.client.delivery import Delivery
+from tidings.client.factory import connect
 from tidings.client.subscription import Subscription
 from tidings.client.transaction import Transaction
 

@@ -21,34 +21,34 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tidings.client.advertising import Advertising
-from tidings.client.answers import Receipt, error_of
-from tidings.client.checking import a_name, flag, seconds, text, whole
-from tidings.client.composing import compose, next_id
-from tidings.client.dismissing import Dismissing
-from tidings.client.echo import Echoes
+from tidings.client.advertisements import AdvertisementRequests
+from tidings.client.argument_checks import a_name, flag, seconds, text, whole
+from tidings.client.async_errors import AsyncErrors
+from tidings.client.connection.answers import Receipt, error_of
+from tidings.client.connection.orphan_subscriptions import OrphanSubscriptions
+from tidings.client.connection.outbox import Outbox, unsent
+from tidings.client.connection.own_echoes import OwnEchoes
+from tidings.client.connection.pending_requests import Requests
+from tidings.client.connection.reconnecting_connection import Handlers, ReconnectingConnection
+from tidings.client.connection.resubscription import Resubscribing
+from tidings.client.connection.transport import CLOSE_SECONDS, Transport
 from tidings.client.event_types import EventTypes
-from tidings.client.line import Handlers, Line
-from tidings.client.link import CLOSE_SECONDS, Link
-from tidings.client.observing import Observing
-from tidings.client.options import Options
-from tidings.client.outbox import Outbox, unsent
-from tidings.client.queue import Page, Queue
-from tidings.client.requests import Requests
-from tidings.client.resubscribing import Resubscribing
-from tidings.client.retained import Retaining
-from tidings.client.subscribing import subscribe_fields
+from tidings.client.message_builder import compose, next_id
+from tidings.client.network_queries import Observing
+from tidings.client.options import ConnectOptions
+from tidings.client.queue import Queue, QueuePage
+from tidings.client.retained import RetainedRequests
+from tidings.client.subscribe_options import subscribe_fields
 from tidings.client.subscription import Subscription
-from tidings.client.transacting import Transacting
 from tidings.client.transaction import Transaction
-from tidings.client.unheard import Unheard
+from tidings.client.transaction_sessions import Transacting
 from tidings.errors import ConnectionLostError, TidingsError
 from tidings.kernel.codec import decode_message, encode_message
 from tidings.model.codec import encode_frame
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import PRIORITY_DEFAULT
 from tidings.model.values import Value
-from tidings.protocols.frames import (
+from tidings.protocols.native.frames import (
     FrameType,
     RawFrame,
     control,
@@ -63,22 +63,22 @@ WINDOW = 1000
 HURRIED = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)  # leaving with one of these waits for nothing
 
 
-class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
-    def __init__(self, options: Options) -> None:
-        Retaining.__init__(self)
-        Advertising.__init__(self)
+class Client(RetainedRequests, AdvertisementRequests, EventTypes, Observing, Transacting):
+    def __init__(self, options: ConnectOptions) -> None:
+        RetainedRequests.__init__(self)
+        AdvertisementRequests.__init__(self)
         EventTypes.__init__(self)
-        self._unheard = Unheard(options.on_error)
+        self._unheard = AsyncErrors(options.on_error)
         self.errors: deque[TidingsError] = self._unheard.errors  # that no call could raise
         handlers = Handlers(self._received, self._made, self._writable, self._lost, self._over)
-        self._line = Line(options, self._unheard, handlers)
+        self._line = ReconnectingConnection(options, self._unheard, handlers)
         self._subscriptions: dict[int, Subscription] = {}
-        self.pages: dict[int, Page] = {}  # of queues that are being browsed
+        self.pages: dict[int, QueuePage] = {}  # of queues that are being browsed
         self._requests = Requests()
-        self._dismissing = Dismissing(self.ask)
+        self._dismissing = OrphanSubscriptions(self.ask)
         self._resubscribing = Resubscribing(self)
         self._outbox = Outbox(self._line, self._requests.next_receipt, self.check_session)
-        self._echoes = Echoes(self._line)
+        self._echoes = OwnEchoes(self._line)
         Transacting.__init__(self, self._echoes)
         self._close_seconds = options.close_seconds
         self.numbers = itertools.count(1)  # of subscriptions
@@ -381,7 +381,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
 
     # --- loss and return ------------------------------------------------------------------------------------------
 
-    def _made(self, link: Link) -> None:
+    def _made(self, link: Transport) -> None:
         """What a new connection must know."""
         for subscription in list(self._subscriptions.values()):
             if subscription.active:  # the others are among the requests below
@@ -395,7 +395,7 @@ class Client(Retaining, Advertising, EventTypes, Observing, Transacting):
     def _writable(self) -> None:
         self._outbox.turn()
 
-    def _lost(self, link: Link, error: TidingsError) -> None:
+    def _lost(self, link: Transport, error: TidingsError) -> None:
         for subscription in self._subscriptions.values():
             subscription.disconnected()
         self._dismissing.lost()

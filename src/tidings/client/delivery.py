@@ -8,7 +8,7 @@ from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.message_id import MessageId
 from tidings.model.values import Value
-from tidings.protocols.frames import ACK_CUMULATIVE, ACK_DEAD, ACK_RETRY
+from tidings.protocols.native.frames import ACK_CUMULATIVE, ACK_DEAD, ACK_RETRY
 
 if TYPE_CHECKING:
     from tidings.client.subscription import Subscription

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from tidings.client.answers import Receipt
-from tidings.client.checking import a_name, text
+from tidings.client.argument_checks import a_name, text
+from tidings.client.connection.answers import Receipt
 from tidings.errors import UsageError
 from tidings.model.event_type import EventType, EventTypeError, TypeTree
-from tidings.model.type_json import attributes_of, types_from_json, types_to_json
-from tidings.model.type_topics import topic_of
+from tidings.model.event_type_json import attributes_of, types_from_json, types_to_json
+from tidings.model.event_type_topics import topic_of
 from tidings.model.values import Value
-from tidings.protocols.frames import FrameType, control, field
+from tidings.protocols.native.frames import FrameType, control, field
 
 
 class EventTypes(ABC):

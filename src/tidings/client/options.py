@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from tidings.client.checking import text
+from tidings.client.argument_checks import text
 from tidings.errors import TidingsError, UsageError
 
 DEFAULT_PORT = 7300
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConnectOptions:
     host: str
     port: int
     user: str = ""

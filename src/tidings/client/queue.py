@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.client.checking import address, tag_list, text, whole
+from tidings.client.argument_checks import address, tag_list, text, whole
 from tidings.model.destination import Destination
 from tidings.model.message import Message
 from tidings.model.values import Value
-from tidings.protocols.frames import FrameType, control, encode_tags
+from tidings.protocols.native.frames import FrameType, control, encode_tags
 
 if TYPE_CHECKING:
     from tidings.client.client import Client
@@ -32,7 +32,7 @@ class Browsed:
     tag: int
 
 
-class Page:
+class QueuePage:
     """Takes the place of a subscription while the broker shows messages."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class Queue:
             fields |= {name: answer.get(name, 0) for name in ("seq", "priority")}
             more = bool(answer.get("more"))
 
-    async def _page(self, fields: dict[str, Value]) -> tuple[Page, dict[str, Value]]:
+    async def _page(self, fields: dict[str, Value]) -> tuple[QueuePage, dict[str, Value]]:
         client = self._client
         number = next(client.numbers)
 
         def make(receipt: int) -> bytes:
-            client.pages[number] = Page()  # a new one, also when it is asked for again on another connection
+            client.pages[number] = QueuePage()  # a new one, also when it is asked for again on another connection
             return control(FrameType.BROWSE, {**fields, "subscription": number, "receipt": receipt})
 
         try:

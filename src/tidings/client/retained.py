@@ -11,19 +11,19 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidings.client.checking import address, flag, milliseconds, text, whole
+from tidings.client.argument_checks import address, flag, milliseconds, text, whole
 from tidings.kernel.codec import decode_message
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.message import Message
 from tidings.model.values import Value
-from tidings.protocols.frames import FrameType, control, decode_retained, unsigned
+from tidings.protocols.native.frames import FrameType, control, decode_retained, unsigned
 
 Found: TypeAlias = list[tuple[int, Message]]  # with their offsets
 PAGE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RetainedPage:
     messages: Found
     next: int  # the offset to go on from
     first: int  # the last offset of a message that is gone: who has not read up to there has missed it
@@ -31,7 +31,7 @@ class Page:
 
 
 class Retained:
-    def __init__(self, client: "Retaining", name: str) -> None:
+    def __init__(self, client: "RetainedRequests", name: str) -> None:
         self._client, self.name = client, name
 
     async def make(
@@ -49,7 +49,7 @@ class Retained:
         messages: int = PAGE,
         bytes_max: int = 0,
         strict: bool = False,
-    ) -> Page:
+    ) -> RetainedPage:
         """The next messages above an offset, up to another if given; `strict`: an error if some are gone already."""
         fields: dict[str, Value] = {"name": self.name, "selector": text("selector", selector)}
         fields |= {"after": whole("after", after, 63), "up_to": whole("up_to", up_to, 63)}
@@ -57,7 +57,7 @@ class Retained:
         fields["strict"] = flag("strict", strict)
         answer, found = await self._client.ask_retained(FrameType.READ, fields)
         next, first, last = (unsigned(answer, name, 63) for name in ("next", "first", "last"))
-        return Page(found, next, first, last)
+        return RetainedPage(found, next, first, last)
 
     async def read_all(
         self, after: int = 0, *, up_to: int = 0, selector: str = ""
@@ -90,7 +90,7 @@ class Retained:
         return unsigned(answer, "first", 63), unsigned(answer, "last", 63)
 
 
-class Retaining(ABC):
+class RetainedRequests(ABC):
     """A client's part in this."""
 
     def __init__(self) -> None:

@@ -14,15 +14,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tidings.client.answers import again
-from tidings.client.checking import seconds
+from tidings.client.argument_checks import seconds
+from tidings.client.connection.answers import again
+from tidings.client.connection.own_echoes import OwnEcho
+from tidings.client.connection.reconnecting_connection import ReconnectingConnection
 from tidings.client.delivery import Delivery
-from tidings.client.echo import Echo
-from tidings.client.line import Line
 from tidings.errors import LimitError, TidingsError
 from tidings.model.message import Message
 from tidings.model.values import Value
-from tidings.protocols.frames import (
+from tidings.protocols.native.frames import (
     ACK_CUMULATIVE,
     ACK_DEAD,
     ACK_ELSEWHERE,
@@ -49,11 +49,11 @@ DROPPED_REASONS = {
 class Subscription:
     def __init__(
         self,
-        line: Line,
+        line: ReconnectingConnection,
         number: int,
         fields: dict[str, Value],
         unsubscribe: Callable[[int], Awaitable[None]],
-        echo: Echo,
+        echo: OwnEcho,
         *,
         window: int,
         transaction: "Transaction | None" = None,

@@ -16,23 +16,23 @@ from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from tidings.client.advertising import Advertisement as AsyncAdvertisement
-from tidings.client.answers import Receipt as AsyncReceipt
+from tidings.client.advertisements import Advertisement as AsyncAdvertisement
 from tidings.client.client import Client as AsyncClient
-from tidings.client.connecting import connect as connect_async
+from tidings.client.connection.answers import Receipt as AsyncReceipt
+from tidings.client.connection.own_echoes import thread_of_caller
 from tidings.client.delivery import Delivery as AsyncDelivery
-from tidings.client.echo import thread_of_caller
+from tidings.client.factory import connect as connect_async
 from tidings.client.queue import Browsed
 from tidings.client.queue import Queue as AsyncQueue
-from tidings.client.retained import Page
 from tidings.client.retained import Retained as AsyncRetained
+from tidings.client.retained import RetainedPage
 from tidings.client.subscription import Subscription as AsyncSubscription
 from tidings.client.transaction import Transaction as AsyncTransaction
 from tidings.errors import TidingsError, UsageError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.event_type import EventType
 from tidings.model.message_id import MessageId
-from tidings.tracking.path import Path
+from tidings.tracking.query.path import Path
 
 T = TypeVar("T")
 Pattern: TypeAlias = str | Destination | DestinationPattern
@@ -223,7 +223,7 @@ class Retained:
     def __init__(self, retained: AsyncRetained) -> None:
         self._retained = retained
 
-    def read(self, after: int = 0, **options: Any) -> Page:
+    def read(self, after: int = 0, **options: Any) -> RetainedPage:
         """The next messages above an offset."""
         return _wait(self._retained.read(after, **options))
 
@@ -266,7 +266,7 @@ class Queue:
 
 
 class Advertisement:
-    """See `tidings.client.advertising.Advertisement`."""
+    """See `tidings.client.advertisements.Advertisement`."""
 
     def __init__(self, advertisement: AsyncAdvertisement) -> None:
         self._advertisement = advertisement

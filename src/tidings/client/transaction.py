@@ -16,14 +16,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tidings.client.answers import Receipt, again, retrieved
-from tidings.client.checking import text, whole
-from tidings.client.line import Line
+from tidings.client.argument_checks import text, whole
+from tidings.client.connection.answers import Receipt, again, retrieved
+from tidings.client.connection.reconnecting_connection import ReconnectingConnection
 from tidings.client.subscription import Subscription
 from tidings.errors import ConnectionLostError, RemoteError, TidingsError, UsageError
 from tidings.model.destination import Destination, DestinationPattern
 from tidings.model.values import Value
-from tidings.protocols.frames import FrameType
+from tidings.protocols.native.frames import FrameType
 
 if TYPE_CHECKING:
     from tidings.client.client import Client
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Transaction:
     """A transacted session: after `commit` the next thing that is part of it begins the next transaction."""
 
-    def __init__(self, client: "Client", line: Line) -> None:
+    def __init__(self, client: "Client", line: ReconnectingConnection) -> None:
         self.open = False
         self._client = client
         self._line = line

@@ -20,24 +20,14 @@ from nicegui import ui
 from uvicorn.config import LOGGING_CONFIG
 
 from tidings.console.certificate import Certificate
-from tidings.console.frame import THEME_COOKIE, Pane, frame
-from tidings.console.gate import SESSION, Gate
+from tidings.console.layout import THEME_COOKIE, Pane, frame
 from tidings.console.login_page import add_login
 from tidings.console.metrics_pages import METRICS_PAGES, add_metrics
-from tidings.console.panes import (
-    capacity,
-    connections,
-    map,
-    playback,
-    queues,
-    rates,
-    routing,
-    subscriptions,
-    trace,
-    tryout,
-)
-from tidings.console.sessions import MakeSources, Session, Sessions
-from tidings.console.source import BrokerSource, Login
+from tidings.console.panes import capacity, connections, map, playback, queues, rates, routing, subscriptions, trace
+from tidings.console.panes import playground as tryout
+from tidings.console.request_guard import SESSION, RequestGuard
+from tidings.console.sessions import ConsoleSession, MakeSources, Sessions
+from tidings.console.source import BrokerLogin, BrokerSource
 from tidings.errors import UsageError
 
 PANES: tuple[Pane, ...] = (
@@ -58,12 +48,12 @@ STYLE = Path(__file__).parent / "style"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConsoleOptions:
     urls: tuple[str, ...]
     host: str = "127.0.0.1"
     port: int = 8700
     names: tuple[str, ...] = ()  # host names under which it is called, besides those of loopback
-    login: Login = field(default_factory=Login)
+    login: BrokerLogin = field(default_factory=BrokerLogin)
     metrics: str = ""  # host:port of a broker's metrics, shown under the console's address too
     with_parent: bool = False  # end when the input does: the process that started it is gone
     certificate: Certificate | None = None  # then it is https
@@ -74,7 +64,7 @@ def sources_of(urls: Sequence[str]) -> MakeSources:
     return lambda login: [BrokerSource(url, login) for url in urls]
 
 
-def make_app(make_sources: MakeSources, login: Login, hosts: frozenset[str], metrics: str = "") -> Gate:
+def make_app(make_sources: MakeSources, login: BrokerLogin, hosts: frozenset[str], metrics: str = "") -> RequestGuard:
     sessions = Sessions(make_sources, login)
 
     @asynccontextmanager
@@ -90,19 +80,19 @@ def make_app(make_sources: MakeSources, login: Login, hosts: frozenset[str], met
     for pane in PANES:
         _add_page(pane, sessions)
     ui.run_with(outer, title="Tidings", dark=None, show_welcome_message=False, reconnect_timeout=10.0, language="en-US")
-    return Gate(outer, sessions, hosts, METRICS_PAGES if metrics else ())
+    return RequestGuard(outer, sessions, hosts, METRICS_PAGES if metrics else ())
 
 
 def _add_page(pane: Pane, sessions: Sessions) -> None:
     @ui.page(pane.path, title=f"{pane.title} · Tidings")
     def show(request: Request) -> None:
-        session: Session = request.scope[SESSION]
+        session: ConsoleSession = request.scope[SESSION]
         theme = request.cookies.get(THEME_COOKIE, "auto")
         with frame(pane, PANES, session, theme, sessions.shares(session)):
             pane.build(session)
 
 
-def serve(options: Options, ready: Callable[[int], None]) -> None:
+def serve(options: ConsoleOptions, ready: Callable[[int], None]) -> None:
     """Until SIGTERM or SIGINT; `ready` is told the port once pages are served."""
     hosts = frozenset(options.names) | (LOOPBACK if options.host in LOOPBACK else frozenset())
     app = make_app(sources_of(options.urls), options.login, hosts, options.metrics)

@@ -6,8 +6,8 @@ one, as servers do for several names on one address.
 
 import ssl
 
-from tidings.broker.config_tls import TlsTable
-from tidings.broker.tls import server_context
+from tidings.broker.config.tls import TlsTable
+from tidings.broker.security.tls import server_context
 from tidings.errors import ConfigError, UsageError
 
 

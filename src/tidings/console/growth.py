@@ -18,7 +18,7 @@ KEPT_SECONDS, KEYS_MAX = 60.0, 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CounterReading:
     at: float
     count: int
     rate: float | None = None
@@ -26,16 +26,16 @@ class Seen:
 
 class Growth:
     def __init__(self) -> None:
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, CounterReading] = {}
 
     def rate(self, key: str, count: int, now: float) -> float | None:
         """A second, since the look before."""
         before = self._seen.get(key)
         if before is None:
             self._forget(now)
-            self._seen[key] = Seen(now, count)
+            self._seen[key] = CounterReading(now, count)
         elif now - before.at >= AGAIN_SECONDS:
-            self._seen[key] = Seen(now, count, max(0, count - before.count) / (now - before.at))
+            self._seen[key] = CounterReading(now, count, max(0, count - before.count) / (now - before.at))
         return self._seen[key].rate
 
     def _forget(self, now: float) -> None:

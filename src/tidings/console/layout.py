@@ -1,55 +1,91 @@
-"""Where brokers stand on the map: springs along links, everybody keeps away from everybody else, a fixed start.
+"""What surrounds every pane: header, navigation, the theme, and how many brokers answer."""
 
-The same network always gives the same picture, and one that is drawn already is not computed again.
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
->>> places = layout((1, 2, 3), ((1, 2), (2, 3)))
->>> sorted(places) == [1, 2, 3] and all(0 <= x <= 1 and 0 <= y <= 1 for x, y in places.values())
-True
-"""
+from nicegui import ui
 
-from functools import lru_cache
+from tidings.console.request_guard import LOGIN_PATH
+from tidings.console.sessions import ConsoleSession
+from tidings.console.view import BrokerState
+from tidings.console.widgets.parts import every, faint, heading
 
-import numpy as np
-from numpy.typing import NDArray
-
-ROUNDS = 300
-Place = tuple[float, float]
-
-
-@lru_cache(maxsize=32)
-def layout(nodes: tuple[int, ...], links: tuple[tuple[int, int], ...]) -> dict[int, Place]:
-    """Places in the unit square."""
-    count = len(nodes)
-    if count == 0:
-        return {}
-    if count == 1:
-        return {nodes[0]: (0.5, 0.5)}
-    angles = 2 * np.pi * np.arange(count) / count - np.pi / 2
-    # A little off the circle, or equal forces would keep a line of brokers bent for ever.
-    places = (
-        np.column_stack((np.cos(angles), np.sin(angles) * 0.9)) * (1 + 0.05 * np.sin(7 * np.arange(count)))[:, None]
-    )
-    index = {node: number for number, node in enumerate(nodes)}
-    pairs = np.array([(index[a], index[b]) for a, b in links if a in index and b in index], dtype=int).reshape(-1, 2)
-    distance = 1.6 / np.sqrt(count)
-    for step in range(ROUNDS):
-        places += _pull(places, pairs, distance, 0.25 * (1 - step / ROUNDS) ** 1.5 + 0.002)
-    low, high = places.min(axis=0), places.max(axis=0)
-    scaled = (places - low) / np.maximum(high - low, 1e-9)
-    scaled[:, (high - low) < 1e-6] = 0.5
-    return {node: (float(x), float(y)) for node, (x, y) in zip(nodes, scaled, strict=True)}
+THEME_COOKIE = "tidings_theme"
+_SCRIPTS = ("sliders", "scrollers", "focus")  # what the keyboard, and whoever listens to a page, need besides
+_THEMES = {"auto": (None, "brightness_auto"), "light": (False, "light_mode"), "dark": (True, "dark_mode")}
 
 
-def _pull(places: NDArray[np.float64], pairs: NDArray[np.int_], distance: float, step: float) -> NDArray[np.float64]:
-    """One round of Fruchterman and Reingold, nobody further than `step`."""
-    apart = places[:, None, :] - places[None, :, :]
-    squares = np.maximum((apart**2).sum(axis=2), 1e-6)
-    force = (apart * (distance**2 / squares)[:, :, None]).sum(axis=1)
-    force -= places * 0.05  # parts that nothing links stay on the page
-    if len(pairs):
-        along = places[pairs[:, 0]] - places[pairs[:, 1]]
-        pull = along * (np.sqrt((along**2).sum(axis=1)) / distance)[:, None]
-        np.subtract.at(force, pairs[:, 0], pull)
-        np.add.at(force, pairs[:, 1], pull)
-    length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)
-    return np.asarray(force * (np.minimum(length, step) / length)[:, None])
+@dataclass(frozen=True, slots=True)
+class Pane:
+    path: str
+    title: str
+    icon: str
+    about: str
+    build: Callable[[ConsoleSession], object]
+
+
+@contextmanager
+def frame(pane: Pane, panes: Sequence[Pane], session: ConsoleSession, theme: str, shared: bool) -> Iterator[None]:
+    scripts = "".join(f'<script defer src="/style/{name}.js"></script>' for name in _SCRIPTS)
+    ui.add_head_html(f'<link rel="stylesheet" href="/style/console.css">{scripts}')
+    ui.colors(primary="#0b6e99")
+    dark = ui.dark_mode(_THEMES.get(theme, _THEMES["auto"])[0])
+    drawer = ui.left_drawer(value=False).classes("t-drawer").props("show-if-above width=220 breakpoint=1023")
+    with drawer, ui.element("nav").props('aria-label="Panes"'):
+        for one in panes:
+            _nav_item(one, current=one is pane)
+    with ui.header().classes("t-header row items-center q-py-sm q-px-md no-wrap"):
+        ui.button(icon="menu", on_click=drawer.toggle).props('flat round dense aria-label="Panes"')
+        ui.label("Tidings").classes("text-weight-bold text-subtitle1")
+        status = ui.label().classes("t-faint ellipsis").props("role=status")
+        ui.space()
+        _theme_button(dark, theme)
+        if not shared:
+            ui.label(session.user).classes("t-faint ellipsis gt-xs")
+            with ui.element("form").props("method=post action=/logout"):
+                ui.button(icon="logout").props('flat round dense type=submit aria-label="Log out"')
+    with ui.element("div").classes("t-main") as main:  # inside the page's main element
+        with ui.element("div"):
+            heading(pane.title, "h1")
+            faint(pane.about)
+        every(1.0, lambda: _tell_status(status, session))
+        yield
+    ui.skip_link("Skip to the pane", target=main)
+
+
+def _nav_item(pane: Pane, *, current: bool) -> None:
+    with ui.item().props(f'tag=a role=link href="{pane.path}" clickable') as item:
+        if current:
+            item.props("aria-current=page")
+        with ui.item_section().props("avatar").style("min-width: 36px"):
+            ui.icon(pane.icon, size="20px").props("aria-hidden=true")
+        with ui.item_section():
+            ui.item_label(pane.title)
+
+
+def _theme_button(dark: ui.dark_mode, theme: str) -> None:
+    names = list(_THEMES)
+    now = [theme if theme in _THEMES else "auto"]
+
+    def turn() -> None:
+        now[0] = names[(names.index(now[0]) + 1) % len(names)]
+        value, icon = _THEMES[now[0]]
+        dark.set_value(value)
+        button.props(f'icon={icon} aria-label="Theme: {now[0]}"')
+        ui.run_javascript(f"document.cookie='{THEME_COOKIE}={now[0]}; path=/; max-age=31536000; samesite=lax'")
+
+    icon = _THEMES[now[0]][1]
+    button = ui.button(icon=icon, on_click=turn).props(f'flat round dense aria-label="Theme: {now[0]}"')
+
+
+def _tell_status(label: ui.label, session: ConsoleSession) -> None:
+    if session.ended:
+        ui.navigate.to(LOGIN_PATH)
+        return
+    session.used_at = time.monotonic()  # an open page asks for nothing, and yet somebody looks at it
+    watch = session.watch
+    watched = watch.view.watched
+    up = sum(one.url in watched and watched[one.url].state is BrokerState.UP for one in watch.sources)
+    label.text = f"{up} of {len(watch.sources)} brokers answer" if watch.rounds else "asking the brokers …"

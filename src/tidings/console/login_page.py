@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from tidings.console.gate import COOKIE, LOGIN_PATH, token_of
+from tidings.console.request_guard import COOKIE, LOGIN_PATH, token_of
 from tidings.console.sessions import Sessions
 from tidings.errors import TidingsError
 

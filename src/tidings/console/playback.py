@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidings.console.network_map import Lit
-from tidings.console.view import BrokerView, LinkView, NetworkView, State
+from tidings.console.view import BrokerSnapshot, BrokerState, LinkSnapshot, NetworkSnapshot
+from tidings.console.widgets.network_map import Lit
 from tidings.errors import UsageError
 
 _LINE = re.compile(r"\s*(\d+(?:\.\d+)?)\s+(\S+)\s+(\S.*)")
@@ -24,14 +24,14 @@ LINES_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlaybackStep:
     at_ms: float
     who: str  # a broker, or * for what happens to the network from outside
     text: str
 
 
 class Film:
-    def __init__(self, steps: list[Step]) -> None:
+    def __init__(self, steps: list[PlaybackStep]) -> None:
         self.steps = steps
         found = dict.fromkeys(step.who for step in steps if step.who != "*")
         found |= dict.fromkeys(match[1] for step in steps if (match := _LINK.match(step.text)))
@@ -43,7 +43,7 @@ class Film:
     @classmethod
     def of_lines(cls, lines: Iterable[str]) -> "Film":
         """Lines of another form (a script above the film, the sums below it) are left out."""
-        steps = [Step(float(one[1]), one[2], one[3]) for one in map(_LINE.fullmatch, lines) if one]
+        steps = [PlaybackStep(float(one[1]), one[2], one[3]) for one in map(_LINE.fullmatch, lines) if one]
         if not steps:
             raise UsageError("E_TRANSCRIPT", "no line of a simulation in it: each begins with a time and a broker")
         return cls(steps[:LINES_MAX])
@@ -51,7 +51,7 @@ class Film:
     def number(self, name: str) -> int:
         return self._numbers[name]
 
-    def view(self, index: int) -> NetworkView:
+    def view(self, index: int) -> NetworkSnapshot:
         """After step `index`. A link is up while both its ends say so."""
         up: dict[tuple[str, str], bool] = {}
         down: set[str] = set()
@@ -64,12 +64,12 @@ class Film:
             elif step.text.startswith("starts"):
                 down.discard(step.who)
         brokers = {
-            number: BrokerView(number, name, State.LOST if name in down else State.UP)
+            number: BrokerSnapshot(number, name, BrokerState.LOST if name in down else BrokerState.UP)
             for number, name in self.names.items()
         }
         live = {(self.number(one), self.number(other)) for (one, other), told in up.items() if told}
-        links = tuple(LinkView(a, b, (a, b) in live and (b, a) in live) for a, b in self._links)
-        return NetworkView(brokers, links)
+        links = tuple(LinkSnapshot(a, b, (a, b) in live and (b, a) in live) for a, b in self._links)
+        return NetworkSnapshot(brokers, links)
 
     def lit(self, index: int) -> Lit:
         """Whom step `index` is about."""

@@ -10,39 +10,39 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tidings.broker.throttle import Throttle
-from tidings.console.source import Login, Source
-from tidings.console.watch import Watch
+from tidings.broker.security.login_throttle import Throttle
+from tidings.console.source import BrokerLogin, Source
+from tidings.console.watch import BrokerWatch
 from tidings.errors import ConnectionLostError, SecurityError, TidingsError
 
 IDLE_SECONDS = 30 * 60.0
 SESSIONS_MAX = 200
-MakeSources = Callable[[Login], Sequence[Source]]
+MakeSources = Callable[[BrokerLogin], Sequence[Source]]
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class ConsoleSession:
     """One user of the console. What a pane was last set to is remembered in `chosen`."""
 
     user: str
-    watch: Watch
+    watch: BrokerWatch
     used_at: float = field(default_factory=time.monotonic)
     ended: bool = False
     chosen: dict[str, object] = field(default_factory=dict)
 
 
 class Sessions:
-    def __init__(self, make_sources: MakeSources, login: Login) -> None:
+    def __init__(self, make_sources: MakeSources, login: BrokerLogin) -> None:
         self._make_sources = make_sources
         self._login = login  # TLS, and perhaps a user for everybody
-        self._by_token: dict[str, Session] = {}
-        self._shared: Session | None = None
+        self._by_token: dict[str, ConsoleSession] = {}
+        self._shared: ConsoleSession | None = None
         self._closed = False  # the brokers want to know who comes
         self._opening = asyncio.Lock()
         self._throttle = Throttle(failures_max=4)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def find(self, token: str) -> Session | None:
+    async def find(self, token: str) -> ConsoleSession | None:
         """The session of a cookie; without one, the one that is everybody's if the brokers have no users."""
         session = self._by_token.get(token) or await self._everybodys()
         if session is not None:
@@ -54,10 +54,10 @@ class Sessions:
             session.used_at = now
         return session
 
-    async def _everybodys(self) -> Session | None:
+    async def _everybodys(self) -> ConsoleSession | None:
         async with self._opening:
             if self._shared is None and not self._closed:
-                session = Session(self._login.user, Watch(self._make_sources(self._login)))
+                session = ConsoleSession(self._login.user, BrokerWatch(self._make_sources(self._login)))
                 await session.watch.look()
                 if session.watch.refused is not None:
                     self._closed = True
@@ -74,7 +74,7 @@ class Sessions:
         if wait > 0:
             raise SecurityError("E_LOGIN_THROTTLED", f"too many failed log-ins; try again in {max(1, round(wait))} s")
         self._forget_idle(now)
-        watch = Watch(self._make_sources(Login(user, password, self._login.tls)))
+        watch = BrokerWatch(self._make_sources(BrokerLogin(user, password, self._login.tls)))
         await watch.look()
         if watch.refused is not None or not user:
             self._throttle.failed(now, user, address)
@@ -86,10 +86,10 @@ class Sessions:
         self._throttle.succeeded(user, address)
         watch.start()
         token = secrets.token_urlsafe(32)
-        self._by_token[token] = Session(user, watch)
+        self._by_token[token] = ConsoleSession(user, watch)
         return token
 
-    def shares(self, session: Session) -> bool:
+    def shares(self, session: ConsoleSession) -> bool:
         """Whether it is everybody's: there is nothing to log out of."""
         return session is self._shared
 
@@ -102,7 +102,7 @@ class Sessions:
         self._by_token.clear()
         await asyncio.gather(*(session.watch.stop() for session in sessions))
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: ConsoleSession) -> None:
         session.ended = True
         if session is self._shared:
             self._shared, self._closed = None, True

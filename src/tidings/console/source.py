@@ -15,7 +15,7 @@ RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class BrokerLogin:
     """As whom to connect. Nobody, at brokers that have no users."""
 
     user: str = ""
@@ -49,7 +49,7 @@ class Source(Protocol):
 class BrokerSource:
     """Connects when it is first asked, and again after the connection was lost."""
 
-    def __init__(self, url: str, login: Login) -> None:
+    def __init__(self, url: str, login: BrokerLogin) -> None:
         self._url = url
         self._login = login
         self._client: Client | None = None

@@ -19,7 +19,7 @@ Overview = Mapping[str, Any]
 PLACES = 1 << 32  # of a network: numbers are below this
 
 
-class State(Enum):
+class BrokerState(Enum):
     UP = "up"
     FORBIDDEN = "not yours to see"  # connected, but its user may not inspect it
     LOST = "no connection"
@@ -27,7 +27,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class BrokerRates:
     """A second; utilisation is the share of one core."""
 
     received: float = 0.0
@@ -36,8 +36,8 @@ class Rates:
     dropped: float = 0.0
     utilisation: float = 0.0
 
-    def __add__(self, other: "Rates") -> "Rates":
-        return Rates(
+    def __add__(self, other: "BrokerRates") -> "BrokerRates":
+        return BrokerRates(
             self.received + other.received,
             self.delivered + other.delivered,
             self.unmatched + other.unmatched,
@@ -53,12 +53,12 @@ class Said:
     url: str
     now: Overview | None = None
     before: Overview | None = None
-    state: State = State.UP
+    state: BrokerState = BrokerState.UP
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class LinkView:
+class LinkSnapshot:
     """Between two brokers' places, the smaller one first. `up` is False as soon as one end says so."""
 
     a: int
@@ -76,13 +76,13 @@ class LinkView:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerView:
+class BrokerSnapshot:
     id: int
     name: str
-    state: State = State.UNSEEN
+    state: BrokerState = BrokerState.UNSEEN
     url: str = ""
     error: str = ""
-    rates: Rates = Rates()  # frozen
+    rates: BrokerRates = BrokerRates()  # frozen
     overview: Overview = field(default_factory=dict)
     base: int = 0  # to a number of its network this is added to have the place
 
@@ -99,15 +99,15 @@ class BrokerView:
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkView:
-    brokers: Mapping[int, BrokerView] = field(default_factory=dict)  # by place, each once
-    links: tuple[LinkView, ...] = ()
+class NetworkSnapshot:
+    brokers: Mapping[int, BrokerSnapshot] = field(default_factory=dict)  # by place, each once
+    links: tuple[LinkSnapshot, ...] = ()
     unreached: tuple[Said, ...] = ()  # addresses that never told which broker they are
-    watched: Mapping[str, BrokerView] = field(default_factory=dict)  # by address: what it says, and whether it does
+    watched: Mapping[str, BrokerSnapshot] = field(default_factory=dict)  # by address: what it says, and whether it does
 
     @property
-    def rates(self) -> Rates:
-        return sum((one.rates for one in self.brokers.values()), Rates())
+    def rates(self) -> BrokerRates:
+        return sum((one.rates for one in self.brokers.values()), BrokerRates())
 
     def name(self, place: int) -> str:
         found = self.brokers.get(place)
@@ -118,13 +118,15 @@ class NetworkView:
         return self.watched[url].base if url in self.watched else 0
 
 
-def rates_between(before: Overview, after: Overview) -> Rates:
+def rates_between(before: Overview, after: Overview) -> BrokerRates:
     seconds = _seconds_between(before, after)
     if seconds <= 0 or after["cpu_seconds"] < before["cpu_seconds"]:  # it was started anew
-        return Rates()
+        return BrokerRates()
     grown = [max(0, now - then) / seconds for then, now in zip(_counted(before), _counted(after), strict=True)]
     received, delivered, unmatched, dropped = grown
-    return Rates(received, delivered, unmatched, dropped, (after["cpu_seconds"] - before["cpu_seconds"]) / seconds)
+    return BrokerRates(
+        received, delivered, unmatched, dropped, (after["cpu_seconds"] - before["cpu_seconds"]) / seconds
+    )
 
 
 def _counted(said: Overview) -> tuple[int, int, int, int]:
@@ -137,28 +139,28 @@ def _seconds_between(before: Overview, after: Overview) -> float:
     return float(after["steady_seconds"] - before["steady_seconds"])
 
 
-def network_view(said: Iterable[Said]) -> NetworkView:
+def network_view(said: Iterable[Said]) -> NetworkSnapshot:
     """Everything together; a broker that nobody asked is there if another one has a link or a route to it."""
     told = list(said)
-    watched: dict[str, BrokerView] = {}
+    watched: dict[str, BrokerSnapshot] = {}
     networks: list[_Network] = []
     for one in told:
         latest = one.now or one.before
         if latest is not None:
             watched[one.url] = _watched(one, latest, _base(one.url, latest, networks))
     watched = _told_apart(watched)
-    brokers: dict[int, BrokerView] = {}
+    brokers: dict[int, BrokerSnapshot] = {}
     for broker in watched.values():  # of several addresses of one broker one that answers
-        if broker.place not in brokers or brokers[broker.place].state is not State.UP:
+        if broker.place not in brokers or brokers[broker.place].state is not BrokerState.UP:
             brokers[broker.place] = broker
     links = _links([(watched[one.url].base, one) for one in told if one.now is not None])
     known = {end for link in links for end in link.ends}
     known |= {one.base + int(router) for one in brokers.values() for router in one.network.get("routes", {})}
     for place in sorted(known - brokers.keys()):
         number = place % PLACES
-        brokers[place] = BrokerView(number, f"broker {number}", base=place - number)
+        brokers[place] = BrokerSnapshot(number, f"broker {number}", base=place - number)
     unreached = tuple(one for one in told if one.now is None and one.before is None)
-    return NetworkView(dict(sorted(brokers.items())), links, unreached, watched)
+    return NetworkSnapshot(dict(sorted(brokers.items())), links, unreached, watched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +183,10 @@ def _base(url: str, latest: Overview, networks: list[_Network]) -> int:
     return (len(networks) - 1) * PLACES
 
 
-def _watched(one: Said, latest: Overview, base: int) -> BrokerView:
+def _watched(one: Said, latest: Overview, base: int) -> BrokerSnapshot:
     broker = latest["broker"]
-    rates = rates_between(one.before, one.now) if one.before and one.now else Rates()
-    return BrokerView(broker["id"], _name(broker), one.state, one.url, one.error, rates, latest, base)
+    rates = rates_between(one.before, one.now) if one.before and one.now else BrokerRates()
+    return BrokerSnapshot(broker["id"], _name(broker), one.state, one.url, one.error, rates, latest, base)
 
 
 def _name(broker: Mapping[str, Any]) -> str:
@@ -192,7 +194,7 @@ def _name(broker: Mapping[str, Any]) -> str:
     return str(broker["name"]) if broker["name"] != "tidings" else f"broker {broker['id']}"
 
 
-def _told_apart(watched: Mapping[str, BrokerView]) -> dict[str, BrokerView]:
+def _told_apart(watched: Mapping[str, BrokerSnapshot]) -> dict[str, BrokerSnapshot]:
     """Brokers of the same name have their addresses beside it."""
     places = {(one.name, one.place) for one in watched.values()}
     uses = Counter(name for name, _ in places)
@@ -206,9 +208,9 @@ def address_of(url: str) -> str:
     return url.rpartition("://")[2]
 
 
-def _links(told: list[tuple[int, Said]]) -> tuple[LinkView, ...]:
+def _links(told: list[tuple[int, Said]]) -> tuple[LinkSnapshot, ...]:
     """Of brokers with the bases of their places."""
-    found: dict[tuple[int, int], LinkView] = {}
+    found: dict[tuple[int, int], LinkSnapshot] = {}
     down: set[tuple[int, int]] = set()
     for base, one in told:
         assert one.now is not None
@@ -220,7 +222,7 @@ def _links(told: list[tuple[int, Said]]) -> tuple[LinkView, ...]:
             sent, received = (
                 _rate(link, earlier.get(peer, link), way, seconds) for way in ("sent_bytes", "received_bytes")
             )
-            seen = LinkView(
+            seen = LinkSnapshot(
                 *ends,
                 link.get("state", "up") == "up",
                 link["latency_ms"],
@@ -233,7 +235,7 @@ def _links(told: list[tuple[int, Said]]) -> tuple[LinkView, ...]:
             found[ends] = seen if other is None else _both(other, seen)
         down |= {_ends(me, base + peer) for peer in one.now.get("links_down", ())}
     for ends in down - found.keys():
-        found[ends] = LinkView(*ends, up=False)
+        found[ends] = LinkSnapshot(*ends, up=False)
     return tuple(found[ends] for ends in sorted(found))
 
 
@@ -246,9 +248,9 @@ def _rate(now: Mapping[str, Any], before: Mapping[str, Any], name: str, seconds:
     return float(max(0, now.get(name, 0) - before.get(name, 0)) / seconds) if seconds > 0 else 0.0
 
 
-def _both(one: LinkView, other: LinkView) -> LinkView:
+def _both(one: LinkSnapshot, other: LinkSnapshot) -> LinkSnapshot:
     """What the two ends of a link say, together: each sees all bytes, and its own queue."""
-    return LinkView(
+    return LinkSnapshot(
         one.a,
         one.b,
         one.up and other.up,

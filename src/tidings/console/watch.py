@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidings.console.source import Source
-from tidings.console.view import NetworkView, Overview, Rates, Said, State, network_view
+from tidings.console.view import BrokerRates, BrokerState, NetworkSnapshot, Overview, Said, network_view
 from tidings.errors import TidingsError
 
 SECONDS = 1.0
@@ -17,13 +17,13 @@ HISTORY = 300  # moments that are kept
 @dataclass(frozen=True, slots=True)
 class Moment:
     at: float  # seconds since the epoch
-    rates: Rates
+    rates: BrokerRates
 
 
-class Watch:
+class BrokerWatch:
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = tuple(sources)
-        self.view = NetworkView()
+        self.view = NetworkSnapshot()
         self.history: deque[Moment] = deque(maxlen=HISTORY)
         self.rounds = 0  # of asking
         self._latest: dict[str, Overview] = {}
@@ -68,11 +68,11 @@ class Watch:
         try:
             now = await source.inspect()
         except TidingsError as error:
-            state = State.FORBIDDEN if error.code == "E_FORBIDDEN" else State.LOST
+            state = BrokerState.FORBIDDEN if error.code == "E_FORBIDDEN" else BrokerState.LOST
             return Said(source.url, None, before, state, error.reason)
         except TimeoutError:
-            return Said(source.url, None, before, State.LOST, "it does not answer")
+            return Said(source.url, None, before, BrokerState.LOST, "it does not answer")
         except OSError as error:
-            return Said(source.url, None, before, State.LOST, error.strerror or str(error))
+            return Said(source.url, None, before, BrokerState.LOST, error.strerror or str(error))
         self._latest[source.url] = now
         return Said(source.url, now, before)

@@ -31,14 +31,14 @@ PRIORITIES = 10
 _DOWNWARDS = tuple(reversed(range(PRIORITIES)))
 
 
-class Place(NamedTuple):
+class BacklogPosition(NamedTuple):
     """Where a message stands: its number and the priority that puts it before or behind others."""
 
     seq: int
     priority: int
 
 
-def behind(place: Place) -> list[int]:
+def behind(place: BacklogPosition) -> list[int]:
     """What `scan` must be given to go on behind this place."""
     after = [0] * PRIORITIES
     after[place.priority] = place.seq
@@ -124,20 +124,20 @@ class Backlog:
     def __len__(self) -> int:
         return self._length
 
-    def add(self, place: Place) -> None:
+    def add(self, place: BacklogPosition) -> None:
         self._lane(place.priority).add(place.seq)
         self._length += 1
 
-    def put_back(self, place: Place) -> None:
+    def put_back(self, place: BacklogPosition) -> None:
         self._lane(place.priority).put_back(place.seq)
         self._length += 1
 
-    def first(self) -> Place | None:
+    def first(self) -> BacklogPosition | None:
         """The next in order, left where it is."""
         for priority in _DOWNWARDS:
             lane = self._lanes[priority]
             if lane is not None and (seq := lane.first()) is not None:
-                return Place(seq, priority)
+                return BacklogPosition(seq, priority)
         return None
 
     def oldest(self) -> int | None:
@@ -145,29 +145,29 @@ class Backlog:
         firsts = (lane.first() for lane in self._lanes if lane is not None)
         return min((seq for seq in firsts if seq is not None), default=None)
 
-    def take(self) -> Place | None:
+    def take(self) -> BacklogPosition | None:
         place = self.first()
         if place is not None:
             self.remove(place)
         return place
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: BacklogPosition) -> None:
         """Take one that waits, from wherever it stands."""
         self._lane(place.priority).remove(place.seq)
         self._length -= 1
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, place: BacklogPosition) -> bool:
         """Whether it waits."""
         lane = self._lanes[place.priority]
         return lane is not None and lane.holds(place.seq)
 
-    def scan(self, after: Sequence[int] = (0,) * PRIORITIES) -> Iterator[Place]:
+    def scan(self, after: Sequence[int] = (0,) * PRIORITIES) -> Iterator[BacklogPosition]:
         """What waits above the number `after` of its priority, in the order it would be taken."""
         for priority in _DOWNWARDS:
             lane = self._lanes[priority]
             if lane is not None:
                 for seq in lane.scan(after[priority]):
-                    yield Place(seq, priority)
+                    yield BacklogPosition(seq, priority)
 
     def _lane(self, priority: int) -> _Lane:
         lane = self._lanes[priority]

@@ -23,8 +23,8 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from tidings.delivery.backlog import PRIORITIES, Backlog, Place, behind
-from tidings.delivery.depot import Depot, Held
+from tidings.delivery.backlog import PRIORITIES, Backlog, BacklogPosition, behind
+from tidings.delivery.message_cache import CachedMessage, MessageCache
 
 PAGE_MESSAGES = 256  # how many to fetch from the store at a time, unless told otherwise
 
@@ -61,7 +61,7 @@ class Consumer:
     window: bool = False  # what is acknowledged gives credit back
     settles: bool = False  # what is given to it is done with: it acknowledges nothing
     active: bool = True  # False: it must first be on disk that somebody may see these messages
-    unacknowledged: dict[int, Place] = field(default_factory=dict)  # by tag, in delivery order
+    unacknowledged: dict[int, BacklogPosition] = field(default_factory=dict)  # by tag, in delivery order
     looked: list[int] = field(default_factory=lambda: [0] * PRIORITIES)  # `accepts` refused all waiting up to here
     avoids: set[int] = field(default_factory=set)  # what it has sent elsewhere
     draining: int = 0  # the receipt of who wants to know when there is nothing more to give out; 0: nobody
@@ -118,7 +118,7 @@ class Mailbox:
         number: int,
         name: str,
         kind: MailboxKind,
-        depot: Depot,
+        message_cache: MessageCache,
         *,
         deliveries_max: int = 6,
         page_messages: int = PAGE_MESSAGES,
@@ -133,7 +133,9 @@ class Mailbox:
         self.consumers: list[Consumer] = []
         self.backlog = Backlog()
         self.wanted: list[int] = []  # of the last dispatch: bytes to be fetched from the store first
-        self.expired: list[Place] = []  # of the last dispatch: found to be too late, with nobody until finished
+        self.expired: list[
+            BacklogPosition
+        ] = []  # of the last dispatch: found to be too late, with nobody until finished
         self.bytes = 0  # of what it holds in memory, if it is not durable
         self.taken_ms = 0  # when a consumer last acknowledged, or something came to an empty mailbox
         self.stalled = False  # nobody takes anything: it loses messages instead of holding up publishers
@@ -141,7 +143,7 @@ class Mailbox:
         self.dropped = 0
         self.tried: list[tuple[int, Tries]] = []
         self.unsure_seq = 0  # up to here a crash has left it open whether messages were seen
-        self._depot = depot
+        self._message_cache = message_cache
         self._tries: dict[int, Tries] = {}  # only of messages given out at least once before
         self._newest = 0  # of all offered: what had to be written first may come later than its number says
         self._next_tag = 1
@@ -156,7 +158,7 @@ class Mailbox:
         """How many deliveries there were, tries of the same message included."""
         return self._next_tag - 1
 
-    def offer(self, place: Place, *, size: int = 0, tries: Tries = NEW) -> None:
+    def offer(self, place: BacklogPosition, *, size: int = 0, tries: Tries = NEW) -> None:
         """A message to be given out; after a crash `tries` says how often that may have happened before."""
         self.backlog.add(place)
         if place.seq > self._newest:
@@ -168,7 +170,7 @@ class Mailbox:
         if tries.given:
             self._tries[place.seq] = tries
 
-    def hand_on(self, place: Place, message: bytes) -> Delivery | None:
+    def hand_on(self, place: BacklogPosition, message: bytes) -> Delivery | None:
         """Give a message that the store has to the only consumer, past the backlog; None: it is to be offered."""
         if len(self.consumers) != 1 or self.backlog:
             return None
@@ -185,7 +187,7 @@ class Mailbox:
     def attach(self, consumer: Consumer) -> None:
         self.consumers.append(consumer)
 
-    def detach(self, consumer: Consumer) -> list[Place]:
+    def detach(self, consumer: Consumer) -> list[BacklogPosition]:
         """The consumer is gone; what it had goes back. Returns what became a dead letter."""
         self.consumers.remove(consumer)
         places = self.reject(consumer, list(consumer.unacknowledged))
@@ -231,11 +233,11 @@ class Mailbox:
             self.finish(seq)
         return done
 
-    def refuse(self, consumer: Consumer, tags: list[int]) -> list[Place]:
+    def refuse(self, consumer: Consumer, tags: list[int]) -> list[BacklogPosition]:
         """Give these back for another try. Returns what became a dead letter instead."""
         return self.retry(self.reject(consumer, tags))
 
-    def retry(self, places: list[Place]) -> list[Place]:
+    def retry(self, places: list[BacklogPosition]) -> list[BacklogPosition]:
         """One more try for messages that are with nobody now. Returns what became a dead letter instead."""
         dead = []
         for place in places:
@@ -245,12 +247,12 @@ class Mailbox:
                 self.put_back(place)
         return dead
 
-    def put_back_tried(self, place: Place) -> None:
+    def put_back_tried(self, place: BacklogPosition) -> None:
         """One more try, even if there were too many: it should be a dead letter and cannot."""
         self._note(place, counted=1)
         self.put_back(place)
 
-    def _note(self, place: Place, *, counted: int = 0, spared: int = 0) -> Tries:
+    def _note(self, place: BacklogPosition, *, counted: int = 0, spared: int = 0) -> Tries:
         before = self._tries.get(place.seq, NEW)
         tries = self._tries[place.seq] = Tries(before.counted + counted, before.spared + spared)
         self.tried.append((place.seq, tries))
@@ -267,16 +269,16 @@ class Mailbox:
         tried, self.tried = self.tried, []
         return tried
 
-    def reject(self, consumer: Consumer, tags: list[int]) -> list[Place]:
+    def reject(self, consumer: Consumer, tags: list[int]) -> list[BacklogPosition]:
         """Take these from the consumer: with nobody now, until they are finished, retried or put back."""
         given = consumer.unacknowledged
         return [given.pop(tag) for tag in tags if tag in given]
 
-    def put_back(self, place: Place) -> None:
+    def put_back(self, place: BacklogPosition) -> None:
         self.backlog.put_back(place)
         self._look_again(place)
 
-    def _look_again(self, place: Place) -> None:
+    def _look_again(self, place: BacklogPosition) -> None:
         """It waits behind where consumers have looked already."""
         for consumer in self.consumers:
             consumer.looked[place.priority] = min(consumer.looked[place.priority], place.seq - 1)
@@ -286,9 +288,9 @@ class Mailbox:
         self._tries.pop(seq, None)
         for consumer in self.consumers:
             consumer.avoids.discard(seq)
-        if not self.durable and (held := self._depot.get(seq)) is not None:
+        if not self.durable and (held := self._message_cache.get(seq)) is not None:
             self.bytes -= len(held.message)
-        self._depot.release(seq)
+        self._message_cache.release(seq)
 
     def drop_oldest(self) -> bool:
         """Lose the message that has waited longest; False if none waits."""
@@ -308,8 +310,8 @@ class Mailbox:
     def _dispatch_selective(self, now_ms: int, ready: list[Consumer]) -> list[Delivery]:
         given = []
         start = [min(looked) for looked in zip(*(consumer.looked for consumer in ready), strict=True)]
-        leaving: list[Place] = []  # only once the scan is over
-        late: list[Place] = []
+        leaving: list[BacklogPosition] = []  # only once the scan is over
+        late: list[BacklogPosition] = []
         for place in self.backlog.scan(start):
             held = self._held(place)
             if held is None:
@@ -331,7 +333,7 @@ class Mailbox:
             self._expire(place)
         return given
 
-    def _taker(self, place: Place, message: bytes, ready: list[Consumer]) -> Consumer | None:
+    def _taker(self, place: BacklogPosition, message: bytes, ready: list[Consumer]) -> Consumer | None:
         """The next consumer in turn that accepts the message and has not refused it before."""
         for step in range(1, len(ready) + 1):
             consumer = ready[(self._turn + step) % len(ready)]
@@ -343,7 +345,7 @@ class Mailbox:
             consumer.looked[place.priority] = place.seq
         return None
 
-    def _load(self, place: Place, now_ms: int) -> bytes | None:
+    def _load(self, place: BacklogPosition, now_ms: int) -> bytes | None:
         held = self._held(place)
         if held is None:
             return None
@@ -352,19 +354,21 @@ class Mailbox:
             return None
         return held.message
 
-    def _held(self, place: Place) -> Held | None:
+    def _held(self, place: BacklogPosition) -> CachedMessage | None:
         """The message, if memory has it; otherwise it and those behind it are wanted."""
-        held = self._depot.get(place.seq)
+        held = self._message_cache.get(place.seq)
         if held is None:
-            waiting = islice(self.backlog.scan(behind(Place(place.seq - 1, place.priority))), self._page_messages)
-            self.wanted = [one.seq for one in waiting if self._depot.get(one.seq) is None]
+            waiting = islice(
+                self.backlog.scan(behind(BacklogPosition(place.seq - 1, place.priority))), self._page_messages
+            )
+            self.wanted = [one.seq for one in waiting if self._message_cache.get(one.seq) is None]
         return held
 
-    def _expire(self, place: Place) -> None:
+    def _expire(self, place: BacklogPosition) -> None:
         self.backlog.remove(place)
         self.expired.append(place)
 
-    def _give(self, consumer: Consumer, place: Place, message: bytes) -> Delivery:
+    def _give(self, consumer: Consumer, place: BacklogPosition, message: bytes) -> Delivery:
         tag = self._next_tag
         self._next_tag += 1
         consumer.credit -= 1

@@ -27,9 +27,9 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from tidings.delivery.backlog import PRIORITIES, Place
-from tidings.delivery.depot import Depot
+from tidings.delivery.backlog import PRIORITIES, BacklogPosition
 from tidings.delivery.mailbox import NEW, Mailbox, MailboxKind, Tries
+from tidings.delivery.message_cache import MessageCache
 from tidings.errors import UsageError
 
 PIECES = 64
@@ -62,8 +62,8 @@ class Piece(NamedTuple):
 
 
 class Retained(Mailbox):
-    def __init__(self, number: int, name: str, depot: Depot, retention: Retention) -> None:
-        super().__init__(number, name, MailboxKind.RETAINED, depot)
+    def __init__(self, number: int, name: str, message_cache: MessageCache, retention: Retention) -> None:
+        super().__init__(number, name, MailboxKind.RETAINED, message_cache)
         self.retention = retention
         self._pieces: deque[Piece] = deque()
         self._open_bytes = 0
@@ -73,8 +73,8 @@ class Retained(Mailbox):
         self._released = 0  # the last one that was dropped; all that are kept are above it
         self._lost: list[int] = []  # those given up that are still above one that is kept
 
-    def offer(self, place: Place, *, size: int = 0, tries: Tries = NEW) -> None:
-        self.backlog.add(Place(place.seq, 0))  # in the order of offsets, whatever the priority
+    def offer(self, place: BacklogPosition, *, size: int = 0, tries: Tries = NEW) -> None:
+        self.backlog.add(BacklogPosition(place.seq, 0))  # in the order of offsets, whatever the priority
         self._last = max(self._last, place.seq)
         self._open_bytes += size
         if self._open_bytes * PIECES >= self.retention.bytes_max:
@@ -141,7 +141,7 @@ class Retained(Mailbox):
 
     def forget(self, seq: int) -> None:
         """One of them, which cannot be read any more."""
-        self.backlog.remove(Place(seq, 0))
+        self.backlog.remove(BacklogPosition(seq, 0))
         insort(self._lost, seq)
         self._settle_lost()
 

@@ -13,7 +13,7 @@ HOPS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ActiveMQSetup:
     name: str
     ports: Mapping[str, int]  # stomp, openwire
     heap: str
@@ -25,7 +25,7 @@ class Setup:
     log_level: str = "WARN"
 
 
-def command(folder: Path, setup: Setup) -> list[str]:
+def command(folder: Path, setup: ActiveMQSetup) -> list[str]:
     """Writes the configuration into the folder; returns what starts the server."""
     (folder / "activemq.xml").write_text(configuration(folder, setup))
     (folder / "log4j.properties").write_text(_LOGGING.format(level=setup.log_level))
@@ -37,7 +37,7 @@ def command(folder: Path, setup: Setup) -> list[str]:
     return ["java", *options, "-jar", str(JAR), "start", f"xbean:file:{folder}/activemq.xml"]
 
 
-def configuration(folder: Path, setup: Setup) -> str:
+def configuration(folder: Path, setup: ActiveMQSetup) -> str:
     links = "".join(
         f'<networkConnector name="to-{number}" uri="static:(tcp://{address})" duplex="true" networkTTL="{HOPS}"/>'
         for number, address in enumerate(setup.links)

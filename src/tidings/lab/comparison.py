@@ -22,9 +22,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidings.capacity.arrays import refuse
 from tidings.extras import lazy
-from tidings.lab.arrays import refuse
-from tidings.lab.results import LEVEL, Mean, Result
+from tidings.lab.results import LEVEL, Mean, PointResult
 
 if TYPE_CHECKING:
     from scipy import stats
@@ -39,7 +39,7 @@ DURATIONS = ("registration_s", "subscribe_s", "first_message_s", "waiting_s")
 class Compared:
     """One point, both times: received messages a second, or a duration."""
 
-    result: Result
+    result: PointResult
     metric: str
     first: Mean
     second: Mean
@@ -107,7 +107,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ResultComparison:
     all: Agreement
     not_compared: int  # points that only one of them has, or with one run only
 
@@ -119,7 +119,7 @@ class Comparison:
             yield title, server, Agreement(of)
 
 
-def compared(first: Sequence[Result], second: Sequence[Result]) -> Comparison:
+def compared(first: Sequence[PointResult], second: Sequence[PointResult]) -> ResultComparison:
     """Points that were measured both times, at least twice each."""
     before, after = ({key: one for result in results for key, one in _means(result)} for results in (first, second))
     found = []
@@ -133,7 +133,7 @@ def compared(first: Sequence[Result], second: Sequence[Result]) -> Comparison:
         raise refuse(reason, "E_LAB_RESULTS")
     order = {key: number for number, key in enumerate(before)}
     found.sort(key=lambda one: order[one[0]])
-    return Comparison(Agreement([one for _, one in found]), len(before.keys() | after.keys()) - len(found))
+    return ResultComparison(Agreement([one for _, one in found]), len(before.keys() | after.keys()) - len(found))
 
 
 def welch(a: Mean, b: Mean) -> tuple[float, float]:
@@ -154,7 +154,7 @@ def welch(a: Mean, b: Mean) -> tuple[float, float]:
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error, p_value
 
 
-def _means(one: Result) -> Iterator[tuple[tuple[str, ...], tuple[Result, Mean]]]:
+def _means(one: PointResult) -> Iterator[tuple[tuple[str, ...], tuple[PointResult, Mean]]]:
     key = one.title, one.kind, one.server, str(sorted(one.parameters.items()))
     if one.received is not None:
         yield (*key, "received_per_s"), (one, one.received)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tidings.lab.load_protocols import PROPERTY, Counter, LoadPlan, LoadProtocol
 from tidings.lab.servers import Server
-from tidings.lab.wires import PROPERTY, Counter, Plan, Wire
 
 WINDOW = 4000
 BLOCK = 500  # messages a send
@@ -16,7 +16,7 @@ ASKED_AT_ONCE = 200  # subscriptions sent before their answers are read
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedMessages:
     """One subscription."""
 
     topic: str
@@ -24,22 +24,22 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ConnectionSetup:
     """What the clients do: publish these messages in turn; each connection has so many subscriptions."""
 
-    plans: tuple[Plan, ...]
-    subscribers: tuple[tuple[Wanted, ...], ...]  # messages arrive here
-    idle: tuple[tuple[Wanted, ...], ...] = ()  # and here none
+    plans: tuple[LoadPlan, ...]
+    subscribers: tuple[tuple[WantedMessages, ...], ...]  # messages arrive here
+    idle: tuple[tuple[WantedMessages, ...], ...] = ()  # and here none
     publishers: int = 1
     durable: bool = False
     gathers: bool = False  # the sender's TCP may put small sends together while an answer is due (Nagle's algorithm)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ConnectionLoad:
     """What one point asks of a server."""
 
-    plan: Plan
+    plan: LoadPlan
     publishers: int = 1  # more than one: each sends its next message when it has the receipt of the last
     matching: int = 1
     others: int = 0
@@ -48,20 +48,20 @@ class Load:
     block: int = BLOCK
     blocks: int = 1  # different ones, sent in turn
     rate: float = 0.0  # messages a second; 0: saturated
-    gathers: bool = False  # see `Setup`
+    gathers: bool = False  # see `ConnectionSetup`
     seconds: float = 2.0
     warm_seconds: float = 0.7
 
     @property
-    def setup(self) -> Setup:
+    def setup(self) -> ConnectionSetup:
         topic = self.plan.topic
-        matching = ((Wanted(topic, f"{PROPERTY} = '0'"),),) * self.matching
+        matching = ((WantedMessages(topic, f"{PROPERTY} = '0'"),),) * self.matching
         idle = idle_filters(topic, self.others)
-        return Setup((self.plan,), matching, idle, self.publishers, self.durable, self.gathers)
+        return ConnectionSetup((self.plan,), matching, idle, self.publishers, self.durable, self.gathers)
 
 
 @dataclass(slots=True)
-class Stream:
+class LoadStream:
     """A socket whose messages are counted."""
 
     socket: socket.socket
@@ -87,22 +87,22 @@ class Stream:
 class Bench:
     """All connections of one point."""
 
-    publishers: list[Stream]
-    subscribers: list[Stream]
+    publishers: list[LoadStream]
+    subscribers: list[LoadStream]
     idle: list[socket.socket] = field(default_factory=list)
     arrived: int = 0  # at all subscribers; of thousands, nobody could add it up at every turn
 
     @property
-    def publisher(self) -> Stream:
+    def publisher(self) -> LoadStream:
         return self.publishers[0]
 
 
 @contextmanager
-def connected(server: Server, setup: Setup) -> Iterator[Bench]:
+def connected(server: Server, setup: ConnectionSetup) -> Iterator[Bench]:
     wire = server.wire
     sockets: list[socket.socket] = []
 
-    def connect(wanted: tuple[Wanted, ...], client: str = "", durable: str = "") -> socket.socket:
+    def connect(wanted: tuple[WantedMessages, ...], client: str = "", durable: str = "") -> socket.socket:
         one = socket.create_connection(("127.0.0.1", server.port))
         sockets.append(one)
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, not setup.gathers)
@@ -118,23 +118,23 @@ def connected(server: Server, setup: Setup) -> Iterator[Bench]:
         idle = [connect(wanted) for wanted in setup.idle]
         name = f"c-{setup.plans[0].topic}" if setup.durable else ""
         subscribers = [
-            Stream(connect(wanted, name, name and "kept"), wire.deliveries(setup.plans[0]), setup.durable)
+            LoadStream(connect(wanted, name, name and "kept"), wire.deliveries(setup.plans[0]), setup.durable)
             for wanted in setup.subscribers
         ]
-        yield Bench([Stream(connect(()), wire.receipts()) for _ in range(setup.publishers)], subscribers, idle)
+        yield Bench([LoadStream(connect(()), wire.receipts()) for _ in range(setup.publishers)], subscribers, idle)
     finally:
         for one in sockets:
             one.close()
 
 
-def idle_filters(topic: str, count: int) -> tuple[tuple[Wanted, ...], ...]:
+def idle_filters(topic: str, count: int) -> tuple[tuple[WantedMessages, ...], ...]:
     """Subscriptions that never match, all different, by connection."""
-    wanted = [Wanted(topic, f"{PROPERTY} = '{number + 1}'") for number in range(count)]
+    wanted = [WantedMessages(topic, f"{PROPERTY} = '{number + 1}'") for number in range(count)]
     size = PER_CONNECTION if count >= SHARED_FROM else 1
     return tuple(tuple(wanted[start : start + size]) for start in range(0, count, size))
 
 
-def ask(one: socket.socket, wire: Wire, frames: list[bytes]) -> None:
+def ask(one: socket.socket, wire: LoadProtocol, frames: list[bytes]) -> None:
     if not frames:
         return
     one.settimeout(60)

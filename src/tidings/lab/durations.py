@@ -8,8 +8,8 @@ also those of another round or another start; what has not been run takes so muc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidings.lab.experiment import RUNS_LONG, Experiment, Point
-from tidings.lab.setups import SETUPS, Registration
+from tidings.lab.experiment import RUNS_LONG, Experiment, ExperimentPoint
+from tidings.lab.workloads import SETUPS, Registration
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Durations:
         self._shortest: dict[str, float] = {}
         self._sums: dict[str, tuple[float, float]] = {}  # by server: seconds seen, and those guessed for the same runs
 
-    def learn(self, point: Point, seconds: float) -> None:
+    def learn(self, point: ExperimentPoint, seconds: float) -> None:
         """From one run."""
         count, total = self._seen.get(point.name, (0, 0.0))
         self._seen[point.name] = count + 1, total + seconds
@@ -43,12 +43,12 @@ class Durations:
         seen, guessed = self._sums.get(point.server, (0.0, 0.0))
         self._sums[point.server] = seen + seconds, guessed + self._guessed(point)
 
-    def runs(self, point: Point, runs: int) -> int:
+    def runs(self, point: ExperimentPoint, runs: int) -> int:
         """How many of so many are made: fewer of those that take long."""
         long_s = self._measures[point.experiment].long_s
         return min(runs, RUNS_LONG) if long_s and self._shortest.get(point.name, self.of(point)) > long_s else runs
 
-    def of(self, point: Point) -> float:
+    def of(self, point: ExperimentPoint) -> float:
         """One run."""
         if point.name in self._seen:
             count, total = self._seen[point.name]
@@ -60,13 +60,13 @@ class Durations:
     def start(self, server: str) -> float:
         return GUESSES[server].start
 
-    def _guessed(self, point: Point) -> float:
+    def _guessed(self, point: ExperimentPoint) -> float:
         name = point.name
         if name not in self._guesses:
             self._guesses[name] = self._guess(point)
         return self._guesses[name]
 
-    def _guess(self, point: Point) -> float:
+    def _guess(self, point: ExperimentPoint) -> float:
         guess = GUESSES[point.server]
         if point.kind == "registration":
             return 0.3 + Registration.of(point.parameters).subscriptions * guess.subscription

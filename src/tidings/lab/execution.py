@@ -22,17 +22,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tidings.capacity.arrays import refuse
 from tidings.errors import UsageError
-from tidings.lab.arrays import refuse
-from tidings.lab.calibration import Calibration
 from tidings.lab.durations import Durations
-from tidings.lab.experiment import Experiment, Point, per_cpu_second
+from tidings.lab.experiment import Experiment, ExperimentPoint, per_cpu_second
 from tidings.lab.machine import environment
-from tidings.lab.running import Running, running
+from tidings.lab.machine_check import Calibration
 from tidings.lab.samples import judge, to_rows
 from tidings.lab.saturation import measure_run
-from tidings.lab.setups import SETUPS
-from tidings.lab.specials import SPECIALS
+from tidings.lab.server_pool import ServerPool, running
+from tidings.lab.special_experiments import SPECIALS
+from tidings.lab.workloads import SETUPS
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
 from tidings.segments.writer import SegmentWriter
@@ -41,10 +41,10 @@ DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExecutionStep:
     """Something happened, for who watches."""
 
-    point: Point
+    point: ExperimentPoint
     finished: int  # runs
     wanted: int
     text: str
@@ -102,7 +102,7 @@ class Execution:
         runs = sum(self._durations.of(point) * self._missing(point) for point in self._points)
         return runs + sum(self._durations.start(server) for server, _ in started)
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[ExecutionStep]:
         """Do what is missing. Each run, counted or not, is one step."""
         wanted = self.missing()
         with running() as servers:
@@ -110,20 +110,20 @@ class Execution:
                 points = [point for point in self._points if turn in self._turns(point)]
                 for point in points:
                     for text in self._attempts(servers, point, turn):
-                        yield Step(point, wanted - self.missing(), wanted, text, self.missing_s())
+                        yield ExecutionStep(point, wanted - self.missing(), wanted, text, self.missing_s())
                 servers.drop_all()
 
-    def _turns(self, point: Point) -> range:
+    def _turns(self, point: ExperimentPoint) -> range:
         """The rounds in which something is missing."""
         if point.name in self.given_up:
             return range(0)
         runs = self._durations.runs(point, self._experiments[point.experiment].runs)
         return range(self._outcomes[point.name, True] + 1, runs + 1)
 
-    def _missing(self, point: Point) -> int:
+    def _missing(self, point: ExperimentPoint) -> int:
         return len(self._turns(point))
 
-    def _attempts(self, servers: Running, point: Point, turn: int) -> Iterator[str]:
+    def _attempts(self, servers: ServerPool, point: ExperimentPoint, turn: int) -> Iterator[str]:
         """Until the point has as many runs as there were rounds, or has failed too often."""
         while turn in self._turns(point):
             outcome = self._run(servers, point)
@@ -135,7 +135,7 @@ class Execution:
             else:
                 yield outcome
 
-    def _run(self, servers: Running, point: Point) -> str:
+    def _run(self, servers: ServerPool, point: ExperimentPoint) -> str:
         version = servers.server(point.server).version
         run, started = self._name(point), round(self._clock() * 1000)
         try:
@@ -157,7 +157,7 @@ class Execution:
         self._durations.learn(point, _lasted_s(row))
         return found.outcome
 
-    def _name(self, point: Point) -> str:
+    def _name(self, point: ExperimentPoint) -> str:
         """One that no samples have, also not those of a run that was killed before its row was written."""
         attempt = self._outcomes[point.name, True] + self._outcomes[point.name, False] + 1
         return f"{point.name}#{attempt}-{self._start}"
@@ -169,7 +169,7 @@ class Execution:
             self._writers[experiment] = writers
         return self._writers[experiment]
 
-    def _measured(self, servers: Running, point: Point, run: str, started: int) -> _Measured:
+    def _measured(self, servers: ServerPool, point: ExperimentPoint, run: str, started: int) -> _Measured:
         server, measure = servers.server(point.server), self._experiments[point.experiment].measure
         if point.kind in SPECIALS:
             special = SPECIALS[point.kind](server, point.parameters, servers.topic())
@@ -185,7 +185,7 @@ class Execution:
             {**described, "measure": asdict(measure)},
         )
 
-    def _row(self, point: Point, version: str, run: str, started: int, found: _Measured) -> dict[str, Any]:
+    def _row(self, point: ExperimentPoint, version: str, run: str, started: int, found: _Measured) -> dict[str, Any]:
         measure = asdict(self._experiments[point.experiment].measure)
         described = {"server": point.server, "kind": point.kind, "parameters": dict(point.parameters)}
         return {

@@ -2,7 +2,7 @@
 
     name = "filters"
     about = "n filters that do not match beside r subscribers that do"
-    kind = "filters"                     # what the clients do: tidings.lab.setups, or registration, first-message
+    kind = "filters"                     # what the clients do: tidings.lab.workloads, or registration, first-message
     servers = ["tidings", "activemq"]
     runs = 3
     [vary]
@@ -11,7 +11,7 @@
     [fixed]
     body = 0
     [measure]
-    seconds = 1.0                        # at most; tidings.lab.course says when a run ends
+    seconds = 1.0                        # at most; tidings.lab.stopping_rule says when a run ends
     server_share_min = 0.96
 
 Every combination of the varied values is one measurement, repeated in runs. A point has a name that says what it is, so
@@ -30,11 +30,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
+from tidings.capacity.arrays import refuse
 from tidings.errors import UsageError
-from tidings.lab.arrays import refuse
-from tidings.lab.samples import Rules, titled
-from tidings.lab.setups import SETUPS, SPECIAL, Parameter, Parameters
-from tidings.lab.texts import read_text
+from tidings.lab.samples import RunRules, titled
+from tidings.lab.workloads import SETUPS, SPECIAL, Parameter, Parameters
+from tidings.text_files import read_text
 
 POINTS_MAX, RUNS_MAX = 10_000, 1000
 SERVERS = ("tidings", "activemq")
@@ -73,8 +73,8 @@ class Measure:
             raise refuse("measure: a run has two samples at least", "E_LAB_EXPERIMENT")
 
     @property
-    def rules(self) -> Rules:
-        return Rules(
+    def rules(self) -> RunRules:
+        return RunRules(
             self.warm_s,
             self.cool_s,
             self.server_share_min,
@@ -98,7 +98,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ExperimentPoint:
     """One measurement: a server and values for all parameters."""
 
     experiment: str
@@ -159,12 +159,12 @@ class Experiment:
     def title(self) -> str:
         return titled(self.name, per_cpu_second=self.per_cpu_second)
 
-    def points(self) -> Iterator[Point]:
+    def points(self) -> Iterator[ExperimentPoint]:
         """Servers in turn at each point, so that what disturbs the machine disturbs both."""
         for values in itertools.product(*self.vary.values()):
             parameters = {**self.fixed, **dict(zip(self.vary, values, strict=True))}
             for server in self.servers:
-                yield Point(self.name, server, self.kind, parameters)
+                yield ExperimentPoint(self.name, server, self.kind, parameters)
 
 
 _CODE = "E_LAB_EXPERIMENT"

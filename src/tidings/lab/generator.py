@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from tidings.kernel.blocks import BlockRing
-from tidings.lab.connections import Bench, Load, connected
+from tidings.kernel.block_ring import BlockRing
+from tidings.lab.connections import Bench, ConnectionLoad, connected
 from tidings.lab.servers import LOAD_CORE, Server, on_core
 
 SILENCE_SECONDS_MAX = 20.0
 BUFFER_BYTES = 1 << 20
 
 
-def run(server: Server, load: Load) -> dict[str, Any]:
+def run(server: Server, load: ConnectionLoad) -> dict[str, Any]:
     """Measure one point."""
     with on_core(LOAD_CORE), connected(server, load.setup) as bench:
         if load.rate:
@@ -38,7 +38,7 @@ def run(server: Server, load: Load) -> dict[str, Any]:
 class _Marks:
     """Counts at the beginning and the end of what is measured."""
 
-    def __init__(self, server: Server, load: Load, bench: Bench) -> None:
+    def __init__(self, server: Server, load: ConnectionLoad, bench: Bench) -> None:
         self._server, self._bench = server, bench
         self._receipts = load.plan.receipts
         self._begin = time.perf_counter() + load.warm_seconds
@@ -127,7 +127,7 @@ class Sender:
                 return
 
 
-def _saturated(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
+def _saturated(server: Server, load: ConnectionLoad, bench: Bench) -> dict[str, Any]:
     marks = _Marks(server, load, bench)
     blocks = [(server.wire.block(load.plan, load.block), load.block) for _ in range(load.blocks)]
     sender = Sender(bench.publisher.socket, blocks)
@@ -181,7 +181,7 @@ def saturate(
     poller.close()
 
 
-def _in_turn(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
+def _in_turn(server: Server, load: ConnectionLoad, bench: Bench) -> dict[str, Any]:
     """Many publishers, each with one message without receipt."""
     message = server.wire.block(load.plan, 1)
     poller = select.epoll()
@@ -208,7 +208,7 @@ def _in_turn(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
 # --- paced ------------------------------------------------------------------------------------------------------------
 
 
-def _paced(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
+def _paced(server: Server, load: ConnectionLoad, bench: Bench) -> dict[str, Any]:
     publisher, (subscriber, *_) = bench.publisher, bench.subscribers
     data = server.wire.block(load.plan, load.block)
     poll = select.poll()
@@ -234,7 +234,7 @@ def _paced(server: Server, load: Load, bench: Bench) -> dict[str, Any]:
     return {**marks.result(), **_latency(sent, arrived, load), "offered_per_s": load.rate}
 
 
-def _latency(sent: list[int], arrived: list[tuple[int, int]], load: Load) -> dict[str, float]:
+def _latency(sent: list[int], arrived: list[tuple[int, int]], load: ConnectionLoad) -> dict[str, float]:
     """Milliseconds from send to arrival, of the messages sent after the warm-up."""
     times = np.array([when for when, _ in arrived])
     counts = np.array([count for _, count in arrived])

@@ -29,13 +29,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from tidings.lab.arrays import Array, check_finite
-from tidings.lab.connections import BLOCK, WINDOW, Bench, Stream, connected
+from tidings.capacity.arrays import Array, check_finite
+from tidings.lab.connections import BLOCK, WINDOW, Bench, LoadStream, connected
 from tidings.lab.generator import Sender, saturate
 from tidings.lab.samples import Found
 from tidings.lab.saturation import blocks_of
 from tidings.lab.servers import LOAD_CORE, Server, TidingsServer, on_core
-from tidings.lab.setups import Design, Parameters, Waiting
+from tidings.lab.workloads import Design, Parameters, WaitingWorkload
 
 BUFFER_BYTES = 1 << 20
 HOLE_NS = 300_000
@@ -52,7 +52,7 @@ _COUNTED = ("feeds", "writes", "received", "delivered")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class PacedCounts:
     """What a server did in a stretch of time, by its own counters and the system's."""
 
     seconds: float  # less those in which the generator did not run
@@ -66,7 +66,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class PacedRun:
-    counts: Counts
+    counts: PacedCounts
     waits_s: Array = field(repr=False)  # of each message that counts, from `send` to the beginning of its batch
     met_idle: NDArray[np.bool_] = field(repr=False)  # which of them met an idle broker
     late_s: Array = field(repr=False)  # how much later than planned each of them was sent
@@ -122,7 +122,7 @@ def measure_waiting(server: Server, parameters: Parameters, topic: str) -> Found
     """A run of an experiment: a mix at a rate; at rate 0 as fast as it goes."""
     if not isinstance(server, TidingsServer):
         raise RuntimeError(f"{server.name} does not count its batches")
-    asked = Waiting.of(parameters, topic)
+    asked = WaitingWorkload.of(parameters, topic)
     if not asked.rate:
         return _saturated(server, asked.design)
     run = measure_paced(server, asked.design, asked.rate, asked.seconds, np.random.default_rng(crc32(topic.encode())))
@@ -154,9 +154,9 @@ def _saturated(server: TidingsServer, design: Design) -> Found:
     return Found([(name, float(value)) for name, value in asdict(counts).items()])
 
 
-def _less(after: tuple[float, ...], before: tuple[float, ...], hole_s: float = 0.0) -> Counts:
+def _less(after: tuple[float, ...], before: tuple[float, ...], hole_s: float = 0.0) -> PacedCounts:
     seconds, cpu_s, *counts = (b - a for a, b in zip(before, after, strict=True))
-    return Counts(seconds - hole_s, cpu_s, *map(int, counts))
+    return PacedCounts(seconds - hole_s, cpu_s, *map(int, counts))
 
 
 def _counters(server: TidingsServer) -> tuple[float, ...]:
@@ -222,7 +222,7 @@ class _Sending:
         finally:
             poller.close()
 
-    def _loop(self, poller: select.epoll, streams: dict[int, Stream]) -> None:
+    def _loop(self, poller: select.epoll, streams: dict[int, LoadStream]) -> None:
         clock, send = time.perf_counter_ns, self._bench.publisher.socket.send
         buffer = bytearray(BUFFER_BYTES)
         frames, types, grades = self._frames, self._types, self._grades

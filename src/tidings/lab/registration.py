@@ -12,13 +12,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidings.lab.connections import BLOCK, WINDOW, Setup, Wanted, ask, connected
+from tidings.lab.connections import BLOCK, WINDOW, ConnectionSetup, WantedMessages, ask, connected
 from tidings.lab.generator import Sender, saturate
+from tidings.lab.load_protocols import Counter, LoadPlan
 from tidings.lab.samples import Found
 from tidings.lab.saturation import blocks_of
 from tidings.lab.servers import LOAD_CORE, Server, on_core
-from tidings.lab.setups import FirstMessage, Parameters, Registration
-from tidings.lab.wires import Counter, Plan
+from tidings.lab.workloads import FirstMessage, Parameters, Registration
 
 CONNECTIONS = 64
 BUFFER_BYTES = 1 << 16
@@ -30,7 +30,7 @@ def register(server: Server, parameters: Parameters, topic: str) -> Found:
     asked = Registration.of(parameters)
     count = asked.subscriptions
     wanted = [_selector(asked.form, number) for number in range(count)]
-    setup = Setup((Plan(topic, properties=(("id", "-"),)),), ((),) * min(CONNECTIONS, count))
+    setup = ConnectionSetup((LoadPlan(topic, properties=(("id", "-"),)),), ((),) * min(CONNECTIONS, count))
     wire = server.wire
     with on_core(LOAD_CORE), connected(server, setup) as bench:
         asking = {}
@@ -107,9 +107,9 @@ def _read(one: socket.socket) -> bytes:
 def first_message(server: Server, parameters: Parameters, topic: str) -> Found:
     asked, wire = FirstMessage.of(parameters), server.wire
     ids = [f"{number:04d}" for number in range(asked.groups)]
-    plans = tuple(Plan(topic, properties=(("id", one),)) for one in ids)
-    residents = tuple((Wanted(topic, f"id = '{one}'"),) for one in ids)
-    with on_core(LOAD_CORE), connected(server, Setup(plans, residents)) as bench:
+    plans = tuple(LoadPlan(topic, properties=(("id", one),)) for one in ids)
+    residents = tuple((WantedMessages(topic, f"id = '{one}'"),) for one in ids)
+    with on_core(LOAD_CORE), connected(server, ConnectionSetup(plans, residents)) as bench:
         arrivals = _Arrivals(server, topic, [ids[number % asked.groups] for number in range(asked.subscribers)])
         try:
             sender = Sender(bench.publisher.socket, blocks_of(wire, plans, BLOCK))

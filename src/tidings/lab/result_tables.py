@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidings.capacity.arrays import refuse
+from tidings.capacity.processing import Load
 from tidings.extras import lazy
-from tidings.lab.arrays import refuse
-from tidings.lab.processing import Load
-from tidings.lab.results import Mean, Result
+from tidings.lab.results import Mean, PointResult
 from tidings.lab.samples import BUSY
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ else:
 VERSION = 1  # of both tables
 
 
-def read_tables(root: Path) -> list[Result]:
+def read_tables(root: Path) -> list[PointResult]:
     """The points of table `throughput`, with the reasons of table `verdicts` for runs that do not count."""
     rejected: dict[tuple[str, str, str], list[str]] = {}
     for row in _rows(root, "verdicts") if (root / "verdicts").is_dir() else []:
@@ -36,9 +36,9 @@ def read_tables(root: Path) -> list[Result]:
     return sorted(found, key=lambda one: (one.title, one.server, _order(one)))
 
 
-def _result(row: dict[str, Any], rejected: list[str]) -> Result:
+def _result(row: dict[str, Any], rejected: list[str]) -> PointResult:
     runs, title = row["runs"], row["experiment"]
-    return Result(
+    return PointResult(
         title.removesuffix(BUSY),
         row["server"],
         "",
@@ -52,7 +52,7 @@ def _result(row: dict[str, Any], rejected: list[str]) -> Result:
     )
 
 
-def _order(one: Result) -> list[tuple[str, float, str]]:
+def _order(one: PointResult) -> list[tuple[str, float, str]]:
     """Points as numbers rise: tables have no order."""
     return [
         (name, float(value), "") if isinstance(value, int | float) else (name, 0.0, str(value))

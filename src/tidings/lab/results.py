@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidings.capacity.arrays import refuse
+from tidings.capacity.fitting import Measurement
+from tidings.capacity.processing import Load
 from tidings.extras import lazy
-from tidings.lab.arrays import refuse
 from tidings.lab.experiment import Measure, per_cpu_second
-from tidings.lab.fitting import Measurement
-from tidings.lab.processing import Load
-from tidings.lab.samples import METRICS, TWICE, Verdict, judge, of_rows, titled
+from tidings.lab.samples import METRICS, TWICE, RunVerdict, judge, of_rows, titled
 from tidings.model.tables import RUNS, SAMPLES
 from tidings.segments.reader import read_rows
 
@@ -55,7 +55,7 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PointResult:
     """One point of an experiment."""
 
     experiment: str
@@ -81,7 +81,7 @@ class Result:
         return Measurement(self.load, self.received.mean)
 
 
-def read_results(folder: Path, experiment: str | None = None) -> list[Result]:
+def read_results(folder: Path, experiment: str | None = None) -> list[PointResult]:
     """Of all experiments, or of one, in the order their points were first measured."""
     runs = [row for row in read_rows(folder, RUNS) if experiment in (None, row["experiment"])]
     if not runs:
@@ -105,12 +105,14 @@ def _point(row: Mapping[str, Any]) -> tuple[str, str, bool]:
     return str(row["run"]).rpartition("#")[0], kind, per_cpu_second(kind, asked)
 
 
-def _result(rows: list[dict[str, Any]], samples: Mapping[str, list[dict[str, Any]]], *, per_cpu_second: bool) -> Result:
+def _result(
+    rows: list[dict[str, Any]], samples: Mapping[str, list[dict[str, Any]]], *, per_cpu_second: bool
+) -> PointResult:
     counted = [row for row in rows if row["outcome"] == "done"]
     described = json.loads((counted or rows)[0]["parameters"])
     verdicts = [_verdict(row, samples.get(row["run"], [])) for row in counted]
     throughput = [one for one in verdicts if one is not None]
-    return Result(
+    return PointResult(
         rows[0]["experiment"],
         described["server"],
         described["kind"],
@@ -124,7 +126,7 @@ def _result(rows: list[dict[str, Any]], samples: Mapping[str, list[dict[str, Any
     )
 
 
-def _verdict(run: Mapping[str, Any], rows: list[dict[str, Any]]) -> Verdict | None:
+def _verdict(run: Mapping[str, Any], rows: list[dict[str, Any]]) -> RunVerdict | None:
     described = json.loads(run["parameters"])
     found = of_rows(rows)
     return judge(found, Measure(**described["measure"]).rules, described["lost"]) if found else None

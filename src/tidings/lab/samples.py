@@ -22,11 +22,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from tidings.lab.arrays import refuse
+from tidings.capacity.arrays import refuse
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class CounterSample:
     """Cumulative counters at one time. Their names are the metrics of the table `samples`."""
 
     at_s: float
@@ -39,11 +39,11 @@ class Sample:
 
 BUSY = " --busy"  # after an experiment's name, which has no spaces: rates of a second of the server's processor time
 TWICE = "other runs have the same name, so their samples cannot be told apart"
-METRICS = tuple(field.name for field in fields(Sample))[1:]
+METRICS = tuple(field.name for field in fields(CounterSample))[1:]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RunRules:
     warm_s: float = 1.0  # cut off at the beginning
     cool_s: float = 0.5  # and at the end
     server_share_min: float = 0.96  # of its core; 0: the server need not be the bottleneck
@@ -53,7 +53,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunVerdict:
     """What the middle of a run says, and why it does not count, if so."""
 
     seconds: float
@@ -73,7 +73,7 @@ class Verdict:
         return not self.reasons
 
 
-def judge(samples: Sequence[Sample], rules: Rules, lost: float = 0) -> Verdict:
+def judge(samples: Sequence[CounterSample], rules: RunRules, lost: float = 0) -> RunVerdict:
     """`lost`: messages that should have arrived in the whole run and did not."""
     if not samples:
         raise refuse("a run without samples cannot be judged", "E_LAB_SAMPLES")
@@ -101,7 +101,7 @@ def judge(samples: Sequence[Sample], rules: Rules, lost: float = 0) -> Verdict:
         (memory > rules.memory_bytes_max, f"the server used {memory / 1e6:.0f} MB of memory"),
         (lost > 0, f"{lost:.0f} messages were lost"),
     ]
-    return Verdict(
+    return RunVerdict(
         seconds=seconds,
         received_per_s=received / counted_s,
         dispatched_per_s=(b.dispatched_messages - a.dispatched_messages) / counted_s,
@@ -121,7 +121,7 @@ def titled(experiment: str, *, per_cpu_second: bool) -> str:
     return experiment + BUSY if per_cpu_second else experiment
 
 
-def to_rows(run: str, source: str, samples: Iterable[Sample], start_ms: int) -> list[dict[str, Any]]:
+def to_rows(run: str, source: str, samples: Iterable[CounterSample], start_ms: int) -> list[dict[str, Any]]:
     """Rows of the table `samples`, one for each counter."""
     return [
         {
@@ -151,11 +151,11 @@ class Found:
         ]
 
 
-def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Sample]:
+def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[CounterSample]:
     """Back from rows of one run; what is not one of the counters is left out."""
     found: dict[int, dict[str, float]] = {}
     for row in rows:
         if row["metric"] in METRICS:
             found.setdefault(row["ms"], {})[row["metric"]] = row["value"]
     whole = [(ms, values) for ms, values in sorted(found.items()) if len(values) == len(METRICS)]
-    return [Sample((ms - whole[0][0]) / 1000, **values) for ms, values in whole]
+    return [CounterSample((ms - whole[0][0]) / 1000, **values) for ms, values in whole]

@@ -11,33 +11,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidings.lab.connections import Bench, connected
-from tidings.lab.course import Course
 from tidings.lab.experiment import Measure
 from tidings.lab.generator import Sender, saturate
-from tidings.lab.samples import Sample
+from tidings.lab.load_protocols import LoadPlan, LoadProtocol
+from tidings.lab.samples import CounterSample
 from tidings.lab.servers import LOAD_CORE, Server, on_core
-from tidings.lab.setups import Design
-from tidings.lab.window import Window
-from tidings.lab.wires import Plan, Wire
+from tidings.lab.stopping_rule import StoppingRule
+from tidings.lab.window import SendWindow
+from tidings.lab.workloads import Design
 
 SILENCE_S_MAX = 20.0  # a server that gives nothing for so long is stuck
 DRAIN_S_MAX = 2.0  # and if after the end nothing more comes for so long, what is still missing is lost
 SMALL = 50  # a large block is so many small ones, for servers that are slow
 
 
-class Watch:
+class SaturationWatch:
     """Reads the counters, and says when the run is over."""
 
     def __init__(
         self, server: Server, bench: Bench, senders: Sequence[Sender], design: Design, measure: Measure
     ) -> None:
-        self.window, self._senders = Window(measure.window, 2 * _small(measure)), senders
+        self.window, self._senders = SendWindow(measure.window, 2 * _small(measure)), senders
         self._server, self._bench, self._copies = server, bench, design.copies
         self._receipts = design.setup.plans[0].receipts
-        self._interval_s, self.course = measure.interval_s, Course(measure)
+        self._interval_s, self.course = measure.interval_s, StoppingRule(measure)
         self._begin = self._next = time.perf_counter()
         self._moved = (0, self._begin)
-        self.samples: list[Sample] = []
+        self.samples: list[CounterSample] = []
 
     def done(self) -> int:
         """Messages the server has finished with."""
@@ -62,14 +62,16 @@ class Watch:
         self.samples.append(self._sample(now - self._begin, done))
         return self.course.over(self.samples)
 
-    def _sample(self, at_s: float, done: int) -> Sample:
+    def _sample(self, at_s: float, done: int) -> CounterSample:
         server = self._server
-        return Sample(at_s, done, self.arrived(), server.cpu_seconds(), time.process_time(), server.memory_bytes())
+        return CounterSample(
+            at_s, done, self.arrived(), server.cpu_seconds(), time.process_time(), server.memory_bytes()
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class SaturatedRun:
-    samples: list[Sample]
+    samples: list[CounterSample]
     lost: int  # messages
     warm_s: float  # how long the warm-up was
 
@@ -82,7 +84,7 @@ def measure_run(server: Server, design: Design, measure: Measure) -> SaturatedRu
             Sender(one.socket, *(_from(blocks, number / setup.publishers) for blocks in sizes))
             for number, one in enumerate(bench.publishers)
         ]
-        watch = Watch(server, bench, senders, design, measure)
+        watch = SaturationWatch(server, bench, senders, design, measure)
         saturate(bench, senders, lambda: watch.window.size, watch.done, watch.over, lambda: watch.window.rest_s)
         lost = _lost(bench, senders, watch, design.copies)
         return SaturatedRun(watch.samples, lost, watch.course.warm_s)
@@ -98,7 +100,7 @@ def _from(blocks: list[tuple[bytes, int]], share: float) -> list[tuple[bytes, in
     return [*blocks[turn:], *blocks[:turn]]
 
 
-def blocks_of(wire: Wire, plans: Sequence[Plan], size: int) -> list[tuple[bytes, int]]:
+def blocks_of(wire: LoadProtocol, plans: Sequence[LoadPlan], size: int) -> list[tuple[bytes, int]]:
     """The messages in turn, cut into blocks of so many."""
     if len(plans) == 1:
         return [(wire.block(plans[0], size), size)]
@@ -108,7 +110,7 @@ def blocks_of(wire: Wire, plans: Sequence[Plan], size: int) -> list[tuple[bytes,
     return [(b"".join(ring[i : i + size]), len(ring[i : i + size])) for i in range(0, len(ring), size)]
 
 
-def _lost(bench: Bench, senders: Sequence[Sender], watch: Watch, copies: float) -> int:
+def _lost(bench: Bench, senders: Sequence[Sender], watch: SaturationWatch, copies: float) -> int:
     """Finish what was begun, wait for what is on its way, count what did not come."""
     moved = (0, time.perf_counter())
     expected = math.inf

@@ -16,18 +16,18 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
-from tidings.broker.config_tracking import TrackingTable
-from tidings.broker.garbage import search_seldom
-from tidings.broker.listening import Listener
+from tidings.broker.config.tracking import TrackingTable
+from tidings.broker.connections.client_listeners import ListenerSettings
 from tidings.broker.server import Broker
-from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
-from tidings.kernel.intake import Pace
+from tidings.broker.tuning.gc_tuning import search_seldom
+from tidings.kernel.client_input import Pace
 from tidings.lab.servers import READS_FILE
-from tidings.node.protocol_session import Session
-from tidings.node.settings import Settings
-from tidings.protocols.native import NativeSession
-from tidings.protocols.stomp import StompSession
+from tidings.node.protocol_session import ProtocolSession
+from tidings.node.settings import NodeSettings
+from tidings.protocols.native.session import NativeSession
+from tidings.protocols.stomp.session import StompSession
+from tidings.store.sqlite.store import SqliteStore
 
 
 class Stamps:
@@ -48,17 +48,17 @@ class Stamps:
         _say("written")
 
 
-SESSIONS: dict[str, Callable[[], Session]] = {"native": NativeSession, "stomp": StompSession}
+SESSIONS: dict[str, Callable[[], ProtocolSession]] = {"native": NativeSession, "stomp": StompSession}
 
 
 async def serve(data: Path, protocol: str, tracking: TrackingOptions | None) -> None:
-    broker = Broker(Settings(), SqliteStore(data / "store.db"), tracking=tracking)
+    broker = Broker(NodeSettings(), SqliteStore(data / "store.db"), tracking=tracking)
     await broker.start([])
     search_seldom()
-    port = await broker.listen(Listener(SESSIONS[protocol], port=0))
+    port = await broker.listen(ListenerSettings(SESSIONS[protocol], port=0))
     end, loop, stamps = asyncio.Event(), asyncio.get_running_loop(), Stamps(broker.forwarder.received)
     loop.add_signal_handler(signal.SIGUSR1, lambda: _say(json.dumps(broker.forwarder.stats())))
-    loop.add_signal_handler(signal.SIGUSR2, lambda: stamps.write(data / READS_FILE, broker.naps.pace))
+    loop.add_signal_handler(signal.SIGUSR2, lambda: stamps.write(data / READS_FILE, broker.read_moderation.pace))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
     _say(str(port))  # whoever reads it may send signals at once

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from tidings.errors import UsageError
 from tidings.lab import activemq
-from tidings.lab.ports import free_ports
-from tidings.lab.wires import Native, Stomp, Wire
+from tidings.lab.load_protocols import LoadProtocol, NativeLoad, StompLoad
+from tidings.localnet.ports import free_ports
 
 SERVER_CORE, LOAD_CORE = 0, 1
 _LIBC, _PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
@@ -57,7 +57,7 @@ class Server(ABC):
     """A child process; subclasses say how to start it."""
 
     name: str
-    wire: Wire
+    wire: LoadProtocol
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{self.name}-"))
@@ -134,7 +134,7 @@ class Server(ABC):
 
 class TidingsServer(Server):
     name = "tidings"
-    wire: Wire = Native()
+    wire: LoadProtocol = NativeLoad()
     protocol = "native"
 
     @property
@@ -183,13 +183,13 @@ class TidingsStompServer(TidingsServer):
     """The same broker, spoken to as ActiveMQ is."""
 
     name = "tidings-stomp"
-    wire: Wire = Stomp()
+    wire: LoadProtocol = StompLoad()
     protocol = "stomp"
 
 
 class ActiveMqServer(Server):
     name = "activemq"
-    wire: Wire = Stomp()
+    wire: LoadProtocol = StompLoad()
 
     @cached_property
     def version(self) -> str:
@@ -203,7 +203,9 @@ class ActiveMqServer(Server):
             raise UsageError("E_LAB_SERVER", "ActiveMQ is not installed; --install installs Debian's package (as root)")
         self.port = free_ports(1)[0]
         here, ports = self.directory, {"stomp": self.port, "openwire": free_ports(1)[0]}
-        setup = activemq.Setup("localhost", ports, HEAP, memory_mb=700, store=str(here / "kahadb"), own_tasks=True)
+        setup = activemq.ActiveMQSetup(
+            "localhost", ports, HEAP, memory_mb=700, store=str(here / "kahadb"), own_tasks=True
+        )
         self._spawn(activemq.command(here, setup))
         self._wait_for_port()
 

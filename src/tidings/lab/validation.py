@@ -15,15 +15,15 @@ from statistics import fmean
 
 import numpy as np
 
+from tidings.capacity.arrays import refuse
+from tidings.capacity.batch_costs import BatchCosts, BatchReceivers, BatchScenario, Work, fit_costs, work_of
+from tidings.capacity.service import gamma_moments
+from tidings.capacity.waiting import waiting_moments
 from tidings.errors import UsageError
-from tidings.lab.arrays import refuse
-from tidings.lab.batch_costs import BatchCosts, BatchScenario, Receivers, Work, fit_costs, work_of
-from tidings.lab.execution import Execution, Step
+from tidings.lab.execution import Execution, ExecutionStep
 from tidings.lab.experiment import Experiment
-from tidings.lab.results import Mean, Result, read_results
-from tidings.lab.service import gamma_moments
-from tidings.lab.setups import MIX_TYPES, Parameter
-from tidings.lab.waiting import waiting_moments
+from tidings.lab.results import Mean, PointResult, read_results
+from tidings.lab.workloads import MIX_TYPES, Parameter
 
 UTILISATIONS = (0.3, 0.5, 0.7, 0.8, 0.9)
 GUESS = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)  # only to choose rates
@@ -48,7 +48,9 @@ class Mix:
 
     def scenario(self, costs: BatchCosts) -> BatchScenario:
         share = MIX_TYPES * self.match_percent // 100 / MIX_TYPES
-        return BatchScenario(costs, self.others + self.subscribers + 1, Receivers(self.subscribers, share, always=1))
+        return BatchScenario(
+            costs, self.others + self.subscribers + 1, BatchReceivers(self.subscribers, share, always=1)
+        )
 
 
 CALIBRATION = (Mix(20, 100, 0), Mix(50, 100, 500), Mix(80, 50, 0), Mix(120, 10, 2000), Mix(30, 25, 10_000))
@@ -56,7 +58,7 @@ HELD_OUT = (Mix(60, 100, 100), Mix(100, 20, 1000), Mix(40, 50, 5000))
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PredictionCheck:
     """One held-out load. Times in seconds, rates in messages a second."""
 
     mix: Mix
@@ -106,7 +108,7 @@ class Validation:
         self._calibration, self._held_out, self._utilisations = calibration, held_out, utilisations
         self.given_up: dict[str, str] = {}
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[ExecutionStep]:
         """Measure what is missing: all once, in turn, then all again, so that the machine's moods come to all alike."""
         calibration = [("calibration", mix) for mix in self._calibration]
         held_out = [("held-out", mix) for mix in self._held_out]
@@ -123,7 +125,7 @@ class Validation:
         waking = [one.seconds["wake_s"].mean for _, one in points if "wake_s" in one.seconds]
         return replace(fit_costs([_work(mix, one) for mix, one in points]), t_wake=fmean(waking))
 
-    def comparisons(self, kind: str = "held-out") -> list[Comparison]:
+    def comparisons(self, kind: str = "held-out") -> list[PredictionCheck]:
         costs = self.costs()
         mixes = self._held_out if kind == "held-out" else self._calibration
         return [
@@ -139,7 +141,7 @@ class Validation:
             if not one.parameters["rate"]
         ]
 
-    def _results(self, kind: str, mix: Mix) -> list[Result]:
+    def _results(self, kind: str, mix: Mix) -> list[PointResult]:
         """By rate; those at 0 were saturated."""
         try:
             found = [one for one in read_results(self._folder, f"{kind}-{mix.name}") if one.seconds]
@@ -162,22 +164,22 @@ def _rounded(rate: float) -> int:
     return round(float(f"{rate:.3g}"))
 
 
-def _work(mix: Mix, one: Result) -> Work:
+def _work(mix: Mix, one: PointResult) -> Work:
     return work_of({name: mean.mean for name, mean in one.seconds.items()}, mix.others + mix.subscribers + 1)
 
 
-def _ratio(one: Result, above: str, below: str) -> Mean:
+def _ratio(one: PointResult, above: str, below: str) -> Mean:
     """Of two means over the same runs, of which the second hardly varies."""
     a, b = one.seconds[above], one.seconds[below].mean
     deviation, half = (None if value is None else value / b for value in (a.deviation, a.half_width))
     return Mean(a.mean / b, deviation, half, a.runs)
 
 
-def _compared(mix: Mix, costs: BatchCosts, one: Result) -> Comparison:
+def _compared(mix: Mix, costs: BatchCosts, one: PointResult) -> PredictionCheck:
     scenario = mix.scenario(costs)
     busy, rate = _ratio(one, "cpu_s", "seconds"), _ratio(one, "received", "seconds").mean
     queue = scenario.queue(rate)
-    return Comparison(
+    return PredictionCheck(
         mix=mix,
         rate=rate,
         busy=busy,

@@ -16,7 +16,7 @@ FLIGHT_S = 0.1
 REST_S = 0.002  # that the generator need not look, while there is work for much longer
 
 
-class Window:
+class SendWindow:
     def __init__(self, largest: int, smallest: int) -> None:
         self._largest, self._smallest = largest, min(largest, smallest)
         self.size = self._smallest

@@ -25,7 +25,7 @@ from tidings.model.predicate import Conjunction, Predicate
 K = TypeVar("K", bound=Hashable)
 
 
-class Covering(Protocol[K]):
+class CoverQuery(Protocol[K]):
     """The face of the index, and of the scan that it is held against."""
 
     def add(self, key: K, filter: Predicate) -> None: ...

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidings.model.constraint import Constraint, Op
-from tidings.model.readings import Part, Readings, part_of, reading_includes, reading_meets
-from tidings.model.text_test import TextTest, contradictory, implies, prefix_excluded, prefix_implies, read
+from tidings.model.string_match import TextTest, contradictory, implies, prefix_excluded, prefix_implies, read
+from tidings.model.untyped_text import Reading, Readings, part_of, reading_includes, reading_meets
 from tidings.model.value_set import (
     NOTHING,
     PRESENT,
@@ -34,7 +34,7 @@ from tidings.model.values import kind as kind_of
 TESTS_MAX = 64
 WORK_MAX = TESTS_MAX**2
 
-_NO_TEXT = Readings((Part(Kind.STRING, NOTHING, False),))
+_NO_TEXT = Readings((Reading(Kind.STRING, NOTHING, False),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class AttributeSet:
 
 
 def _readings(constraints: list[Constraint], kinds: list[Kind], tests: list[TextTest]) -> Readings:
-    parts: list[Part] = []
+    parts: list[Reading] = []
     mixed = [one for one in constraints if len(one.kinds) > 1]
     for kind in kinds:
         alike = [one for one in constraints if one.kinds == {kind}]

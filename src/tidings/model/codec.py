@@ -38,7 +38,7 @@ _HEADER_NAMES = tuple(HEADER_TYPES)
 _HEADER_TYPE_BYTES = {name: STRING if kind is str else INT for name, kind in HEADER_TYPES.items()}
 
 
-class Frame(NamedTuple):
+class MessageFrame(NamedTuple):
     """The eight bytes before a payload."""
 
     length: int
@@ -47,7 +47,7 @@ class Frame(NamedTuple):
     session: int = 0
 
 
-class Delivery(NamedTuple):
+class EncodedDelivery(NamedTuple):
     """What a broker tells a subscriber with each message."""
 
     subscription: int
@@ -221,9 +221,9 @@ def encode_frame(type: int, payload: bytes, flags: int = 0, session: int = 0) ->
     return _FRAME.pack(len(payload), type, flags, session) + payload
 
 
-def decode_frame(data: bytes, payload_bytes_max: int) -> Frame:
+def decode_frame(data: bytes, payload_bytes_max: int) -> MessageFrame:
     """Read the eight bytes before a payload; refuse a payload that is too long from its length alone."""
-    frame = Frame(*_FRAME.unpack(Reader(data).take(_FRAME.size, "a frame's header")))
+    frame = MessageFrame(*_FRAME.unpack(Reader(data).take(_FRAME.size, "a frame's header")))
     if frame.length > payload_bytes_max:
         reason = f"a frame of {frame.length} bytes, {payload_bytes_max} are allowed"
         raise CodecError("E_CODEC_LIMIT", reason, position=0, fatal=True)
@@ -240,10 +240,10 @@ def decode_publish(payload: bytes) -> tuple[int, Message]:
     return receipt, decode_message(payload, _PUBLISH.size)
 
 
-def encode_deliver(delivery: Delivery) -> bytes:
+def encode_deliver(delivery: EncodedDelivery) -> bytes:
     return _DELIVER.pack(*delivery[:3]) + encode_message(delivery.message)
 
 
-def decode_deliver(payload: bytes) -> Delivery:
+def decode_deliver(payload: bytes) -> EncodedDelivery:
     subscription, count, tag = _DELIVER.unpack(Reader(payload).take(_DELIVER.size, "the delivery"))
-    return Delivery(subscription, count, tag, decode_message(payload, _DELIVER.size))
+    return EncodedDelivery(subscription, count, tag, decode_message(payload, _DELIVER.size))

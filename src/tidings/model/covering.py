@@ -25,7 +25,7 @@ from typing import TypeAlias
 from tidings.model.attribute_set import AttributeSet, includes, meets
 from tidings.model.constraint import Constraint
 from tidings.model.predicate import Conjunction, Predicate
-from tidings.model.readings import region
+from tidings.model.untyped_text import region
 from tidings.model.value_set import ALL, Cuts, subset, union
 from tidings.model.values import Kind
 

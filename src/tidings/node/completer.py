@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from tidings.errors import TidingsError
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.publications import Publications
+from tidings.node.clients.request_handler import RequestHandler
 from tidings.node.completions import (
     ActivateConsumer,
     AnswerRequest,
@@ -27,30 +30,32 @@ from tidings.node.completions import (
     RememberEntry,
     TakeRelay,
 )
-from tidings.node.desk import Desk
 from tidings.node.effects import Persist
-from tidings.node.journal import Journal
-from tidings.node.network import Network
-from tidings.node.outbox import Outbox
-from tidings.node.post_office import PostOffice
-from tidings.node.publishing import Publishing
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
+from tidings.node.network.network import Network
 from tidings.node.requests import Done
-from tidings.node.retaining import Retaining
 
 
 class Completer:
     def __init__(
         self,
         journal: Journal,
-        outbox: Outbox,
-        office: PostOffice,
-        publishing: Publishing,
-        desk: Desk,
-        retaining: Retaining,
+        outbox: AnswerBatch,
+        office: MailboxService,
+        publishing: Publications,
+        request_handler: RequestHandler,
+        retaining: RetainedSubscriptions,
         network: Network | None,
     ) -> None:
         self._journal, self._outbox, self._office = journal, outbox, office
-        self._publishing, self._desk, self._retaining, self._network = publishing, desk, retaining, network
+        self._publishing, self._request_handler, self._retaining, self._network = (
+            publishing,
+            request_handler,
+            retaining,
+            network,
+        )
 
     def flush(self, *, retry: bool = False) -> list[Persist]:
         """`Journal.flush`; what needs no write is carried out at once."""
@@ -87,11 +92,11 @@ class Completer:
             case PublishEvent():
                 self._publishing.publish_event(completion, error)
             case CommitTransaction():
-                self._desk.transactions.complete(completion, error)
+                self._request_handler.transactions.complete(completion, error)
             case AnswerRequest(connection, done):
                 self._outbox.answer_with(connection, done, error)
             case ActivateConsumer():
-                self._desk.subscriptions.complete(completion, error)
+                self._request_handler.subscriptions.complete(completion, error)
             case ConfirmUnsubscribe(connection, receipt):
                 self._outbox.answer(connection, Done(receipt))
             case AnswerRetention():
@@ -114,21 +119,21 @@ class Completer:
         match completion:
             case ForwardMessage():
                 if error is None:
-                    network.transit.forward(completion)
+                    network.store_and_forward.forward(completion)
             case CarryEvent(seq, message):
                 if error is None:
-                    network.event_post.add(seq, message)
+                    network.event_custody.add(seq, message)
             case RememberEntry(message_id):
                 if error is not None:
-                    network.transit.forget(message_id)
+                    network.store_and_forward.forget(message_id)
             case DeliverRelayed():
-                network.transit.deliver_relayed(completion, error)
+                network.store_and_forward.deliver_relayed(completion, error)
             case TakeRelay():
                 if network.intake.complete(completion, error):
                     self.complete_all(self._journal.withdraw(completion.life), error)
             case ConfirmHandOver():
-                network.carriage.complete(completion, error)
+                network.scheme_forwarding.complete(completion, error)
             case ConfirmCopy(message_id, then):
-                self._complete_network(network, then, error or network.transit.missing(message_id))
+                self._complete_network(network, then, error or network.store_and_forward.missing(message_id))
             case _:
                 assert_never(completion)

@@ -15,12 +15,12 @@ The records that one persistent message needs are named tuples: they are made fa
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from tidings.delivery.backlog import Place
+from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.mailbox import NEW, Mailbox, Tries
 from tidings.delivery.retained import Retained
 from tidings.errors import TidingsError
+from tidings.node.clients.session import Connection, MailboxSubscription, Transaction
 from tidings.node.requests import Commit, Done
-from tidings.node.session import Connection, MailboxSubscription, Transaction
 from tidings.overlay.effects import Router
 
 # --- parts of completions -----------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ class Offer(NamedTuple):
     more: tuple["Offer", ...] = ()  # for the mailboxes that one record cannot name
 
 
-class Publication(NamedTuple):
+class PublicationStored(NamedTuple):
     """A message of a transaction, or an event: for subscribers here and, perhaps, at other brokers."""
 
     now_ms: int
@@ -73,7 +73,7 @@ class FinishMove:
     there are in one batch, so it is in one of the two."""
 
     mailbox: Mailbox
-    place: Place
+    place: BacklogPosition
     cause: str  # of death; empty: it was moved by request
 
 
@@ -115,7 +115,7 @@ class PublishEvent(NamedTuple):
     mailboxes and for other brokers in one batch; the rest is lost, and the publisher has no answer."""
 
     receipt: int
-    publication: Publication
+    publication: PublicationStored
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class CommitTransaction:
     client: Connection
     request: Commit
     transaction: Transaction
-    publications: tuple[Publication, ...]
+    publications: tuple[PublicationStored, ...]
     key: str  # of `Once`; empty: none
     before: int  # its number before this commit
 

@@ -10,9 +10,9 @@ from tidings.delivery.store import Record
 from tidings.node.protocol_session import Hello, Inspect
 from tidings.node.requests import Answer
 from tidings.overlay import effects as fx
-from tidings.tracking.attachments import Attachment
-from tidings.tracking.history import Entry
-from tidings.tracking.record import Inquiry
+from tidings.tracking.recording.attachments import Attachment
+from tidings.tracking.recording.history import HistoryEntry
+from tidings.tracking.recording.recorder import Inquiry
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Track:
     """Store these changes, then these entries; until they are on disk, keep them where the archive finds them."""
 
     changes: tuple[Attachment, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,9 @@ from tidings.kernel.events import (
 )
 from tidings.kernel.forwarder import Forwarder
 from tidings.node import inputs
-from tidings.node.client_clocks import ClientClocks
-from tidings.node.client_sessions import ClientOptions, ClientSession, ClientSessions
+from tidings.node.clients.client_sessions import ClientOptions, ClientSession, ClientSessions
+from tidings.node.clients.clock_correction import ClientClocks
+from tidings.node.clients.solo_publisher import SoloPublisher
 from tidings.node.completions import ConfirmPublication
 from tidings.node.effects import (
     Close,
@@ -56,17 +57,16 @@ from tidings.node.effects import (
     Track,
 )
 from tidings.node.inputs import Input, Now
-from tidings.node.link_sessions import LinkSession, LinkSessions
-from tidings.node.network_settings import NetworkSettings
+from tidings.node.network.link_sessions import LinkSession, LinkSessions
+from tidings.node.network.settings import NetworkSettings
 from tidings.node.node import Node
 from tidings.node.requests import Ack, Credit
-from tidings.node.settings import Settings
-from tidings.node.solo_publisher import SoloPublisher
+from tidings.node.settings import NodeSettings
 from tidings.node.view import View
 from tidings.overlay import effects as fx
-from tidings.tracking.attachments import Attachment
-from tidings.tracking.record import Recorder
-from tidings.tracking.record import Settings as TrackingSettings
+from tidings.tracking.recording.attachments import Attachment
+from tidings.tracking.recording.recorder import Recorder
+from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 
 ACK_CUMULATIVE = 1  # flag of an acknowledgement: and all before
 ACK_FLAGS_MAX = 63  # all that there are
@@ -77,7 +77,7 @@ class Engine:
     def __init__(
         self,
         plane: Forwarder,
-        settings: Settings,
+        settings: NodeSettings,
         clients: ClientOptions,
         network: NetworkSettings | None = None,
         *,
@@ -110,7 +110,7 @@ class Engine:
         """Stand where the store says the broker stood; before the first step. `recent`: the messages of
         `repeats.recent_seqs`, so that one that is sent again is known."""
         self.node.recover(recovered, now.steady_ms)
-        self.node.post_office.repeats.recover(recent)
+        self.node.mailbox_service.repeats.recover(recent)
 
     def start_tracking(self, now: Now, past: Iterable[Attachment], stored_ms: Mapping[int, int]) -> None:
         """What earlier processes have recorded (`Recorder.start`); after `recover`."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from tidings.errors import TidingsError
-from tidings.node.limits import Limits
-from tidings.node.protocol_session import Hello, Session
+from tidings.node.clients.session import Principal
+from tidings.node.limits import BrokerLimits
+from tidings.node.protocol_session import Hello, ProtocolSession
 from tidings.node.requests import Outcome, Request
-from tidings.node.session import Principal
 from tidings.overlay import effects as fx
-from tidings.tracking.record import Answer
+from tidings.tracking.recording.recorder import TraceAnswer
 
 
 class Now(NamedTuple):
@@ -51,7 +51,7 @@ class ClientOpened:
     """A client has connected; the plane has its connection under this number."""
 
     connection: int
-    session: Session
+    session: ProtocolSession
     address: str = ""
 
 
@@ -131,7 +131,7 @@ class RefuseClient:
 class Reconfigured:
     """Limits and access control have changed; for clients that log in from now on."""
 
-    limits: Limits
+    limits: BrokerLimits
     open: bool  # no users are configured: every client has full access
 
 
@@ -180,7 +180,7 @@ class Resolved:
     """What the archive of histories says to an inquiry."""
 
     number: int
-    answer: Answer
+    answer: TraceAnswer
 
 
 # Links.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BrokerLimits:
     connections_max: int = 20_000
     connections_per_address_max: int = 20_000
     connections_per_user_max: int = 20_000

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from tidings.kernel.codec import MessageBatch, Program
 from tidings.kernel.matcher import Budget
 from tidings.model.selector import Selector
-from tidings.routing.carried import batch_of
+from tidings.routing.message_views import batch_of
 
 
 def accepts(selector: Selector) -> Callable[[bytes], bool] | None:

@@ -10,24 +10,30 @@ from random import Random
 from tidings.delivery.store import Recovered
 from tidings.errors import TidingsError
 from tidings.kernel.events import Transacted
+from tidings.model.event_type_topics import is_event
 from tidings.model.predicate import Predicate
-from tidings.model.type_topics import is_event
-from tidings.node.advertising import Advertising
-from tidings.node.alone import Alone
-from tidings.node.brakes import Brakes
+from tidings.node.clients.advertisements import Advertisements
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.event_type_registry import EventTypeRegistry, LocalEventTypes, NetworkEventTypes, NoEventTypes
+from tidings.node.clients.event_type_requests import EventTypeRequests
+from tidings.node.clients.publications import Publications
+from tidings.node.clients.request_handler import RequestHandler
+from tidings.node.clients.session import Connection, MailboxSubscription, Principal
 from tidings.node.completer import Completer
-from tidings.node.desk import Desk
 from tidings.node.effects import NodeEffect, Persist
-from tidings.node.event_post import EventPost
-from tidings.node.giving_out import GivingOut
-from tidings.node.journal import Journal
-from tidings.node.loading import Loading
-from tidings.node.network import Network
-from tidings.node.network_settings import NetworkSettings
-from tidings.node.outbox import Outbox
+from tidings.node.mailboxes.backpressure import Backpressure
+from tidings.node.mailboxes.dispatch import Dispatch
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.mailboxes.message_loader import MessageLoader
+from tidings.node.mailboxes.retained_subscriptions import RetainedSubscriptions
+from tidings.node.mailboxes.sync_write import SyncWrite
+from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.network import Network
+from tidings.node.network.settings import NetworkSettings
+from tidings.node.network.store_and_forward import StoreAndForward
+from tidings.node.observed_plane import ObservedPlane
 from tidings.node.plane import NetworkPlane
-from tidings.node.post_office import PostOffice
-from tidings.node.publishing import Publishing
 from tidings.node.requests import (
     Ack,
     AddType,
@@ -46,24 +52,18 @@ from tidings.node.requests import (
     Unadvertise,
     UnadvertiseType,
 )
-from tidings.node.retaining import Retaining
-from tidings.node.session import Connection, MailboxSubscription, Principal
-from tidings.node.settings import Settings
-from tidings.node.tracking import Tracking
-from tidings.node.transit import Transit
-from tidings.node.type_book import NetworkTypes, NoTypes, OwnTypes, TypeBook
-from tidings.node.type_desk import TypeDesk
-from tidings.node.watched import WatchedPlane
-from tidings.tracking.attachments import Attachment
-from tidings.tracking.record import Settings as TrackingSettings
-from tidings.tracking.strategies import NoStrategy
+from tidings.node.settings import NodeSettings
+from tidings.node.tracing.recording import Tracking
+from tidings.tracking.recording.attachments import Attachment
+from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
+from tidings.tracking.recording.strategies import NoStrategy
 
 
 class Node:
     def __init__(
         self,
         plane: NetworkPlane,
-        settings: Settings,
+        settings: NodeSettings,
         network: NetworkSettings | None = None,
         *,
         tracking: TrackingSettings | None = None,
@@ -71,17 +71,17 @@ class Node:
         rng: Random | None = None,
     ) -> None:
         self.connections: dict[int, Connection] = {}
-        self._watched = watched = WatchedPlane(plane)
+        self._watched = watched = ObservedPlane(plane)
         pieces = settings.pieces
         self._journal = journal = Journal(pieces.later_changes, pieces.changes_bytes_max)
-        self._outbox = outbox = Outbox()
-        self.brakes = Brakes(plane)
-        self.post_office = office = PostOffice(watched, journal, self.brakes, settings, outbox)
-        self.retaining = Retaining(office, journal, outbox, settings)
+        self._outbox = outbox = AnswerBatch()
+        self.backpressure = Backpressure(plane)
+        self.mailbox_service = office = MailboxService(watched, journal, self.backpressure, settings, outbox)
+        self.retaining = RetainedSubscriptions(office, journal, outbox, settings)
         self.network: Network | None = None
         if network is not None:
             assert rng is not None, "links wait for random times"
-            transit = Transit(
+            store_and_forward = StoreAndForward(
                 plane,
                 journal,
                 office,
@@ -91,15 +91,17 @@ class Node:
                 memory_bytes_max=pieces.transit_bytes_max,
                 load_max=pieces.load_messages,
             )
-            post = EventPost(journal, office, pieces.events_bytes_max, load_max=pieces.load_messages)
-            self.network = Network(plane, network, transit, post, incarnation, rng)
-        self.publishing = Publishing(plane, office, journal, outbox, self.brakes, settings, self.network)
-        self._desk = Desk(watched, office, journal, outbox, settings, self.publishing)
-        self.acknowledged = self._desk.consuming.acknowledged  # the usual `Ack`, without the form
-        self._completer = Completer(journal, outbox, office, self.publishing, self._desk, self.retaining, self.network)
-        self._own_types = OwnTypes(journal, outbox)
-        self._types = TypeDesk(self._type_book(), outbox, self.brakes)
-        self._advertising = Advertising(outbox, self._advertise)
+            post = EventCustody(journal, office, pieces.events_bytes_max, load_max=pieces.load_messages)
+            self.network = Network(plane, network, store_and_forward, post, incarnation, rng)
+        self.publishing = Publications(plane, office, journal, outbox, self.backpressure, settings, self.network)
+        self._request_handler = RequestHandler(watched, office, journal, outbox, settings, self.publishing)
+        self.acknowledged = self._request_handler.consuming.acknowledged  # the usual `Ack`, without the form
+        self._completer = Completer(
+            journal, outbox, office, self.publishing, self._request_handler, self.retaining, self.network
+        )
+        self._own_types = LocalEventTypes(journal, outbox)
+        self._types = EventTypeRequests(self._event_type_registry(), outbox, self.backpressure)
+        self._advertising = Advertisements(outbox, self._advertise)
         self.tracking = Tracking(
             plane,
             tracking or TrackingSettings(NoStrategy()),
@@ -108,23 +110,23 @@ class Node:
             broker=settings.broker_id,
             incarnation=incarnation,
         )
-        self.alone = Alone(journal, office, plane, self.tracking)
-        self._giving_out = GivingOut(plane, office, self._desk.consuming, self.tracking)
-        self._loading = Loading(office, self._desk.queues, self.retaining, self.network, outbox)
+        self.alone = SyncWrite(journal, office, plane, self.tracking)
+        self._dispatch = Dispatch(plane, office, self._request_handler.consuming, self.tracking)
+        self._loading = MessageLoader(office, self._request_handler.queues, self.retaining, self.network, outbox)
 
-    def _type_book(self) -> TypeBook:
+    def _event_type_registry(self) -> EventTypeRegistry:
         if self.network is None:
             return self._own_types
-        if self.network.carriage.events is None:
-            return NoTypes(self.network.settings.scheme, self._outbox)
-        return NetworkTypes(self.network, self._journal, self._outbox)
+        if self.network.scheme_forwarding.events is None:
+            return NoEventTypes(self.network.settings.scheme, self._outbox)
+        return NetworkEventTypes(self.network, self._journal, self._outbox)
 
     def recover(self, recovered: Recovered, now: float = 0.0) -> None:
         """Stand where the store says we stood; `now` is the time of the links."""
         self._own_types.recover(recovered)
-        self.post_office.recover(recovered)
+        self.mailbox_service.recover(recovered)
         self.retaining.recover(recovered)
-        self._desk.transactions.once.recover(recovered.notes)
+        self._request_handler.transactions.once.recover(recovered.notes)
         if self.network is not None:
             self.network.recover(now, recovered)
             self._journal.change(self.network.incarnation_note())
@@ -144,9 +146,9 @@ class Node:
         gone = self.connections.pop(connection, None)
         if gone is not None:
             self._outbox.connected.discard(connection)
-            self.brakes.forget(connection)
+            self.backpressure.forget(connection)
             gone.gone = True
-            self._desk.lost(gone)
+            self._request_handler.lost(gone)
             self._types.lost(gone)
             self.retaining.lost(connection)
             self._advertising.lost(connection)
@@ -161,7 +163,7 @@ class Node:
 
     def _carry_out(self, now_ms: int, client: Connection, request: Request) -> None:
         if isinstance(request, Ack | Credit):  # the most frequent ones
-            self._desk.carry_out(now_ms, client, request)
+            self._request_handler.carry_out(now_ms, client, request)
         elif isinstance(request, Trace):
             self.tracking.tracing.start(now_ms, client, request)
         elif isinstance(request, Retain | ReadRetained | Release):
@@ -171,12 +173,12 @@ class Node:
         elif isinstance(request, Advertise | Unadvertise):
             self._advertising.carry_out(client, request)
         elif isinstance(request, Subscribe) and request.type:
-            self._types.subscribe(client, request, lambda found: self._desk.carry_out(now_ms, client, found))
+            self._types.subscribe(client, request, lambda found: self._request_handler.carry_out(now_ms, client, found))
         else:
-            self._desk.carry_out(now_ms, client, request)
+            self._request_handler.carry_out(now_ms, client, request)
 
     def _advertise(self, made: bool, predicate: Predicate) -> bool:
-        return self.network is not None and self.network.carriage.advertise(made, predicate)
+        return self.network is not None and self.network.scheme_forwarding.advertise(made, predicate)
 
     def transacted(self, now_ms: int, event: Transacted) -> None:
         """A message of a session in a transaction, which waits for the commit; or an event of a type."""
@@ -188,7 +190,7 @@ class Node:
                 if session == 0 and session not in client.transactions:
                     self.publishing.event(now_ms, event.connection, receipt, message)
                     return
-            self._desk.transactions.add(client, session, receipt, message)
+            self._request_handler.transactions.add(client, session, receipt, message)
         except TidingsError as error:
             client.spoil(session, error)
             self._outbox.refused(event.connection, receipt, error)
@@ -198,7 +200,7 @@ class Node:
         client = self.connections.get(connection)
         for subscription in () if client is None else client.subscriptions.values():
             if isinstance(subscription, MailboxSubscription):
-                self.post_office.touch(subscription.mailbox)
+                self.mailbox_service.touch(subscription.mailbox)
 
     def persisted(self, ticket: int, error: TidingsError | None) -> list[NodeEffect]:
         """A batch is on disk, or refused: receipts, which need not wait for what else follows."""
@@ -219,8 +221,8 @@ class Node:
     def tick(self, now_ms: int) -> None:
         """About once a second: look for what has expired; `turn` and `retry` follow."""
         self._loading.tick()
-        self.post_office.tick(now_ms)
-        self._desk.queues.settle(now_ms)
+        self.mailbox_service.tick(now_ms)
+        self._request_handler.queues.settle(now_ms)
         self.retaining.tick(now_ms)
         if self.network is not None:
             self.network.tick(now_ms, self._journal)
@@ -234,25 +236,30 @@ class Node:
         writes = self._completer.flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
-        if self.network is not None or self._watched.changes or self.post_office.mailboxes.changes:
+        if self.network is not None or self._watched.changes or self.mailbox_service.mailboxes.changes:
             self._note_changes(now_ms)
         wanted = self._loading.wanted()
-        wanted += self._giving_out.round(now_ms)
+        wanted += self._dispatch.round(now_ms)
         if wanted or self.retaining.reads:
             self._loading.ask(wanted)
         writes += self._completer.flush()
-        if self.brakes.held or self.post_office.overflow.slow:
+        if self.backpressure.held or self.mailbox_service.overflow.slow:
             self.publishing.relieve(now_ms)
-            self.post_office.overflow.relieve(now_ms)
-        self.post_office.depot.shrink()
+            self.mailbox_service.overflow.relieve(now_ms)
+        self.mailbox_service.message_cache.shrink()
         return [*writes, *self._outbox.take()]
 
     def _at_rest(self) -> bool:
         """Nothing to give out, to fetch, to tell others or to let go: so it is in most turns of a broker on its own."""
         return (
             self.network is None
-            and self.post_office.at_rest
-            and not (self.brakes.held or self._watched.changes or self._desk.queues.jobs or self.retaining.reads)
+            and self.mailbox_service.at_rest
+            and not (
+                self.backpressure.held
+                or self._watched.changes
+                or self._request_handler.queues.jobs
+                or self.retaining.reads
+            )
         )
 
     def _note_changes(self, now_ms: int) -> None:
@@ -262,5 +269,5 @@ class Node:
         if self.network is not None:
             self.network.settle(now_ms, changes)
         self.tracking.settle(
-            now_ms, self.connections, self._watched.take_direct(), self.post_office.mailboxes.take_changes()
+            now_ms, self.connections, self._watched.take_direct(), self.mailbox_service.mailboxes.take_changes()
         )

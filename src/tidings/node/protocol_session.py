@@ -8,7 +8,7 @@ from tidings.errors import TidingsError
 from tidings.kernel.forwarder import Forwarder
 from tidings.model.values import Value
 from tidings.node.requests import Outcome, Request
-from tidings.tracking.skew import Correction
+from tidings.tracking.recording.clock_skew import Correction
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Invalid:
 Received: TypeAlias = Hello | Clock | Ping | Inspect | Bye | Invalid | Request | tuple[Request, ...] | None
 
 
-class Session(Protocol):
+class ProtocolSession(Protocol):
     """One connection's side of a protocol, without I/O."""
 
     name: str

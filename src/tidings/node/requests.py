@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from tidings.delivery.backlog import Place
+from tidings.delivery.backlog import BacklogPosition
 from tidings.delivery.mailbox import SlowPolicy
 from tidings.errors import TidingsError
 from tidings.model.event_type import EventType
@@ -171,7 +171,7 @@ class Browse:
     subscription: int
     queue: str
     selector: str = ""
-    after: Place = Place(0, 0)  # noqa: RUF009  # a tuple
+    after: BacklogPosition = BacklogPosition(0, 0)  # noqa: RUF009  # a tuple
     count: int = 0  # 0: as many as there are in a page
 
 

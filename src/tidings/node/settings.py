@@ -21,7 +21,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class NodeSettings:
     broker_id: int = 1
     deliveries_max: int = 6  # then a message becomes a dead letter
     dead_letters: Destination = field(default_factory=lambda: Destination.parse("queue:dead-letters"))

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from tidings.delivery.mailbox import Mailbox
-from tidings.node.client_sessions import ClientSession, ClientSessions
-from tidings.node.network import Network
+from tidings.node.clients.client_sessions import ClientSession, ClientSessions
+from tidings.node.clients.session import Connection
+from tidings.node.network.network import Network
 from tidings.node.node import Node
-from tidings.node.session import Connection
 from tidings.overlay.effects import Router
 
 
@@ -68,7 +68,7 @@ class View:
         self._node, self._clients = node, clients
         self.connections: Mapping[int, Connection] = MappingProxyType(node.connections)  # those that have logged in
         self.clients: Mapping[int, ClientSession] = MappingProxyType(clients.by_connection)
-        self.mailboxes: Mapping[str, Mailbox] = MappingProxyType(node.post_office.mailboxes.by_name)
+        self.mailboxes: Mapping[str, Mailbox] = MappingProxyType(node.mailbox_service.mailboxes.by_name)
         self.protocol_errors: Mapping[str, int] = MappingProxyType(clients.protocol_errors)
 
     @property
@@ -82,16 +82,16 @@ class View:
         return self._clients.refused
 
     def counts(self) -> Counts:
-        office = self._node.post_office
+        office = self._node.mailbox_service
         return Counts(
             office.expired,
             office.dead_letters.buried,
             office.dead_letters.failed,
             office.repeats.duplicates,
-            self._node.brakes.pushed_back,
+            self._node.backpressure.pushed_back,
             office.overflow.dropped,
             self._node.retaining.retrieved,
-            office.depot.bytes,
+            office.message_cache.bytes,
         )
 
     def network(self) -> NetworkView | None:
@@ -100,7 +100,7 @@ class View:
 
 
 def _network_view(network: Network) -> NetworkView:
-    settings, unicast, transit = network.settings, network.unicast, network.transit
+    settings, unicast, store_and_forward = network.settings, network.unicast, network.store_and_forward
     links = {}
     for peer in network.links.peers():
         link = network.links.link(peer)
@@ -116,8 +116,8 @@ def _network_view(network: Network) -> NetworkView:
         {router: len(rows) for router, rows in network.scheme.predicates.items()},
         dict(network.scheme.counts()),
         {} if network.pan is None else network.pan.status(),
-        len(transit),
-        transit.expired + network.event_post.expired,
-        transit.duplicates,
-        transit.abandoned,
+        len(store_and_forward),
+        store_and_forward.expired + network.event_custody.expired,
+        store_and_forward.duplicates,
+        store_and_forward.abandoned,
     )

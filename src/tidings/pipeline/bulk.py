@@ -13,7 +13,7 @@ is responsible for, and a search is made for one id of each kind with what the f
 A kind is a 64-bit number: a hash of the epoch, xor one of each history that holds the id (Zobrist 1970). Two of a
 million kinds collide with a probability of 3e-8.
 
-Searches are `tidings.tracking.path`'s own. Of kinds that differ only in probabilities one search serves all: the order
+Searches are `tidings.tracking.query.path`'s own. Of kinds that differ only in probabilities one search serves all: the order
 of questions and the shape of the report depend on verdicts, neighbours and names, so searches are remembered as a tree
 of questions, and probabilities are filled in.
 """
@@ -30,12 +30,19 @@ from numpy.typing import NDArray
 from tidings.kernel.hash64 import hash64, mix64
 from tidings.model.message_id import MessageId
 from tidings.pipeline.distinct import Indices, distinct
-from tidings.pipeline.shelf import BrokerShelf, Shelf, Shelved
-from tidings.tracking.attachments import Attachment
-from tidings.tracking.history import Key, Kind, efpp
+from tidings.pipeline.filter_cache import BrokerFilterCache, CachedFilter, FilterCache
 from tidings.tracking.ids import IdArray, id_origins, id_times
-from tidings.tracking.path import Hop, Path, PathSearch
-from tidings.tracking.record import TIME_MAX_MS, Answer, Recorder, Settings, Statement, Verdict
+from tidings.tracking.query.path import Hop, Path, PathSearch
+from tidings.tracking.recording.attachments import Attachment
+from tidings.tracking.recording.history import HistoryKind, Key, efpp
+from tidings.tracking.recording.recorder import (
+    TIME_MAX_MS,
+    Recorder,
+    Statement,
+    TraceAnswer,
+    TraceVerdict,
+    TrackingSettings,
+)
 
 NO_RECORDS = "no records of this broker"
 RANKS_MAX = 1 << 15  # origins that fit beside a time of 48 bits into 63
@@ -68,7 +75,7 @@ class Circumstances:
     passing: tuple[float, int]  # probability, number of filters
     forwards: dict[str, tuple[float, int]]
     subscribers: dict[str, tuple[float, int]]
-    answers: dict[frozenset[Key], Answer] = field(default_factory=dict)
+    answers: dict[frozenset[Key], TraceAnswer] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -82,19 +89,19 @@ class _Question:
 class Tracer:
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: FilterCache,
         changes: Mapping[int, list[Attachment]],
-        settings: Settings,
+        settings: TrackingSettings,
         since_ms: Mapping[int, int] | None = None,
     ) -> None:
         self._shelf, self._settings = shelf, settings
-        self._recorders: dict[int, tuple[Recorder, BrokerShelf]] = {}
+        self._recorders: dict[int, tuple[Recorder, BrokerFilterCache]] = {}
         for broker in sorted(changes):
             recorder = Recorder(broker, replace(settings, attachments_max=None), -1)
             recorder.start(TIME_MAX_MS, changes[broker], shelf.stored.get(broker, {}))
-            self._recorders[broker] = recorder, BrokerShelf(shelf, (since_ms or {}).get(broker, 0))
+            self._recorders[broker] = recorder, BrokerFilterCache(shelf, (since_ms or {}).get(broker, 0))
         self._moments = sorted(self._breaks_of_all(changes))
-        self._origins: dict[int, tuple[NDArray[np.int64], list[tuple[int, Key, list[Shelved]]]]] = {}
+        self._origins: dict[int, tuple[NDArray[np.int64], list[tuple[int, Key, list[CachedFilter]]]]] = {}
         self._around: dict[tuple[int, int, int], Circumstances] = {}
         self._attached_at: dict[tuple[int, int], _Attached] = {}
         self._breaks: dict[tuple[int, Key], list[int]] = {}
@@ -158,14 +165,14 @@ class Tracer:
         return np.array([self._known[name] for name in named], np.int64)[indices], fresh
 
     def _hits(
-        self, histories: list[tuple[int, Key, list[Shelved]]], ids: IdArray, times: NDArray[np.int64]
+        self, histories: list[tuple[int, Key, list[CachedFilter]]], ids: IdArray, times: NDArray[np.int64]
     ) -> list[Hits]:
         """Passing histories come first: forwards and deliveries are asked only about what passed their broker."""
         passed: dict[int, Indices] = {}
         found = []
         for broker, key, entries in histories:
-            within = None if key.kind in (Kind.PUBLISH, Kind.ROUTE) else passed.get(broker)
-            if within is None and key.kind in (Kind.FORWARD, Kind.DELIVER):
+            within = None if key.kind in (HistoryKind.PUBLISH, HistoryKind.ROUTE) else passed.get(broker)
+            if within is None and key.kind in (HistoryKind.FORWARD, HistoryKind.DELIVER):
                 continue
             places = _places(entries, ids, times, within)
             if within is None:
@@ -174,16 +181,22 @@ class Tracer:
                 found.append(Hits(broker, key, places))
         return found
 
-    def _of_origin(self, origin: int) -> tuple[NDArray[np.int64], list[tuple[int, Key, list[Shelved]]]]:
+    def _of_origin(self, origin: int) -> tuple[NDArray[np.int64], list[tuple[int, Key, list[CachedFilter]]]]:
         """Its breaks, and the histories of its messages at all brokers, passing ones first."""
         if origin not in self._origins:
-            kinds = [Kind.PUBLISH, Kind.ROUTE, *([Kind.FORWARD] if self._settings.forwards else []), Kind.DELIVER]
+            kinds = [
+                HistoryKind.PUBLISH,
+                HistoryKind.ROUTE,
+                *([HistoryKind.FORWARD] if self._settings.forwards else []),
+                HistoryKind.DELIVER,
+            ]
             own = [
                 (broker, key, entries)
                 for kind in kinds
                 for (broker, key), entries in self._shelf.histories.items()
                 if key.origin == origin and key.kind is kind and broker in self._recorders
-                if (kind is Kind.PUBLISH) == (broker == origin) or kind in (Kind.FORWARD, Kind.DELIVER)
+                if (kind is HistoryKind.PUBLISH) == (broker == origin)
+                or kind in (HistoryKind.FORWARD, HistoryKind.DELIVER)
             ]
             moments = {at for _, _, entries in own for entry in entries for at in _ends(entry)}
             self._origins[origin] = np.array(sorted(moments.union(self._moments)), np.int64), own
@@ -202,7 +215,7 @@ class Tracer:
 
     def _path(self, message: MessageId, epoch: int, held: Mapping[int, frozenset[Key]]) -> Path:
         at = self._trees.get(message.broker)
-        answers: dict[int, Answer] = {}
+        answers: dict[int, TraceAnswer] = {}
         if at is None:
             at = self._trees[message.broker] = _Question(message.broker)
         while isinstance(at, _Question):
@@ -215,7 +228,7 @@ class Tracer:
             at = following
         return _filled(at, message, answers)
 
-    def _further(self, message: MessageId, answers: Mapping[int, Answer]) -> "_Question | Path":
+    def _further(self, message: MessageId, answers: Mapping[int, TraceAnswer]) -> "_Question | Path":
         """Search with these answers until one is missing; the report if none is."""
         search = self._search(message)
         waiting = search.start()
@@ -229,7 +242,9 @@ class Tracer:
                 return _Question(broker)
         return search.report()
 
-    def _answer(self, broker: int, message: MessageId, epoch: int, held: frozenset[Key]) -> tuple[Answer | None, Any]:
+    def _answer(
+        self, broker: int, message: MessageId, epoch: int, held: frozenset[Key]
+    ) -> tuple[TraceAnswer | None, Any]:
         """What the broker's recorder would say, and what of it decides how a search goes on."""
         if broker not in self._recorders:
             return None, None
@@ -245,7 +260,7 @@ class Tracer:
 
     def _circumstances(self, broker: int, message: MessageId) -> Circumstances:
         origin = message.broker
-        passing = Key(Kind.PUBLISH if broker == origin else Kind.ROUTE, origin)
+        passing = Key(HistoryKind.PUBLISH if broker == origin else HistoryKind.ROUTE, origin)
         around = self._attached(broker, message.ms)
         forwards = around.neighbours if self._settings.forwards else ()
         subscribers = sorted({*around.subscribers, *self._shelf.stragglers(broker, origin, message.ms)})
@@ -254,8 +269,8 @@ class Tracer:
             around.incomplete,
             around.forwards_known,
             self._asked(broker, passing, message.ms),
-            {str(n): self._asked(broker, Key(Kind.FORWARD, origin, str(n)), message.ms) for n in forwards},
-            {peer: self._asked(broker, Key(Kind.DELIVER, origin, peer), message.ms) for peer in subscribers},
+            {str(n): self._asked(broker, Key(HistoryKind.FORWARD, origin, str(n)), message.ms) for n in forwards},
+            {peer: self._asked(broker, Key(HistoryKind.DELIVER, origin, peer), message.ms) for peer in subscribers},
         )
 
     def _attached(self, broker: int, moment: int) -> _Attached:
@@ -287,28 +302,28 @@ class Tracer:
         return found
 
 
-def _say(broker: int, origin: int, around: Circumstances, held: frozenset[Key], forwards: bool) -> Answer:
+def _say(broker: int, origin: int, around: Circumstances, held: frozenset[Key], forwards: bool) -> TraceAnswer:
     """As `Recorder.answer` does, for an id that these histories hold."""
     probability, filters = around.passing
-    passing = Key(Kind.PUBLISH if broker == origin else Kind.ROUTE, origin)
+    passing = Key(HistoryKind.PUBLISH if broker == origin else HistoryKind.ROUTE, origin)
     if passing not in held:
-        verdict = Verdict.UNKNOWN if around.incomplete else Verdict.ABSENT
-        return Answer(broker, verdict, 0.0, around.neighbours, None, (), filters, around.incomplete)
+        verdict = TraceVerdict.UNKNOWN if around.incomplete else TraceVerdict.ABSENT
+        return TraceAnswer(broker, verdict, 0.0, around.neighbours, None, (), filters, around.incomplete)
     filters += sum(count for _, count in (*around.forwards.values(), *around.subscribers.values()))
     forwarded = None
     if forwards and around.forwards_known:
-        forwarded = tuple(n for n in around.neighbours if Key(Kind.FORWARD, origin, str(n)) in held)
+        forwarded = tuple(n for n in around.neighbours if Key(HistoryKind.FORWARD, origin, str(n)) in held)
     subscribers = tuple(
         Statement(peer, wrong)
         for peer, (wrong, _) in around.subscribers.items()
-        if Key(Kind.DELIVER, origin, peer) in held
+        if Key(HistoryKind.DELIVER, origin, peer) in held
     )
-    return Answer(
-        broker, Verdict.HELD, probability, around.neighbours, forwarded, subscribers, filters, around.incomplete
+    return TraceAnswer(
+        broker, TraceVerdict.HELD, probability, around.neighbours, forwarded, subscribers, filters, around.incomplete
     )
 
 
-def _filled(shape: Path, message: MessageId, answers: Mapping[int, Answer]) -> Path:
+def _filled(shape: Path, message: MessageId, answers: Mapping[int, TraceAnswer]) -> Path:
     """The report of a search that went the same way, with this one's probabilities."""
     return Path(
         message,
@@ -322,15 +337,15 @@ def _filled(shape: Path, message: MessageId, answers: Mapping[int, Answer]) -> P
     )
 
 
-def _hop(hop: Hop, answer: Answer | None) -> Hop:
-    if answer is None or answer.verdict is not Verdict.HELD:
+def _hop(hop: Hop, answer: TraceAnswer | None) -> Hop:
+    if answer is None or answer.verdict is not TraceVerdict.HELD:
         return hop
     return Hop(
         hop.broker, hop.sender, answer.probability, answer.subscribers, hop.other_senders, hop.opaque, hop.suspect
     )
 
 
-def _places(entries: list[Shelved], ids: IdArray, times: NDArray[np.int64], within: Indices | None) -> Indices:
+def _places(entries: list[CachedFilter], ids: IdArray, times: NDArray[np.int64], within: Indices | None) -> Indices:
     """Where the ids are that one of these filters holds; of those `within`, if given."""
     low, high = int(times[0]), int(times[-1])
     own = times if within is None else times[within]
@@ -355,7 +370,7 @@ def _held(hits: list[Hits], places: Indices) -> list[dict[int, frozenset[Key]]]:
     return [{broker: frozenset(own) for broker, own in one.items()} for one in keys]
 
 
-def _ends(entry: Shelved) -> list[int]:
+def _ends(entry: CachedFilter) -> list[int]:
     ends = [] if entry.span is None else [entry.span[0], entry.span[1] + 1]
     return ends + [at for one in entry.singles for at in (one, one + 1)]
 

@@ -1,4 +1,4 @@
-"""Merged filters: the clean histories of each day, neighbours with room put together (`tidings.tracking.compact`)."""
+"""Merged filters: the clean histories of each day, neighbours with room put together (`tidings.tracking.recording.compact`)."""
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from tidings.pipeline.schemas import COMPACTED, DAY, spark_schema
 from tidings.segments.schema import arrow_schema
 from tidings.segments.tracking import entry_row, row_entry
-from tidings.tracking.compact import compact
+from tidings.tracking.recording.compact import compact
 
 
 def compacted(histories: DataFrame, capacity: int = 0) -> DataFrame:

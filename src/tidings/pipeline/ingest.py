@@ -25,9 +25,9 @@ from pyspark.sql import functions as f
 
 from tidings.errors import StoreError
 from tidings.model.tables import TABLES, Table
-from tidings.pipeline.places import Place
 from tidings.pipeline.schemas import CLEAN, DAY, DAY_OF, KEYS, spark_schema
-from tidings.pipeline.storage import WHOLE, Manifest, Stored
+from tidings.pipeline.storage import WHOLE, Manifest, StoredTable
+from tidings.pipeline.storage_paths import StoragePath
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import open_bytes
 from tidings.segments.retention import marked_ms, marked_writer
@@ -43,10 +43,10 @@ DAYS = range((date.min - EPOCH).days, (date.max - EPOCH).days + 1)  # that have 
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class SegmentListing:
     """Segments of one table: which are new since the manifest."""
 
-    new: list[Place]  # or damaged before, and changed since
+    new: list[StoragePath]  # or damaged before, and changed since
     known: list[str]  # names consumed before
     since: Mapping[str, int]  # by writer: what is older and was never taken in is gone; "": by any
     stamps: Mapping[str, list[int]]  # size and time of change of the new ones
@@ -57,11 +57,11 @@ class Listing:
         return bool(self.new) or self.marked
 
 
-def clean_table(output: Place, name: str) -> Stored:
-    return Stored(output.under("clean"), CLEAN[name], by_day=True)
+def clean_table(output: StoragePath, name: str) -> StoredTable:
+    return StoredTable(output.under("clean"), CLEAN[name], by_day=True)
 
 
-def listing(source: Place, stored: Stored) -> Listing:
+def listing(source: StoragePath, stored: StoredTable) -> SegmentListing:
     manifest = stored.manifest()
     inputs: Mapping[str, Any] = {} if manifest is None else manifest.inputs
     skipped = {} if manifest is None else manifest.skipped
@@ -81,10 +81,10 @@ def listing(source: Place, stored: Stored) -> Listing:
     before = inputs.get("since", {})
     since = _since(_marks([place for place, _, _ in entries]), before, known if "since" in inputs else [])
     changed = manifest is not None and since != before
-    return Listing(new, list(known), since, {place.name: stamps[place] for place in new}, changed)
+    return SegmentListing(new, list(known), since, {place.name: stamps[place] for place in new}, changed)
 
 
-def _marks(places: list[Place]) -> dict[str, int]:
+def _marks(places: list[StoragePath]) -> dict[str, int]:
     """What retention says in a folder. A mark without a writer speaks of all who wrote there."""
     found: dict[str, int] = {}
     writers = {name.writer for place in places if (name := SegmentName.parse(place.name)) is not None}
@@ -115,7 +115,7 @@ def _since(marks: Mapping[str, int], before: Mapping[str, int], known: list[str]
     return since
 
 
-def ingest(spark: SparkSession, source: Place, output: Place, name: str) -> Manifest | None:
+def ingest(spark: SparkSession, source: StoragePath, output: StoragePath, name: str) -> Manifest | None:
     """Take in what is new of one table; None: there is nothing new."""
     stored, table = clean_table(output, name), TABLES[name]
     found = listing(source, stored)
@@ -136,8 +136,8 @@ def ingest(spark: SparkSession, source: Place, output: Place, name: str) -> Mani
 
 
 def _looked_at(
-    spark: SparkSession, source: Place, stored: Stored, table: Table, found: Listing
-) -> tuple[Listing, dict[str, str]]:
+    spark: SparkSession, source: StoragePath, stored: StoredTable, table: Table, found: SegmentListing
+) -> tuple[SegmentListing, dict[str, str]]:
     """What is new, and names of what cannot be believed; if some of it goes meanwhile, what came in its place too."""
     checked: dict[tuple[str, tuple[int, ...]], str | None] = {}
     for looks_left in reversed(range(LOOKS_MAX)):
@@ -155,7 +155,7 @@ def _looked_at(
 
 
 def _consumed(
-    source: Place, stored: Stored, found: Listing, bad: Mapping[str, str]
+    source: StoragePath, stored: StoredTable, found: SegmentListing, bad: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """For the manifest, when all is read: inputs, and what was left out and why."""
     now = listing(source, stored)
@@ -175,12 +175,12 @@ def _consumed(
     return inputs, skipped
 
 
-def check(spark: SparkSession, places: list[Place], table: Table) -> dict[str, str]:
+def check(spark: SparkSession, places: list[StoragePath], table: Table) -> dict[str, str]:
     """Names of segments that cannot be believed, and why."""
     slices = min(len(places), max(spark.sparkContext.defaultParallelism, len(places) // SEGMENTS_PER_TASK))
     asked = spark.createDataFrame([(place.uri,) for place in places], "uri string").repartition(slices)
     answers = asked.mapInArrow(partial(_check, table=table.name), CHECKED).where("error IS NOT NULL").collect()
-    return {Place.of(row.uri).name: row.error for row in answers}
+    return {StoragePath.of(row.uri).name: row.error for row in answers}
 
 
 def _check(batches: Iterator[pa.RecordBatch], table: str) -> Iterator[pa.RecordBatch]:
@@ -194,7 +194,7 @@ def _check(batches: Iterator[pa.RecordBatch], table: str) -> Iterator[pa.RecordB
 
 def problem(uri: str, table: str) -> str | None:
     """What is wrong with a segment; None: nothing."""
-    place = Place.of(uri)
+    place = StoragePath.of(uri)
     name = SegmentName.parse(place.name)
     assert name is not None
     try:
@@ -207,7 +207,7 @@ def problem(uri: str, table: str) -> str | None:
     return None
 
 
-def read(spark: SparkSession, places: list[Place], table: Table) -> DataFrame:
+def read(spark: SparkSession, places: list[StoragePath], table: Table) -> DataFrame:
     """Rows of segments, each with where it came from; of those that go meanwhile, perhaps none."""
     if not places:
         return spark.createDataFrame([], spark_schema(CLEAN[table.name]))

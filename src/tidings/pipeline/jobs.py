@@ -24,19 +24,19 @@ from tidings.pipeline import generate, measure, replay, sweep, trace
 from tidings.pipeline.compact import compacted
 from tidings.pipeline.config import JOB_NAMES, Config
 from tidings.pipeline.ingest import clean_table, ingest, listing
-from tidings.pipeline.places import Place, fingerprint
 from tidings.pipeline.report import READS, ROWS_MAX, write_report
 from tidings.pipeline.schemas import COMPACTED, RESULTS, SUBSCRIPTIONS, spark_schema
 from tidings.pipeline.session import open_session
-from tidings.pipeline.storage import Manifest, Stored
+from tidings.pipeline.storage import Manifest, StoredTable
+from tidings.pipeline.storage_paths import StoragePath, fingerprint
 from tidings.sim.scenario import Scenario
-from tidings.tracking.record import Settings
+from tidings.tracking.recording.recorder import TrackingSettings
 
 IMPROPER = f"null, or not of {SIZE} bytes"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """What became of one table."""
 
     table: str
@@ -45,12 +45,12 @@ class Outcome:
     skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-class Run:
+class JobRun:
     """One call of the pipeline: its configuration, and a session as soon as one is needed."""
 
     def __init__(self, config: Config, told: Callable[[str], None] | None = None, *, quick: bool = False) -> None:
         self.config = config.needing("output")
-        self.output = Place.of(config.output)
+        self.output = StoragePath.of(config.output)
         self.told = told or (lambda _: None)
         self._quick = quick
         self._stack = ExitStack()
@@ -65,42 +65,42 @@ class Run:
         return self._session
 
     @property
-    def source(self) -> Place:
-        return Place.of(self.config.needing("input").input)
+    def source(self) -> StoragePath:
+        return StoragePath.of(self.config.needing("input").input)
 
     def close(self) -> None:
         self._stack.close()
 
-    def result(self, name: str) -> Stored:
-        return Stored(self.output.under("results"), RESULTS[name])
+    def result(self, name: str) -> StoredTable:
+        return StoredTable(self.output.under("results"), RESULTS[name])
 
-    def generated(self, table: Table) -> Stored:
-        return Stored(self.output.under("generated"), table)
+    def generated(self, table: Table) -> StoredTable:
+        return StoredTable(self.output.under("generated"), table)
 
-    def compacted(self) -> Stored:
-        return Stored(self.output.under("clean"), COMPACTED, by_day=True)
+    def compacted(self) -> StoredTable:
+        return StoredTable(self.output.under("clean"), COMPACTED, by_day=True)
 
     def write(
         self,
-        stored: Stored,
+        stored: StoredTable,
         inputs: Mapping[str, Any],
         rows: Callable[[], DataFrame],
         skipped: Callable[[], Mapping[str, str]] = dict,
-    ) -> Outcome:
+    ) -> JobOutcome:
         """Compute a table unless it was made of the same inputs."""
         before = stored.manifest()
         name = stored.table.name
         if before is not None and before.inputs == inputs:
-            return Outcome(name, "up to date", before.rows, before.skipped)
+            return JobOutcome(name, "up to date", before.rows, before.skipped)
         self.told(f"writing {name}")
         made = stored.replace(rows(), inputs, skipped())
-        return Outcome(name, "written", made.rows, made.skipped)
+        return JobOutcome(name, "written", made.rows, made.skipped)
 
     # --- where inputs come from ---
 
     def given(self, key: str, uri: str, columns: Mapping[str, DataType]) -> tuple[DataFrame, Any]:
         """Rows of a file or folder that an option names; refused if they are not what the job reads."""
-        place = Place.of(uri)
+        place = StoragePath.of(uri)
         files = fingerprint(place)
         if not files:
             raise UsageError("E_PIPELINE_INPUT", f"{key}: there is nothing at {place.uri}")
@@ -137,14 +137,14 @@ class Run:
         stored = clean_table(self.output, "messages")
         return stored.read(self.spark), parts_of(stored.need())
 
-    def subscription_folders(self) -> tuple[list[Place], Any]:
+    def subscription_folders(self) -> tuple[list[StoragePath], Any]:
         wanted = self.config.replay.subscriptions
         if wanted == "generated":
             stored = self.generated(SUBSCRIPTIONS)
             return stored.folders(), parts_of(stored.need())
         columns = {one.name: one.dataType for one in spark_schema(SUBSCRIPTIONS).fields}
         _, files = self.given("replay.subscriptions", wanted, columns)
-        return [Place.of(wanted)], files
+        return [StoragePath.of(wanted)], files
 
 
 def parts_of(manifest: Manifest) -> dict[str, str]:
@@ -154,7 +154,7 @@ def parts_of(manifest: Manifest) -> dict[str, str]:
 # --- the jobs ---------------------------------------------------------------------------------------------------------
 
 
-def ingest_job(run: Run) -> list[Outcome]:
+def ingest_job(run: JobRun) -> list[JobOutcome]:
     made = []
     if not any(run.source.under(name).exists() for name in TABLES):
         there = "there is no such folder" if not run.source.exists() else f"it has none of {', '.join(TABLES)}"
@@ -165,16 +165,16 @@ def ingest_job(run: Run) -> list[Outcome]:
         if not listing(run.source, stored):
             known = stored.manifest()
             if known is not None:
-                made.append(Outcome(name, "up to date", known.rows, known.skipped))
+                made.append(JobOutcome(name, "up to date", known.rows, known.skipped))
             continue
         run.told(f"ingesting {name}")
         manifest = ingest(run.spark, run.source, run.output, name)
         if manifest is not None:
-            made.append(Outcome(name, "written", manifest.rows, manifest.skipped))
+            made.append(JobOutcome(name, "written", manifest.rows, manifest.skipped))
     return made
 
 
-def compact_job(run: Run) -> list[Outcome]:
+def compact_job(run: JobRun) -> list[JobOutcome]:
     source, target = clean_table(run.output, "histories"), run.compacted()
     wanted, before = parts_of(source.need()), target.manifest()
     done = {} if before is None else dict(before.inputs["histories"])
@@ -183,14 +183,14 @@ def compact_job(run: Run) -> list[Outcome]:
     if before is not None and before.inputs["options"] != options:
         stale = list(wanted)
     if not stale:
-        return [Outcome("compacted", "up to date", 0 if before is None else before.rows)]
+        return [JobOutcome("compacted", "up to date", 0 if before is None else before.rows)]
     run.told("writing compacted")
     rows = compacted(source.read(run.spark, stale), run.config.compact.capacity)
     made = target.replace(rows, {"histories": wanted, "options": options}, keep=True)
-    return [Outcome("compacted", "written", made.rows)]
+    return [JobOutcome("compacted", "written", made.rows)]
 
 
-def trace_job(run: Run) -> list[Outcome]:
+def trace_job(run: JobRun) -> list[JobOutcome]:
     options = run.config.trace
     histories = _compacted(run) if options.compacted else clean_table(run.output, "histories")
     attachments = clean_table(run.output, "attachments")
@@ -207,12 +207,12 @@ def trace_job(run: Run) -> list[Outcome]:
 
     def rows() -> DataFrame:
         changes = attachments.read(run.spark).collect()
-        records = trace.Records(
+        records = trace.TraceRecords(
             tuple(place.uri for place in histories.folders()),
             trace.attachments_of(changes),
             trace.writers_of(changes),
             trace.missing_ms(since, recorded.skipped, attached.skipped, changes),
-            Settings(
+            TrackingSettings(
                 persist_ms=options.persist_ms,
                 skew_between_brokers_ms=options.skew_between_brokers_ms,
                 forwards=options.forwards,
@@ -232,7 +232,7 @@ def trace_job(run: Run) -> list[Outcome]:
     ]
 
 
-def _compacted(run: Run) -> Stored:
+def _compacted(run: JobRun) -> StoredTable:
     """Refused if it is older than the histories: what it lacks would be a certain, wrong "no"."""
     stored, wanted = run.compacted(), parts_of(clean_table(run.output, "histories").need())
     if stored.need().inputs["histories"] != wanted:
@@ -241,7 +241,7 @@ def _compacted(run: Run) -> Stored:
     return stored
 
 
-def replay_job(run: Run) -> list[Outcome]:
+def replay_job(run: JobRun) -> list[JobOutcome]:
     messages, about = run.message_rows()
     folders, subscriptions = run.subscription_folders()
     options = run.config.replay
@@ -278,11 +278,11 @@ def _left_out(**found: tuple[int, str]) -> dict[str, str]:
     return {name: f"{count} are left out: {reason}" for name, (count, reason) in found.items() if count}
 
 
-def _summed(run: Run, folders: list[Place], damaged: int) -> dict[str, DataFrame]:
+def _summed(run: JobRun, folders: list[StoragePath], damaged: int) -> dict[str, DataFrame]:
     """The tables that come of the tasks' sums and of the grades."""
     options = run.config.replay
     rows = run.result("matches").read(run.spark)
-    subscriptions = replay.Subscriptions.read(folders)
+    subscriptions = replay.ReplaySubscriptions.read(folders)
     routers = np.unique(subscriptions.routers)
     total = replay.Sums.empty(len(routers), len(subscriptions))
     for row in rows.where("tally IS NOT NULL").select("tally").toLocalIterator():
@@ -305,18 +305,18 @@ def _summed(run: Run, folders: list[Place], damaged: int) -> dict[str, DataFrame
     }
 
 
-def _covering(run: Run, folders: list[Place], total: replay.Sums) -> tuple[float | None, float | None]:
+def _covering(run: JobRun, folders: list[StoragePath], total: replay.Sums) -> tuple[float | None, float | None]:
     """The covering degree and the mean similarity φ of roots that matched anything."""
     count = len(total.matched)
     found = replay.coverers(run.spark.range(0, count, 1, min(count, 64)), folders).collect()
     roots = {row.number for row in found if row.coverers == 0}
-    heirs = sum(row.only in roots for row in found if row.only is not None)
+    subtypes = sum(row.only in roots for row in found if row.only is not None)
     active = [i for i in sorted(roots) if total.matched[i]]
     similar = [1 - total.alone[i] / total.matched[i] for i in active]
-    return heirs / len(roots), float(np.mean(similar)) if similar else None
+    return subtypes / len(roots), float(np.mean(similar)) if similar else None
 
 
-def measure_job(run: Run) -> list[Outcome]:
+def measure_job(run: JobRun) -> list[JobOutcome]:
     made = []
     simulations = clean_table(run.output, "simulations")
     if simulations.manifest() is not None:
@@ -326,7 +326,7 @@ def measure_job(run: Run) -> list[Outcome]:
     return made + (_measured(run) if not made or _has("runs", "samples")(run) else [])
 
 
-def _measured(run: Run) -> list[Outcome]:
+def _measured(run: JobRun) -> list[JobOutcome]:
     runs, samples = clean_table(run.output, "runs"), clean_table(run.output, "samples")
     inputs = {"runs": parts_of(runs.need()), "samples": parts_of(samples.need()), "edition": measure.EDITION}
     verdicts = run.result("verdicts")
@@ -338,7 +338,7 @@ def _measured(run: Run) -> list[Outcome]:
     ]
 
 
-def fit_job(run: Run) -> list[Outcome]:
+def fit_job(run: JobRun) -> list[JobOutcome]:
     measured, fits = run.result("throughput"), run.result("fits")
     inputs = parts_of(measured.need())
     fitted = run.write(fits, inputs, lambda: measure.fits(measured.read(run.spark)))
@@ -351,12 +351,12 @@ def fit_job(run: Run) -> list[Outcome]:
     return [fitted, predicted]
 
 
-def sweep_job(run: Run) -> list[Outcome]:
+def sweep_job(run: JobRun) -> list[JobOutcome]:
     options = run.config.sweep
     if not options.scenario:
         raise UsageError("E_PIPELINE_INPUT", "sweep.scenario: name a scenario file")
     try:
-        scenario = Place.of(options.scenario).read().decode()
+        scenario = StoragePath.of(options.scenario).read().decode()
     except UnicodeDecodeError as error:
         raise UsageError("E_PIPELINE_INPUT", f"sweep.scenario: {options.scenario} is no text: {error}") from None
     Scenario.from_toml(scenario)  # refused here, not on a worker
@@ -364,7 +364,7 @@ def sweep_job(run: Run) -> list[Outcome]:
     return [run.write(run.result("sweeps"), inputs, lambda: sweep.sweeps(sweep.asked(run.spark, options, scenario)))]
 
 
-def generate_job(run: Run) -> list[Outcome]:
+def generate_job(run: JobRun) -> list[JobOutcome]:
     options = run.config.generate
     inputs = asdict(options)
     return [
@@ -373,27 +373,27 @@ def generate_job(run: Run) -> list[Outcome]:
     ]
 
 
-def report_job(run: Run) -> list[Outcome]:
-    folder = Place.of(run.config.report.folder or run.output.under("report").uri)
+def report_job(run: JobRun) -> list[JobOutcome]:
+    folder = StoragePath.of(run.config.report.folder or run.output.under("report").uri)
     present = [name for name in READS if run.result(name).manifest() is not None]
     tables = {
         name: [row.asDict() for row in run.result(name).read(run.spark).limit(ROWS_MAX).collect()] for name in present
     }
     run.told("writing the report")
     made = write_report(tables, folder)
-    return [Outcome("report", f"written to {made[0].uri}", len(made))]
+    return [JobOutcome("report", f"written to {made[0].uri}", len(made))]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    work: Callable[[Run], list[Outcome]]
+    work: Callable[[JobRun], list[JobOutcome]]
     about: str
     reads: str
     writes: str
-    ready: Callable[[Run], bool] = lambda _: True  # whether `run` takes it along
+    ready: Callable[[JobRun], bool] = lambda _: True  # whether `run` takes it along
 
 
-def _has(*names: str) -> Callable[[Run], bool]:
+def _has(*names: str) -> Callable[[JobRun], bool]:
     return lambda run: all(clean_table(run.output, name).manifest() is not None for name in names)
 
 
@@ -449,15 +449,15 @@ assert tuple(JOBS) == JOB_NAMES
 
 
 @contextmanager
-def opened(config: Config, told: Callable[[str], None] | None = None, *, quick: bool = False) -> Iterator[Run]:
-    run = Run(config, told, quick=quick)
+def opened(config: Config, told: Callable[[str], None] | None = None, *, quick: bool = False) -> Iterator[JobRun]:
+    run = JobRun(config, told, quick=quick)
     try:
         yield run
     finally:
         run.close()
 
 
-def work(run: Run, name: str) -> list[Outcome]:
+def work(run: JobRun, name: str) -> list[JobOutcome]:
     """One job, or with `run` all that have something to read, in the order in which they need each other."""
     if name != "run":
         return JOBS[name].work(run)
@@ -467,7 +467,7 @@ def work(run: Run, name: str) -> list[Outcome]:
     return made
 
 
-def explain(run: Run, name: str) -> list[dict[str, Any]]:
+def explain(run: JobRun, name: str) -> list[dict[str, Any]]:
     """What a job would do now; starts no session."""
     plans = []
     for one in JOBS if name == "run" else [name]:

@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from tidings.capacity.fitting import Measurement, choose
+from tidings.capacity.processing import Errors, Fitted, Load
 from tidings.errors import TidingsError
 from tidings.extras import lazy
-from tidings.lab.fitting import Measurement, choose
-from tidings.lab.processing import Errors, Fitted, Load
-from tidings.lab.samples import TWICE, Rules, judge, of_rows, titled
+from tidings.lab.samples import TWICE, RunRules, judge, of_rows, titled
 from tidings.pipeline.schemas import RESULTS, spark_schema
 from tidings.segments.schema import arrow_schema
 
@@ -32,7 +32,7 @@ else:
 LEVEL = 0.95
 EDITION = 2  # of how runs are judged and told apart; 1 took those with --busy and without for the same
 POINT = ("experiment", "server", "point", "load")
-_RULES = {one.name for one in fields(Rules)}
+_RULES = {one.name for one in fields(RunRules)}
 
 
 def verdicts(runs: DataFrame, samples: DataFrame) -> DataFrame:
@@ -85,7 +85,7 @@ def verdict(
         row["server"] = described.get("server", "")
         row["point"] = json.dumps(described.get("parameters", described), sort_keys=True)
         row["load"] = json.dumps(described["load"], sort_keys=True) if "load" in described else ""
-        rules = Rules(**{key: value for key, value in described.get("measure", {}).items() if key in _RULES})
+        rules = RunRules(**{key: value for key, value in described.get("measure", {}).items() if key in _RULES})
         row["experiment"] = titled(experiment, per_cpu_second=bool(rules.per_cpu_second))
         lost = float(described.get("lost", 0))
     except (ValueError, TypeError, AttributeError) as error:

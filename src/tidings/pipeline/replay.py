@@ -34,8 +34,8 @@ from tidings.model.codec import decode_predicate
 from tidings.model.message_id import SIZE
 from tidings.model.predicate import Predicate
 from tidings.pipeline.distinct import distinct
-from tidings.pipeline.places import Place
 from tidings.pipeline.schemas import RESULTS, spark_schema
+from tidings.pipeline.storage_paths import StoragePath
 
 Numbers = NDArray[np.int64]
 SLICE = 4096  # messages matched together: what they match must fit into memory, however many subscriptions there are
@@ -43,7 +43,7 @@ SPENT = {"kernel": 0.0}  # CPU seconds in the kernel, for benchmarks
 
 
 @dataclass(frozen=True, slots=True)
-class Subscriptions:
+class ReplaySubscriptions:
     """Numbers, brokers and encoded predicates; the i-th predicate ends at `ends[i]`."""
 
     numbers: Numbers
@@ -52,7 +52,7 @@ class Subscriptions:
     ends: NDArray[np.uint64]
 
     @classmethod
-    def read(cls, folders: Sequence[Place]) -> "Subscriptions":
+    def read(cls, folders: Sequence[StoragePath]) -> "ReplaySubscriptions":
         table = pa.concat_tables([one for _, one in _tables(folders)]).sort_by("number")
         blobs, ends = column_of(table["predicate"].combine_chunks())
         return cls(table["number"].to_numpy(), table["router"].to_numpy(), bytes(blobs), ends)
@@ -65,7 +65,7 @@ class Subscriptions:
         return decode_predicate(self.blobs[start : int(self.ends[i])])
 
 
-def _tables(folders: Sequence[Place]) -> Iterator[tuple[Place, pa.Table]]:
+def _tables(folders: Sequence[StoragePath]) -> Iterator[tuple[StoragePath, pa.Table]]:
     """Subscriptions file by file."""
     types = pa.schema([("number", pa.int64()), ("router", pa.int64()), ("predicate", pa.binary())])
     for folder in folders:
@@ -75,7 +75,7 @@ def _tables(folders: Sequence[Place]) -> Iterator[tuple[Place, pa.Table]]:
             yield place, pq.read_table(path, filesystem=system, columns=types.names).cast(types)
 
 
-def check_subscriptions(folders: Sequence[Place]) -> None:
+def check_subscriptions(folders: Sequence[StoragePath]) -> None:
     """An error that names the first row which no worker could use."""
     for place, table in _tables(folders):
         wrong = _wrong_row(table)
@@ -152,7 +152,7 @@ class Counting:
 class Replayer:
     """A matcher, and where its subscriptions are attached."""
 
-    def __init__(self, subscriptions: Subscriptions) -> None:
+    def __init__(self, subscriptions: ReplaySubscriptions) -> None:
         self.subscriptions = subscriptions
         self.matcher = IndexedMatcher()
         self.matcher.add_many(np.arange(len(subscriptions), dtype=np.uint32), subscriptions.blobs, subscriptions.ends)
@@ -216,7 +216,7 @@ def column_of(blobs: pa.Array) -> tuple[memoryview, NDArray[np.uint64]]:
     return memoryview(data or b"")[int(bounds[0]) : int(bounds[-1])], bounds[1:] - bounds[0]
 
 
-def matches(messages: DataFrame, folders: Sequence[Place]) -> DataFrame:
+def matches(messages: DataFrame, folders: Sequence[StoragePath]) -> DataFrame:
     """Columns of the table `matches`, of messages with `id` and `message`; what is no id is left out: see `counted`."""
     uris = tuple(place.uri for place in folders)
     proper = messages.select("id", "message").where(f.length("id") == SIZE)
@@ -232,7 +232,7 @@ def counted(messages: DataFrame) -> tuple[int, int]:
 
 @lru_cache(maxsize=1)
 def _replayer(folders: tuple[str, ...]) -> Replayer:
-    return Replayer(Subscriptions.read([Place(uri) for uri in folders]))
+    return Replayer(ReplaySubscriptions.read([StoragePath(uri) for uri in folders]))
 
 
 def _replay(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -254,7 +254,7 @@ def _replay(batches: Iterator[pa.RecordBatch], folders: tuple[str, ...]) -> Iter
         yield pa.RecordBatch.from_arrays([*held, pa.array(tallies, pa.binary())], names)
 
 
-def coverers(numbers: DataFrame, folders: Sequence[Place]) -> DataFrame:
+def coverers(numbers: DataFrame, folders: Sequence[StoragePath]) -> DataFrame:
     """Of each subscription (by its index) how many others cover it, and one of them if it is the only one."""
     uris = tuple(place.uri for place in folders)
     return numbers.mapInArrow(partial(_coverers, folders=uris), "number long, coverers long, only long")
@@ -262,7 +262,7 @@ def coverers(numbers: DataFrame, folders: Sequence[Place]) -> DataFrame:
 
 @lru_cache(maxsize=1)
 def _cover_index(folders: tuple[str, ...]) -> tuple[list[Predicate], CoverIndex[int]]:
-    subscriptions = Subscriptions.read([Place(uri) for uri in folders])
+    subscriptions = ReplaySubscriptions.read([StoragePath(uri) for uri in folders])
     predicates = [subscriptions.predicate(i) for i in range(len(subscriptions))]
     index: CoverIndex[int] = CoverIndex()
     for i, predicate in enumerate(predicates):

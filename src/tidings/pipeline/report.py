@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from tidings.pipeline.places import Place
+from tidings.pipeline.storage_paths import StoragePath
 
 Rows = Sequence[Mapping[str, Any]]
 _PAGE = """<!doctype html>
@@ -31,7 +31,7 @@ ROWS_MAX = 20_000
 PICTURES_MAX = 30
 
 
-def write_report(tables: Mapping[str, Rows], folder: Place) -> list[Place]:
+def write_report(tables: Mapping[str, Rows], folder: StoragePath) -> list[StoragePath]:
     """The page and its pictures."""
     made, body = [folder.under("index.html")], []
     for title, section in _SECTIONS.items():

@@ -8,7 +8,7 @@ partitions that were computed and the old ones for all others, and appears under
 run that was killed has changed nothing, and one that is repeated replaces what it computed before. What no manifest
 names any more is removed by the next run, except what the last one replaced: somebody may be reading it.
 
-Where a cluster has Delta or Iceberg, another class with these methods takes the place of `Stored`.
+Where a cluster has Delta or Iceberg, another class with these methods takes the place of `StoredTable`.
 """
 
 import json
@@ -24,15 +24,15 @@ from pyspark.sql import functions as f
 
 from tidings.errors import StoreError
 from tidings.model.tables import Table, Type
-from tidings.pipeline.places import Place
 from tidings.pipeline.schemas import DAY, spark_schema
+from tidings.pipeline.storage_paths import StoragePath
 
 PART = "part"
 WHOLE = "all"  # the one partition of a table without days
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TablePart:
     folder: str  # below data/
     rows: int
 
@@ -42,7 +42,7 @@ class Manifest:
     number: int
     table: str
     version: int
-    parts: Mapping[str, Part]
+    parts: Mapping[str, TablePart]
     inputs: Mapping[str, Any]  # what was consumed: two runs with equal inputs give equal tables
     skipped: Mapping[str, str] = field(default_factory=dict)  # inputs that were left out, and why
     software: Mapping[str, str] = field(default_factory=dict)
@@ -52,16 +52,16 @@ class Manifest:
         return sum(part.rows for part in self.parts.values())
 
 
-class Stored:
+class StoredTable:
     """One table."""
 
-    def __init__(self, root: Place, table: Table, *, by_day: bool = False) -> None:
+    def __init__(self, root: StoragePath, table: Table, *, by_day: bool = False) -> None:
         self.table = table
         self._by_day = by_day
         self._place = root.under(table.name)
 
     @property
-    def data(self) -> Place:
+    def data(self) -> StoragePath:
         return self._place.under("data")
 
     def manifest(self) -> Manifest | None:
@@ -87,7 +87,7 @@ class Stored:
             return spark.createDataFrame([], schema)
         return spark.read.schema(schema).parquet(*(self.data.under(one).pattern for one in wanted))
 
-    def folders(self, parts: list[str] | None = None) -> list[Place]:
+    def folders(self, parts: list[str] | None = None) -> list[StoragePath]:
         """Where its files are, for readers other than Spark."""
         known = self.need().parts
         return [self.data.under(known[part].folder) for part in sorted(known) if parts is None or part in parts]
@@ -157,7 +157,7 @@ class Stored:
         place = self._place.under(_name(number))
         try:
             found = json.loads(place.read())
-            parts = {name: Part(**part) for name, part in found.pop("parts").items()}
+            parts = {name: TablePart(**part) for name, part in found.pop("parts").items()}
             made = Manifest(parts=parts, **found)
         except (ValueError, TypeError, KeyError) as error:
             raise StoreError("E_STORE_DAMAGED", f"{place.uri} is no manifest: {error}") from None
@@ -171,9 +171,9 @@ def _name(number: int) -> str:
     return f"manifest-{number:08}.json"
 
 
-def _part(folder: Place, attempt: str) -> Part:
+def _part(folder: StoragePath, attempt: str) -> TablePart:
     rows = 0
     for place, _, _ in folder.list():
         system, path = place.open()
         rows += pq.read_metadata(path, filesystem=system).num_rows
-    return Part(f"{attempt}/{folder.name}", rows)
+    return TablePart(f"{attempt}/{folder.name}", rows)

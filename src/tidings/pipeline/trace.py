@@ -19,33 +19,33 @@ from pyspark.sql import functions as f
 
 from tidings.model.message_id import SIZE
 from tidings.pipeline.bulk import Tracer
-from tidings.pipeline.places import Place
+from tidings.pipeline.filter_cache import FilterCache
 from tidings.pipeline.schemas import RESULTS, spark_schema
-from tidings.pipeline.shelf import Shelf
+from tidings.pipeline.storage_paths import StoragePath
 from tidings.segments.names import SegmentName
-from tidings.tracking.attachments import Attachment, AttachmentKind
 from tidings.tracking.ids import IdArray
-from tidings.tracking.path import Path
-from tidings.tracking.path_json import to_dict
-from tidings.tracking.record import TIME_MAX_MS, Settings
+from tidings.tracking.query.path import Path
+from tidings.tracking.query.path_json import to_dict
+from tidings.tracking.recording.attachments import Attachment, AttachmentKind
+from tidings.tracking.recording.recorder import TIME_MAX_MS, TrackingSettings
 
 CHUNK = 1 << 20  # ids that are sorted and asked together
 REPORTS_MAX = 1 << 18  # that a worker remembers
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class TraceRecords:
     """What a worker needs to know to trace; small, and the same for all tasks of a job."""
 
     folders: tuple[str, ...]  # of histories
     attachments: tuple[tuple[int, tuple[Attachment, ...]], ...]  # by broker, in the order of their making
     writers: tuple[tuple[int, str], ...]  # brokers, and who wrote about their attachments
     missing_ms: tuple[tuple[str, int], ...]  # writer, and up to when segments of it are gone or damaged
-    settings: Settings
+    settings: TrackingSettings
     filters_bytes_max: int
 
 
-def traces(ids: DataFrame, records: Records) -> DataFrame:
+def traces(ids: DataFrame, records: TraceRecords) -> DataFrame:
     """Columns of the table `traces`; what is no id of 16 bytes is left out: see `improper`."""
     proper = ids.select("id").where(f.length("id") == SIZE)
     return proper.mapInArrow(partial(_trace, records=records), spark_schema(RESULTS["traces"]))
@@ -148,9 +148,9 @@ class Reporter:
 
 
 @lru_cache(maxsize=1)
-def _reporter(records: Records) -> Reporter:
+def _reporter(records: TraceRecords) -> Reporter:
     """Once for each process of a worker."""
-    shelf = Shelf([Place(uri) for uri in records.folders], records.filters_bytes_max)
+    shelf = FilterCache([StoragePath(uri) for uri in records.folders], records.filters_bytes_max)
     missing = dict(records.missing_ms)
     written = {*records.writers, *((broker, writer) for broker, own in shelf.writers.items() for writer in own)}
     known = {writer for _, writer in written}
@@ -163,7 +163,7 @@ def _reporter(records: Records) -> Reporter:
     return Reporter(Tracer(shelf, changes, records.settings, since))
 
 
-def _trace(batches: Iterator[pa.RecordBatch], records: Records) -> Iterator[pa.RecordBatch]:
+def _trace(batches: Iterator[pa.RecordBatch], records: TraceRecords) -> Iterator[pa.RecordBatch]:
     """On a worker."""
     reporter, seen = _reporter(records), set[int]()
     for ids in _chunks(batches):

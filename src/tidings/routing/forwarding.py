@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tidings.errors import CodecError
-from tidings.routing.codec import Reader, put_varint
+from tidings.routing.control.codec import ControlReader, put_varint
 from tidings.routing.effects import Router
 
 BROADCAST, BIT_SET, TAGGED = 1, 2, 4
@@ -130,7 +130,7 @@ def decode_forward(payload: bytes) -> Forward:
     size = int.from_bytes(payload[:4], "little")
     if len(payload) < 4 + size:
         raise CodecError("E_CODEC_TRUNCATED", "the data ends too early", position=len(payload))
-    reader, message = Reader(payload[4 : 4 + size]), payload[4 + size :]
+    reader, message = ControlReader(payload[4 : 4 + size]), payload[4 + size :]
     hops, flags = reader.byte(), reader.byte()
     tag = reader.varint(2**64 - 1) if flags & TAGGED else None
     if flags & BROADCAST:

@@ -1,6 +1,6 @@
 """The routing schemes by the names that configurations use, and what the rest must know of each.
 
-Another scheme: one entry here. Its node gives it a `Place`, and it answers to `scheme.Scheme`.
+Another scheme: one entry here. Its node gives it a `SchemePlacement`, and it answers to `scheme.Scheme`.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from tidings.model.destination import DestinationPattern
 from tidings.model.predicate import Predicate
 from tidings.overlay.pan import NETWORK_IDS
-from tidings.routing.bdrp import Bdrp, BdrpOptions
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.scheme import Bdrp, BdrpOptions
+from tidings.routing.control.flood import Flood
 from tidings.routing.covering.policies import make_policy
 from tidings.routing.covering.scheme import CoveringScheme
 from tidings.routing.effects import Router
-from tidings.routing.flood import Flood
-from tidings.routing.flooding import Flooding
+from tidings.routing.flooding.scheme import Flooding
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.scheme import HermesScheme
-from tidings.routing.interests import InterestEncoding
 from tidings.routing.scheme import Carrier, EventCarrier, Scheme, Tables
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SchemePlacement:
     """What a node gives its scheme."""
 
     flood: Flood
@@ -41,23 +41,23 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    make: Callable[[Place], Scheme]
+class SchemeKind:
+    make: Callable[[SchemePlacement], Scheme]
     needs_map: bool = False  # of the whole network: only link-state unicast has it
     carries: bool = False  # messages that are not persistent: it is a Carrier
     typed: bool = False  # it is an EventCarrier, and needs Pan
     by_neighbour: bool = False  # rows lead to neighbours, each broker matches anew; otherwise to routers, matched once
 
 
-def _bdrp(place: Place) -> Scheme:
+def _bdrp(place: SchemePlacement) -> Scheme:
     return Bdrp(place.flood, place.encoding, place.tables, place.options)
 
 
-def _flooding(place: Place) -> Scheme:
+def _flooding(place: SchemePlacement) -> Scheme:
     return Flooding(place.flood, place.encoding, place.tables, place.links, place.options)
 
 
-def _covering(place: Place) -> Carrier:
+def _covering(place: SchemePlacement) -> Carrier:
     flood = place.flood
     patterns = [DestinationPattern.parse(one) for one in place.advertise]
     return CoveringScheme(
@@ -72,15 +72,15 @@ def _covering(place: Place) -> Carrier:
     )
 
 
-def _hermes(place: Place) -> EventCarrier:
+def _hermes(place: SchemePlacement) -> EventCarrier:
     bdrp = Bdrp(place.flood, place.encoding, place.tables, place.options)
     machine = Hermes(place.flood.router, NETWORK_IDS.hash, place.next_hop, place.hermes, place.second)
     return HermesScheme(bdrp, machine, place.ready, place.room)
 
 
-SCHEMES: dict[str, Kind] = {
-    "bdrp": Kind(_bdrp),
-    "flooding": Kind(_flooding, needs_map=True, by_neighbour=True),
-    "covering": Kind(_covering, needs_map=True, carries=True),
-    "hermes": Kind(_hermes, typed=True),
+SCHEMES: dict[str, SchemeKind] = {
+    "bdrp": SchemeKind(_bdrp),
+    "flooding": SchemeKind(_flooding, needs_map=True, by_neighbour=True),
+    "covering": SchemeKind(_covering, needs_map=True, carries=True),
+    "hermes": SchemeKind(_hermes, typed=True),
 }

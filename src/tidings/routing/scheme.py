@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from tidings.errors import TidingsError
 from tidings.model.event_type import EventType
 from tidings.model.predicate import Predicate
-from tidings.routing.control import SchemeMessage
+from tidings.routing.control.messages import SchemeMessage
 from tidings.routing.effects import Deliver, Effect, Router, UnicastTable
 
 TIMER = "scheme"
@@ -86,7 +86,7 @@ Then: TypeAlias = Callable[[TidingsError | None], None]  # what to do when a req
 
 
 class EventCarrier(Carrier, Protocol):
-    """A Carrier of nothing but events of types (tidings.model.type_topics), which it knows and brings to who subscribed
+    """A Carrier of nothing but events of types (tidings.model.event_type_topics), which it knows and brings to who subscribed
     to them, the persistent ones too. Everything else goes the way of B-DRP."""
 
     def types(self) -> list[EventType]:

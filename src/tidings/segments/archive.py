@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from tidings.errors import StoreError
 from tidings.extras import lazy
 from tidings.model.tables import HISTORIES
-from tidings.segments.filter_catalog import FilterCatalog, Place
+from tidings.segments.filter_catalog import FilterCatalog, FilterLocation
 from tidings.segments.names import SegmentName
 from tidings.segments.reader import Segment, open_segment, segments
 from tidings.segments.retention import since_ms
 from tidings.segments.tracking import row_entry
-from tidings.tracking.history import Entry, Key, Kind, newest
+from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, newest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +95,7 @@ class SegmentArchive:
                 else:
                     self._catalog.add(name, entries)
 
-    def add(self, path: Path, rows: Iterable[tuple[int, Entry]]) -> None:
+    def add(self, path: Path, rows: Iterable[tuple[int, HistoryEntry]]) -> None:
         """A segment that was just written, and what is in it: broker and entry of each row."""
         self._mending(lambda: self._catalog.add(path.name, rows))
 
@@ -114,9 +114,9 @@ class SegmentArchive:
         return self._catalog.stored_ms(broker)
 
     def stragglers(self, broker: int, origin: int, moment: int) -> list[str]:
-        return self._catalog.stragglers(broker, Kind.DELIVER.value, origin, moment)
+        return self._catalog.stragglers(broker, HistoryKind.DELIVER.value, origin, moment)
 
-    def matching(self, broker: int, key: Key, moment: int) -> list[Entry]:
+    def matching(self, broker: int, key: Key, moment: int) -> list[HistoryEntry]:
         found = []
         for place in self._catalog.find(broker, key, moment):
             try:
@@ -138,7 +138,7 @@ class SegmentArchive:
         assert parsed is not None
         self.since_ms = max(self.since_ms, parsed.created_ms + 1)
 
-    def _load(self, place: Place) -> Entry:
+    def _load(self, place: FilterLocation) -> HistoryEntry:
         row = place.row
         about = self._opened(place.segment).metadata
         for group in range(about.num_row_groups):
@@ -178,7 +178,7 @@ class SegmentArchive:
         return self._open[name]
 
 
-def _entries(segment: Segment) -> list[tuple[int, Entry]]:
+def _entries(segment: Segment) -> list[tuple[int, HistoryEntry]]:
     """Brokers and entries, without their data."""
     with open_segment(segment, HISTORIES, verified=True) as file:
         try:

@@ -14,8 +14,8 @@ from tidings.segments.history_store import CATALOG, lock
 from tidings.segments.reader import Segment, read_segment, segments
 from tidings.segments.tracking import entry_row, row_entry
 from tidings.segments.writer import SegmentWriter
-from tidings.tracking.compact import compact
-from tidings.tracking.history import Entry
+from tidings.tracking.recording.compact import compact
+from tidings.tracking.recording.history import HistoryEntry
 
 RUN_BYTES_MAX = 64 << 20
 
@@ -60,7 +60,7 @@ def _runs(root: Path, bytes_max: int) -> Iterator[list[Segment]]:
 
 def _compact(root: Path, run: list[Segment], capacity: int) -> tuple[int, int, int, int, int, int]:
     rows = [row for segment in run for row in read_segment(segment, HISTORIES).to_pylist()]
-    by_broker: dict[int, list[Entry]] = {}
+    by_broker: dict[int, list[HistoryEntry]] = {}
     for row in rows:
         by_broker.setdefault(row["broker"], []).append(row_entry(row))
     merged = [(broker, entry) for broker, own in by_broker.items() for entry in compact(own, capacity)]

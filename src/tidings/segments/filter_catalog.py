@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tidings.errors import StoreError
 from tidings.segments.durable import sync_directory
-from tidings.tracking.history import Entry, Key
+from tidings.tracking.recording.history import HistoryEntry, Key
 
 VERSION = 1
 KNOWN_MAX = 10_000  # histories and their sequences that memory knows too: clients make new ones whenever they come
@@ -60,7 +60,7 @@ segment = excluded.segment, row = excluded.row
 """
 
 
-class Place(NamedTuple):
+class FilterLocation(NamedTuple):
     segment: str  # the name of its file
     row: int
 
@@ -151,7 +151,7 @@ class FilterCatalog:
         """When each incarnation of a broker last stored something."""
         return dict(self._database.execute("SELECT incarnation, ms FROM stored WHERE broker = ?", (broker,)))
 
-    def find(self, broker: int, key: Key, moment: int) -> list[Place]:
+    def find(self, broker: int, key: Key, moment: int) -> list[FilterLocation]:
         history = self._known((broker, key.kind.value, key.origin, key.peer))
         if history is None:
             return []
@@ -159,14 +159,14 @@ class FilterCatalog:
         for (level,) in self._database.execute("SELECT level FROM levels WHERE history = ?", (history,)).fetchall():
             about = (history, level, moment - (1 << level), moment, moment)
             found.update(self._database.execute(_FIND_RANGE, about))
-        return [Place(*one) for one in sorted(found)]
+        return [FilterLocation(*one) for one in sorted(found)]
 
     def stragglers(self, broker: int, kind: str, origin: int, moment: int) -> list[str]:
         """Peers of histories in which this time is that of a straggler."""
         asked = (moment, broker, kind, origin)
         return [peer for (peer,) in self._database.execute(_FIND_PEERS, asked)]
 
-    def add(self, segment: str, rows: Iterable[tuple[int, Entry]]) -> None:
+    def add(self, segment: str, rows: Iterable[tuple[int, HistoryEntry]]) -> None:
         """A segment and what is in it, row by row, with its broker; the entries' data is not looked at."""
         with self._transaction():
             (number,) = self._database.execute(
@@ -212,10 +212,10 @@ class FilterCatalog:
         if lost:
             self._forget_known()
 
-    def _add(self, segment: int, rows: Iterable[tuple[int, Entry]]) -> None:
+    def _add(self, segment: int, rows: Iterable[tuple[int, HistoryEntry]]) -> None:
         run, many = self._database.execute, self._database.executemany
         stored: dict[tuple[int, int], int] = {}
-        best: dict[tuple[int, int, int], tuple[int, Entry]] = {}  # by history, incarnation, sequence
+        best: dict[tuple[int, int, int], tuple[int, HistoryEntry]] = {}  # by history, incarnation, sequence
         for row, (broker, entry) in enumerate(rows):
             life = broker, entry.incarnation
             stored[life] = max(stored.get(life, 0), entry.stored_ms)
@@ -299,7 +299,7 @@ def _remove(path: Path) -> None:
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def _place(entry: Entry) -> tuple[int, int | None, int | None, int | None]:
+def _place(entry: HistoryEntry) -> tuple[int, int | None, int | None, int | None]:
     """Its count, level, first and last time."""
     if entry.span is None:
         return entry.count, None, None, None

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from tidings.errors import StoreError
 from tidings.model.tables import ATTACHMENTS, HISTORIES
-from tidings.segments import era_signs
+from tidings.segments import run_markers
 from tidings.segments.archive import SegmentArchive
 from tidings.segments.reader import read_segment, segments
-from tidings.segments.retention import Retention, mark, sweep
+from tidings.segments.retention import SegmentRetention, mark, sweep
 from tidings.segments.tracking import attachment_row, entry_columns, read_attachments
 from tidings.segments.writer import SegmentWriter
-from tidings.tracking.attachments import Attachment, AttachmentKind, relevant, since_of_last
-from tidings.tracking.history import Entry
+from tidings.tracking.recording.attachments import Attachment, AttachmentKind, relevant, since_of_last
+from tidings.tracking.recording.history import HistoryEntry
 
 CATALOG, LOCK = "catalog.db", "lock"
 ATTACHMENT_SEGMENTS_MAX = 64  # beyond so many, they are written as one
@@ -30,10 +30,10 @@ FRESH_SEGMENTS_MAX = 4
 
 class HistoryStore:
     def __init__(
-        self, root: Path, broker: int, retention: Retention | None = None, attachments_max: int | None = None
+        self, root: Path, broker: int, retention: SegmentRetention | None = None, attachments_max: int | None = None
     ) -> None:
         """`attachments_max`: of those that have gone, so many are kept; None: all."""
-        self._root, self._broker, self._retention = root, broker, retention or Retention()
+        self._root, self._broker, self._retention = root, broker, retention or SegmentRetention()
         self._attachments_max = attachments_max
         self._lock = lock(root)
         self._writer = f"b{broker}"
@@ -62,24 +62,24 @@ class HistoryStore:
         except StoreError as error:  # a full disk, say: it is tried again every now and then
             self.hindrances.append(error)
         past = read_attachments(self._root, self._broker)
-        self._owed = [era for era in era_signs.signed(self._root, self._broker) if era not in past]
+        self._owed = [era for era in run_markers.signed(self._root, self._broker) if era not in past]
         return [*past, *self._owed], self.archive.stored_ms(self._broker)
 
     def sign(self, era: Attachment) -> None:
         """This era could not be stored: let at least those who come later know of it."""
         try:
-            era_signs.sign(self._root, self._broker, era)
+            run_markers.sign(self._root, self._broker, era)
         except OSError as error:
             raise StoreError("E_STORE_IO", f"cannot say in {self._root} that this process has begun: {error}") from None
 
-    def append(self, changes: Sequence[Attachment], entries: Sequence[Entry], now_ms: int) -> None:
+    def append(self, changes: Sequence[Attachment], entries: Sequence[HistoryEntry], now_ms: int) -> None:
         """On disk when it returns; a StoreError if not all of it is. To be given again then: twice does no harm."""
         if changes:
             changes = [*self._owed, *changes]
             self._fresh.append((self._write(changes, now_ms), changes, now_ms))
             self._owed = []
             eras = [change for change in changes if change.kind is AttachmentKind.ERA and change.attached]
-            era_signs.unsign(self._root, self._broker, eras)
+            run_markers.unsign(self._root, self._broker, eras)
         if entries:
             path = self._histories.append_columns(entry_columns(self._broker, entries), now_ms)
             self.archive.add(path, [(self._broker, entry) for entry in entries])

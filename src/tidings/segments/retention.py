@@ -23,7 +23,7 @@ FULL = errno.ENOSPC, errno.EDQUOT
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class SegmentRetention:
     """Of one table; None: no limit."""
 
     age_ms_max: int | None = None
@@ -34,7 +34,7 @@ class Retention:
             raise UsageError("E_SEGMENT_RETENTION", "a limit is not negative")
 
 
-def expired(found: list[tuple[Segment, int]], retention: Retention, now_ms: int) -> list[Segment]:
+def expired(found: list[tuple[Segment, int]], retention: SegmentRetention, now_ms: int) -> list[Segment]:
     """Which of some segments, with their sizes and oldest first, have to go."""
     total = sum(size for _, size in found)
     gone = []
@@ -47,7 +47,7 @@ def expired(found: list[tuple[Segment, int]], retention: Retention, now_ms: int)
     return gone
 
 
-def sweep(root: Path, table: Table, retention: Retention, now_ms: int) -> list[Segment]:
+def sweep(root: Path, table: Table, retention: SegmentRetention, now_ms: int) -> list[Segment]:
     """Delete what has to go; returns it."""
     there = [segment for segment in segments(root, table) if segment.path.is_file()]
     found = [(segment, segment.path.stat().st_size) for segment in there]

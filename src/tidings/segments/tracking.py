@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from tidings.errors import StoreError
 from tidings.model.tables import ATTACHMENTS
 from tidings.segments.reader import read_rows
-from tidings.tracking.attachments import Attachment, AttachmentKind
-from tidings.tracking.history import Encoding, Entry, Key, Kind
+from tidings.tracking.recording.attachments import Attachment, AttachmentKind
+from tidings.tracking.recording.history import FilterEncoding, HistoryEntry, HistoryKind, Key
 
 E = TypeVar("E", bound=Enum)
 
 
-def entry_row(broker: int, entry: Entry) -> dict[str, Any]:
+def entry_row(broker: int, entry: HistoryEntry) -> dict[str, Any]:
     first_ms, last_ms = entry.span or (None, None)
     return {
         "broker": broker,
@@ -35,7 +35,7 @@ def entry_row(broker: int, entry: Entry) -> dict[str, Any]:
     }
 
 
-def entry_columns(broker: int, entries: Sequence[Entry]) -> dict[str, list[Any]]:
+def entry_columns(broker: int, entries: Sequence[HistoryEntry]) -> dict[str, list[Any]]:
     """`entry_row` of each, as columns: filters come by the thousand."""
     spans = [entry.span or (None, None) for entry in entries]
     return {
@@ -57,17 +57,17 @@ def entry_columns(broker: int, entries: Sequence[Entry]) -> dict[str, list[Any]]
     }
 
 
-def row_entry(row: Mapping[str, Any]) -> Entry:
+def row_entry(row: Mapping[str, Any]) -> HistoryEntry:
     """The opposite of `entry_row`; a row that was read without its data makes an entry without it."""
     first_ms, last_ms = row["first_ms"], row["last_ms"]
-    return Entry(
-        key=Key(_known(Kind, row["kind"]), row["origin"], row["peer"]),
+    return HistoryEntry(
+        key=Key(_known(HistoryKind, row["kind"]), row["origin"], row["peer"]),
         sequence=row["sequence"],
         span=None if first_ms is None or last_ms is None else (first_ms, last_ms),
         singles=tuple(row["singles_ms"]),
         count=row["count"],
         full=row["full"],
-        encoding=_known(Encoding, row["encoding"]),
+        encoding=_known(FilterEncoding, row["encoding"]),
         data=row.get("data", b""),
         opened_ms=row["opened_ms"],
         stored_ms=row["stored_ms"],

@@ -15,21 +15,21 @@ from tidings.errors import StoreError
 from tidings.kernel.forwarder import Flag, Forwarder
 from tidings.node import effects as nfx
 from tidings.node import inputs
-from tidings.node.admission import Admission
-from tidings.node.client_sessions import ClientOptions
+from tidings.node.clients.admission import Admission
+from tidings.node.clients.client_sessions import ClientOptions
+from tidings.node.clients.publish_dedup import recent_seqs
 from tidings.node.engine import REQUESTS_MAX, Engine
 from tidings.node.inputs import Input, Now
-from tidings.node.network import Network
-from tidings.node.network_settings import NetworkSettings
-from tidings.node.protocol_session import Hello, Session
-from tidings.node.repeats import recent_seqs
+from tidings.node.network.network import Network
+from tidings.node.network.settings import NetworkSettings
+from tidings.node.protocol_session import Hello, ProtocolSession
 from tidings.node.requests import Request
-from tidings.node.settings import Settings
+from tidings.node.settings import NodeSettings
 from tidings.overlay import effects as fx
-from tidings.protocols.frames import encode_publish
-from tidings.protocols.native import NativeSession
-from tidings.protocols.native_requests import encode_hello, encode_request
-from tidings.protocols.stomp import StompSession
+from tidings.protocols.native.frames import encode_publish
+from tidings.protocols.native.requests import encode_hello, encode_request
+from tidings.protocols.native.session import NativeSession
+from tidings.protocols.stomp.session import StompSession
 from tidings.sim.client import SimClient
 from tidings.sim.host import WRITE_MS, Host
 from tidings.sim.stomp_client import StompClient, stomp_frame
@@ -62,7 +62,7 @@ class Sizes:
     output_bytes_max: int = 1 << 20
     memory_bytes_max: int = 256 << 20
     requests_max: int = REQUESTS_MAX
-    settings: Settings = field(default_factory=lambda: Settings(deliveries_max=DELIVERIES_MAX))
+    settings: NodeSettings = field(default_factory=lambda: NodeSettings(deliveries_max=DELIVERIES_MAX))
     rate_allowed: float | None = None  # messages a second by admission control; None: there is none
     refuses: bool = False  # admission control turns newcomers away; otherwise it slows publishers down
 
@@ -75,7 +75,7 @@ class SimBroker:
         incarnation: int,
         rng: Random,
         sizes: Sizes | None = None,
-        settings: Settings | None = None,
+        settings: NodeSettings | None = None,
     ) -> None:
         """Without a network it stands alone. `settings`: those of a lone broker, otherwise the simulation's."""
         self.sizes = sizes or Sizes()
@@ -194,7 +194,7 @@ class SimBroker:
         self._send(now, client, stomp_frame("CONNECT", {"accept-version": "1.2", "host": "simulated"}))
         return client
 
-    def _open(self, now: float, client: SimClient, session: Session) -> None:
+    def _open(self, now: float, client: SimClient, session: ProtocolSession) -> None:
         self.clients[client.number] = client
         self._step(now, inputs.ClientOpened(client.number, session))
 

@@ -21,18 +21,18 @@ from tidings.model.message import Message
 from tidings.model.message_id import COUNTER_MAX, MessageId
 from tidings.model.selector import Selector
 from tidings.model.values import Value
-from tidings.node.network_settings import NetworkSettings
+from tidings.node.network.settings import NetworkSettings
 from tidings.node.requests import Subscribe
 from tidings.node.requests import Trace as TraceRequest
-from tidings.overlay.graph import Graph, distances
+from tidings.overlay.topology.graph import Graph, distances
 from tidings.sim.broker import ID, SimBroker, Sizes
 from tidings.sim.calendar import Calendar
 from tidings.sim.client import SimClient
 from tidings.sim.driver import Driver, Trace
-from tidings.sim.host import Host, Records
-from tidings.sim.network import Network
+from tidings.sim.host import DiskRecords, Host
+from tidings.sim.network import PhysicalNetwork
 from tidings.sim.paths import direct
-from tidings.tracking.record import Settings as TrackingSettings
+from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 
 TOPIC = "ticks"
 EPOCH_MS = 10**9  # what clocks show when a simulation begins, less their skews
@@ -65,7 +65,7 @@ class Subscriber:
 
 
 @dataclass(eq=False)
-class Publication:
+class SimulatedPublication:
     router: int
     id: bytes
     attributes: dict[str, Value]
@@ -102,12 +102,12 @@ class Brokers:
     ) -> None:
         self.graph = graph
         self.calendar = Calendar()
-        network = Network.of_graph(self.calendar, graph, direct)
+        network = PhysicalNetwork.of_graph(self.calendar, graph, direct)
         self.driver = Driver(network, trace=trace, encode=lambda data: data, decode=lambda data: data, service=service)
-        self.hosts = {router: Host(records=Records(tracking)) for router in settings}
+        self.hosts = {router: Host(records=DiskRecords(tracking)) for router in settings}
         self.subscribers: list[Subscriber] = []
         self.gone: list[Subscriber] = []  # who were there before
-        self.publications: list[Publication] = []
+        self.publications: list[SimulatedPublication] = []
         self._numbers = self._messages = 0
         for router, one in settings.items():
             skew_ms = (skews_ms or {}).get(router, 0.0)
@@ -193,7 +193,7 @@ class Brokers:
         stray_ms: float = 0.0,
         queue: str = "",
         writer: SimClient | None = None,
-    ) -> Publication | None:
+    ) -> SimulatedPublication | None:
         """A new message; by the publisher's clock it is `stray_ms` later than by the calendar. None: nobody took it.
         `writer`: a client of that broker; otherwise one comes for this message alone."""
         message = self.message(router, attributes, persistent=persistent, stray_ms=stray_ms, queue=queue)
@@ -201,7 +201,9 @@ class Brokers:
         client = self._send(router, message, number, writer=writer)
         if client is None:
             return None
-        one = Publication(router, message[ID], attributes, persistent, number, [client], self.calendar.now, queue)
+        one = SimulatedPublication(
+            router, message[ID], attributes, persistent, number, [client], self.calendar.now, queue
+        )
         self.publications.append(one)
         return one
 
@@ -216,7 +218,7 @@ class Brokers:
         destination = Destination(queue, queue=True) if queue else Destination(TOPIC)
         return encode_message(Message(destination, attributes, id=id, persistent=persistent))
 
-    def publish_again(self, one: Publication) -> None:
+    def publish_again(self, one: SimulatedPublication) -> None:
         """Its client does not know whether it arrived and sends it once more, over a new connection."""
         destination = Destination(one.queue, queue=True) if one.queue else Destination(TOPIC)
         message = Message(destination, one.attributes, id=MessageId.from_bytes(one.id), persistent=one.persistent)
@@ -276,7 +278,7 @@ class Brokers:
                 assert count == 1, f"{self._name(subscriber)} got {id.hex()} {count} times"
                 assert subscriber.wants(wanted[id]), f"{self._name(subscriber)} got {id.hex()}, which does not match"
 
-    def check_delivered(self, publications: list[Publication]) -> None:
+    def check_delivered(self, publications: list[SimulatedPublication]) -> None:
         """Everyone has exactly what matches of these; durable ones are judged by `check_durable`."""
         self.collect()
         for subscriber in self.subscribers:
@@ -315,7 +317,9 @@ class Brokers:
             truth = {other: one.network.scheme.local_rows() for other, one in running.items() if other != router}
             known = {other: rows for other, rows in network.scheme.predicates.items() if rows or other in truth}
             assert known == truth, f"router {router} has other interests than the others have now"
-            assert len(network.transit) == 0, f"router {router} still has {len(network.transit)} in transit"
+            assert len(network.store_and_forward) == 0, (
+                f"router {router} still has {len(network.store_and_forward)} in transit"
+            )
 
     def _name(self, subscriber: Subscriber) -> str:
         kind = "durable" if subscriber.durable else "subscriber"

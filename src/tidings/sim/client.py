@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidings.errors import TidingsError
 from tidings.node.requests import Failed
-from tidings.protocols.frames import (
+from tidings.protocols.native.frames import (
     FrameSplitter,
     FrameType,
     RawFrame,
@@ -20,9 +20,9 @@ from tidings.protocols.frames import (
     decode_receipts,
     unsigned,
 )
-from tidings.protocols.frames import field as field_of
-from tidings.tracking.path import Path
-from tidings.tracking.path_json import from_json
+from tidings.protocols.native.frames import field as field_of
+from tidings.tracking.query.path import Path
+from tidings.tracking.query.path_json import from_json
 
 FRAME_BYTES_MAX = 64 << 20
 # Frames that tell a client nothing that checkers look at.
@@ -33,7 +33,7 @@ def nothing(receipt: int) -> None:
     """Looks at receipts as they come."""
 
 
-class Delivery(NamedTuple):
+class SimulatedDelivery(NamedTuple):
     subscription: int
     attempt: int
     tag: int
@@ -47,7 +47,7 @@ class SimClient:
 
     number: int
     life: int = 0  # which of the broker's lives it is a client of
-    deliveries: list[Delivery] = field(default_factory=list)
+    deliveries: list[SimulatedDelivery] = field(default_factory=list)
     receipts: set[int] = field(default_factory=set)  # of accepted publications
     done: set[int] = field(default_factory=set)  # receipts of requests that were carried out
     failures: list[Failed] = field(default_factory=list)  # requests and publications that were refused
@@ -67,7 +67,7 @@ class SimClient:
     def receive(self, data: bytes, now: float) -> None:
         for frame in self._splitter.feed(data):
             if frame.type == FrameType.DELIVER:
-                self.deliveries.append(Delivery(*decode_delivery(frame.payload), now))
+                self.deliveries.append(SimulatedDelivery(*decode_delivery(frame.payload), now))
             elif frame.type == FrameType.RECEIPTS:
                 self._accepted(decode_receipts(frame.payload))
             elif frame.type not in _SILENT:

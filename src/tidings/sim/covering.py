@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from tidings.overlay.effects import Router
-from tidings.overlay.graph import Graph, Node
-from tidings.overlay.pan.messages import Tell
-from tidings.routing.covering.machine import Covering
+from tidings.overlay.pan.messages import PanTell
+from tidings.overlay.topology.graph import Graph, Node
+from tidings.routing.covering.machine import CoveringMachine
 from tidings.routing.covering.messages import CoveringMessage, Hand, Packed, Publication, Subscribe
 from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
@@ -20,7 +20,7 @@ from tidings.routing.covering.tables import Hop
 from tidings.routing.effects import Send
 from tidings.sim.calendar import Calendar
 from tidings.sim.harness import Adapter, Harness
-from tidings.sim.network import Network, Wire
+from tidings.sim.network import PhysicalNetwork, PhysicalWire
 from tidings.sim.paths import direct
 from tidings.sim.service import ServiceModel, ServiceQueue
 
@@ -28,8 +28,8 @@ Told = tuple[Hop, CoveringMessage]
 HandTo = Callable[[Router, Hand], None]
 
 
-class SimulatedBroker:
-    def __init__(self, machine: Covering, queue: ServiceQueue[Told] | None) -> None:
+class SimulatedCoveringBroker:
+    def __init__(self, machine: CoveringMachine, queue: ServiceQueue[Told] | None) -> None:
         self.machine = machine
         self.queue = queue
         self.publications = 0  # received, from neighbours and clients
@@ -37,7 +37,7 @@ class SimulatedBroker:
         self.control = 0  # messages of any other kind but publications from neighbours
 
 
-class _JitteryWire(Wire):
+class _JitteryWire(PhysicalWire):
     """Each message takes from half to twice the latency."""
 
     __slots__ = ("_rng",)
@@ -50,7 +50,7 @@ class _JitteryWire(Wire):
         return self.latency_ms * self._rng.uniform(0.5, 2.0)
 
 
-class CoveringNetwork(Adapter[Covering, Hand]):
+class CoveringNetwork(Adapter[CoveringMachine, Hand]):
     def __init__(
         self,
         graph: Graph,
@@ -71,11 +71,11 @@ class CoveringNetwork(Adapter[Covering, Hand]):
         self.on_quiet: Callable[[], None] | None = None
         self._jitter = jitter
         self._heard_at: dict[Router, float] = {}  # how old the news is that a broker has
-        self.brokers: dict[Router, SimulatedBroker] = {}
-        self.harness = Harness(Network(self.calendar, direct(graph), self._wire), self)
+        self.brokers: dict[Router, SimulatedCoveringBroker] = {}
+        self.harness = Harness(PhysicalNetwork(self.calendar, direct(graph), self._wire), self)
         for node in graph:
-            machine = Covering(int(node), make_policy(), cover_advertisements=cover_advertisements)
-            self.brokers[int(node)] = SimulatedBroker(machine, self._queue(int(node)) if service else None)
+            machine = CoveringMachine(int(node), make_policy(), cover_advertisements=cover_advertisements)
+            self.brokers[int(node)] = SimulatedCoveringBroker(machine, self._queue(int(node)) if service else None)
             self.harness.run(int(node), machine)
         if cycles:
             self._news()
@@ -90,9 +90,9 @@ class CoveringNetwork(Adapter[Covering, Hand]):
                 if not self.harness.network.wire(a, b).cuts:
                     yield a, b
 
-    def _wire(self, a: Node, b: Node) -> Wire:
+    def _wire(self, a: Node, b: Node) -> PhysicalWire:
         latency_ms = self.graph.neighbours(a)[b].latency_ms
-        return Wire(latency_ms) if self._jitter is None else _JitteryWire(latency_ms, self._jitter)
+        return PhysicalWire(latency_ms) if self._jitter is None else _JitteryWire(latency_ms, self._jitter)
 
     def _queue(self, router: Router) -> ServiceQueue[Told]:
         return ServiceQueue(
@@ -143,7 +143,7 @@ class CoveringNetwork(Adapter[Covering, Hand]):
 
     # The machine in the harness.
 
-    def pack(self, source: Router, effect: Send | Tell) -> CoveringMessage:
+    def pack(self, source: Router, effect: Send | PanTell) -> CoveringMessage:
         assert isinstance(effect, Send)
         message: CoveringMessage = effect.message  # type: ignore[assignment]
         if self.on_send is not None:
@@ -151,14 +151,16 @@ class CoveringNetwork(Adapter[Covering, Hand]):
         self._count(message, 1)
         return message
 
-    def receive(self, now: float, machine: Covering, source: Router, parcel: CoveringMessage) -> Iterable[Send | Hand]:
+    def receive(
+        self, now: float, machine: CoveringMachine, source: Router, parcel: CoveringMessage
+    ) -> Iterable[Send | Hand]:
         self._arrive(machine.router, source, parcel)
         return ()
 
     def failed(self, source: Router, to: Router, parcel: CoveringMessage) -> None:
         self._count(parcel, -1)
 
-    def handle(self, machine: Covering, effect: Hand) -> None:
+    def handle(self, machine: CoveringMachine, effect: Hand) -> None:
         if self.on_hand is not None:
             self.on_hand(machine.router, effect)
 

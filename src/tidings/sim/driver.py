@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeAlias, assert_never
 
 from tidings.errors import CodecError, UsageError
 from tidings.overlay import effects as fx
-from tidings.overlay.graph import Node
-from tidings.routing.codec import decode, encode
+from tidings.overlay.topology.graph import Node
+from tidings.routing.control.codec import decode, encode
 from tidings.sim.calendar import Calendar
-from tidings.sim.network import Network
+from tidings.sim.network import PhysicalNetwork
 from tidings.sim.streams import End, Streams
 
 DriverEffect: TypeAlias = fx.Transmit | fx.SetTimer | fx.Dial | fx.Close | fx.Authenticate
@@ -31,7 +31,7 @@ class Machine(Protocol):
     def step(self, now: float, told: fx.Input, /) -> Iterable[Any]: ...
 
 
-class Process:
+class SimulatedProcess:
     """A machine on a host, under an address. `machine` is None while it is not running."""
 
     def __init__(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float) -> None:
@@ -48,8 +48,8 @@ class Process:
 class Driver:
     def __init__(
         self,
-        network: Network,
-        observe: Callable[[Process, Any], None] | None = None,
+        network: PhysicalNetwork,
+        observe: Callable[[SimulatedProcess, Any], None] | None = None,
         trace: Trace | None = None,
         encode: Callable[[Any], bytes] = encode,
         decode: Callable[[bytes], Any] = decode,
@@ -58,7 +58,7 @@ class Driver:
         """`service(machine)`: for how many ms a machine was busy with its last input; what comes meanwhile waits."""
         self.network = network
         self.calendar: Calendar = network.calendar
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, SimulatedProcess] = {}
         self.messages_sent = 0
         self.bytes_sent = 0
         self._observe = observe
@@ -67,11 +67,11 @@ class Driver:
         self._streams = Streams(network, self._connected, self._received, self._lost)
         self._accepted = 0
 
-    def add(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float = 0.0) -> Process:
+    def add(self, address: str, host: Node, make: Callable[[int], Machine], skew_ms: float = 0.0) -> SimulatedProcess:
         """A process that is not running yet; `make(incarnation)` makes its machine each time it starts."""
         if address in self.processes:
             raise UsageError("E_SIM_ADDRESS", f"address {address} is taken")
-        process = self.processes[address] = Process(address, host, make, skew_ms)
+        process = self.processes[address] = SimulatedProcess(address, host, make, skew_ms)
         return process
 
     def start(self, address: str) -> None:
@@ -97,7 +97,7 @@ class Driver:
         for end in ends.values():
             self._streams.abandon(end)
 
-    def running(self) -> list[Process]:
+    def running(self) -> list[SimulatedProcess]:
         return [process for process in self.processes.values() if process.machine is not None]
 
     def freeze(self, address: str) -> None:
@@ -117,7 +117,7 @@ class Driver:
                 if process.machine is not None and process.incarnation == incarnation:
                     work()
 
-    def tell(self, process: Process, told: fx.Input) -> None:
+    def tell(self, process: SimulatedProcess, told: fx.Input) -> None:
         """One input into the machine, and its effects out of it."""
         if process.frozen is not None:
             process.frozen.append(lambda: self.tell(process, told))
@@ -131,13 +131,13 @@ class Driver:
         if process.machine is not None:
             self._input(process, lambda: self._act(process, action))
 
-    def _act(self, process: Process, action: Callable[[Any, float], Iterable[Any]]) -> None:
+    def _act(self, process: SimulatedProcess, action: Callable[[Any, float], Iterable[Any]]) -> None:
         if process.frozen is not None:
             process.frozen.append(lambda: self._act(process, action))
             return
         self._carry_out(process, action(process.machine, self.calendar.now + process.skew_ms))
 
-    def _input(self, process: Process, work: Callable[[], None]) -> None:
+    def _input(self, process: SimulatedProcess, work: Callable[[], None]) -> None:
         """Now or, if the machine is busy, when its turn comes."""
         if self._service is None:
             work()
@@ -146,7 +146,7 @@ class Driver:
         if not process.busy:
             self._serve(process, process.incarnation)
 
-    def _serve(self, process: Process, incarnation: int) -> None:
+    def _serve(self, process: SimulatedProcess, incarnation: int) -> None:
         if process.machine is None or process.incarnation != incarnation:
             return
         process.busy = bool(process.waiting)
@@ -155,7 +155,7 @@ class Driver:
             assert self._service is not None
             self.calendar.after(self._service(process.machine), self._serve, process, incarnation)
 
-    def _carry_out(self, process: Process, effects: Iterable[Any]) -> None:
+    def _carry_out(self, process: SimulatedProcess, effects: Iterable[Any]) -> None:
         for effect in effects:
             if isinstance(effect, DriverEffect):
                 self._perform(process, effect)
@@ -164,7 +164,7 @@ class Driver:
                 if self._observe is not None:
                     self._observe(process, effect)
 
-    def _perform(self, process: Process, effect: DriverEffect) -> None:
+    def _perform(self, process: SimulatedProcess, effect: DriverEffect) -> None:
         match effect:
             case fx.Transmit():
                 self._transmit(process, effect)
@@ -182,14 +182,14 @@ class Driver:
             case _:
                 assert_never(effect)
 
-    def _set_timer(self, process: Process, name: str, at: float) -> None:
+    def _set_timer(self, process: SimulatedProcess, name: str, at: float) -> None:
         rings = max(at - process.skew_ms, self.calendar.now)
         if rings + process.skew_ms < at:  # rounded down: a timer that rings early would be set again for ever
             rings += ulp(at)
         process.timers[name] = rings
         self.calendar.at(rings, self._ring, process, process.incarnation, name, rings)
 
-    def _transmit(self, process: Process, effect: fx.Transmit) -> None:
+    def _transmit(self, process: SimulatedProcess, effect: fx.Transmit) -> None:
         end = process.ends.get(effect.connection)
         if end is None:
             return  # closed by the same batch of effects
@@ -198,7 +198,7 @@ class Driver:
         self.bytes_sent += len(data)
         self._streams.send(end, data)
 
-    def _dial(self, process: Process, effect: fx.Dial) -> None:
+    def _dial(self, process: SimulatedProcess, effect: fx.Dial) -> None:
         target = self.processes[effect.address]
         end = End(process.host, effect.connection, (process, process.incarnation))
         process.ends[effect.connection] = end
@@ -216,12 +216,12 @@ class Driver:
 
     # What the network says.
 
-    def _alive(self, end: End) -> Process | None:
+    def _alive(self, end: End) -> SimulatedProcess | None:
         """The process of an end, unless it ended or was started anew since."""
         owner = end.owner
         assert isinstance(owner, tuple)
         process, incarnation = owner
-        assert isinstance(process, Process)
+        assert isinstance(process, SimulatedProcess)
         return process if process.machine is not None and process.incarnation == incarnation else None
 
     def _connected(self, end: End) -> None:
@@ -251,15 +251,15 @@ class Driver:
             self._note(process, f"loses {end.name}: {reason}")
             self.tell(process, fx.Lost(end.name, reason, end.refused))
 
-    def _ring(self, process: Process, incarnation: int, name: str, at: float) -> None:
+    def _ring(self, process: SimulatedProcess, incarnation: int, name: str, at: float) -> None:
         if process.machine is not None and process.incarnation == incarnation and process.timers.get(name) == at:
             del process.timers[name]
             self.tell(process, fx.Timer(name))
 
-    def _authenticated(self, process: Process, incarnation: int, connection: str) -> None:
+    def _authenticated(self, process: SimulatedProcess, incarnation: int, connection: str) -> None:
         if process.machine is not None and process.incarnation == incarnation and connection in process.ends:
             self.tell(process, fx.Authenticated(connection))
 
-    def _note(self, process: Process, what: object) -> None:
+    def _note(self, process: SimulatedProcess, what: object) -> None:
         if self._trace is not None:
             self._trace(self.calendar.now, process.address, what)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias, assert_never
 
-from tidings.overlay.graph import Graph
+from tidings.overlay.topology.graph import Graph
 from tidings.sim.driver import Driver
 from tidings.sim.host import WRITE_MS, Host
 

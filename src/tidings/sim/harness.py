@@ -17,22 +17,22 @@ from typing import Any, Generic, TypeAlias, TypeVar, assert_never
 
 from tidings.overlay import effects as fx
 from tidings.overlay.effects import LinkEffect, Router
-from tidings.overlay.links import Links
-from tidings.overlay.pan.messages import Tell
+from tidings.overlay.link.links import Links
+from tidings.overlay.pan.messages import PanTell
 from tidings.routing.effects import Send
 from tidings.sim.calendar import Calendar
-from tidings.sim.driver import Driver, Process, Trace
-from tidings.sim.network import Network, Wire
+from tidings.sim.driver import Driver, SimulatedProcess, Trace
+from tidings.sim.network import PhysicalNetwork, PhysicalWire
 
 M = TypeVar("M")  # a machine
 E = TypeVar("E")  # the closed union of its effects that are not carried out here
-Carried: TypeAlias = Send | Tell | LinkEffect
+Carried: TypeAlias = Send | PanTell | LinkEffect
 Latency: TypeAlias = Callable[[Router, Router], float]
 
 
-def each_to_each(calendar: Calendar, latency_ms: Latency) -> Network:
+def each_to_each(calendar: Calendar, latency_ms: Latency) -> PhysicalNetwork:
     """A network in which every two routers have a wire of their own."""
-    return Network(calendar, lambda a, b: (a, b), lambda a, b: Wire(latency_ms(int(a), int(b))))
+    return PhysicalNetwork(calendar, lambda a, b: (a, b), lambda a, b: PhysicalWire(latency_ms(int(a), int(b))))
 
 
 class Adapter(Generic[M, E]):
@@ -58,7 +58,7 @@ class Adapter(Generic[M, E]):
     def link_down(self, now: float, machine: M, peer: Router) -> Iterable[Carried | E]:
         raise NotImplementedError
 
-    def pack(self, source: Router, effect: Send | Tell) -> Any:
+    def pack(self, source: Router, effect: Send | PanTell) -> Any:
         """The parcel that travels over the wire and reaches `receive`, or `failed`."""
         return effect.message
 
@@ -69,7 +69,7 @@ class Adapter(Generic[M, E]):
         raise NotImplementedError
 
 
-class Member(Generic[M, E]):
+class HarnessMember(Generic[M, E]):
     """A machine as the driver sees it."""
 
     def __init__(
@@ -96,18 +96,18 @@ class Harness(Driver, Generic[M, E]):
     """`timers=False`: timers are not set, so that a network without repair and renewals comes to rest."""
 
     def __init__(
-        self, network: Network, adapter: Adapter[M, E], trace: Trace | None = None, *, timers: bool = True
+        self, network: PhysicalNetwork, adapter: Adapter[M, E], trace: Trace | None = None, *, timers: bool = True
     ) -> None:
         super().__init__(network, trace=trace)
         self.machines: dict[Router, M] = {}  # those that run
-        self._hosts: dict[Router, Process] = {}
+        self._hosts: dict[Router, SimulatedProcess] = {}
         self._links: dict[Router, Links | None] = {}  # of those that run
         self._adapter, self._timers = adapter, timers
 
-    def place(self, router: Router, make: Callable[[int], Member[M, E]], skew_ms: float = 0.0) -> None:
+    def place(self, router: Router, make: Callable[[int], HarnessMember[M, E]], skew_ms: float = 0.0) -> None:
         """A process that is not running yet; `start(str(router))` starts it, as often as it has crashed."""
 
-        def made(incarnation: int) -> Member[M, E]:
+        def made(incarnation: int) -> HarnessMember[M, E]:
             member = make(incarnation)
             self.machines[router], self._links[router] = member.machine, member.links
             return member
@@ -119,7 +119,7 @@ class Harness(Driver, Generic[M, E]):
 
     def run(self, router: Router, machine: M) -> None:
         """Start this machine now, without links."""
-        self.place(router, lambda incarnation: Member(self._adapter, machine))
+        self.place(router, lambda incarnation: HarnessMember(self._adapter, machine))
         self.start(str(router))
 
     def crash(self, address: str) -> None:
@@ -131,7 +131,7 @@ class Harness(Driver, Generic[M, E]):
         """Carry out what a machine returned to its client, or to its adapter."""
         self._carry_out(self._hosts[router], effects)
 
-    def _carry_out(self, process: Process, effects: Iterable[Carried | E]) -> None:
+    def _carry_out(self, process: SimulatedProcess, effects: Iterable[Carried | E]) -> None:
         for effect in effects:
             if isinstance(effect, Carried):
                 self._carry(process, effect)
@@ -139,9 +139,9 @@ class Harness(Driver, Generic[M, E]):
                 self._note(process, effect)
                 self._adapter.handle(self.machines[int(process.host)], effect)
 
-    def _carry(self, process: Process, effect: Carried) -> None:
+    def _carry(self, process: SimulatedProcess, effect: Carried) -> None:
         match effect:
-            case Tell(to=to):
+            case PanTell(to=to):
                 self._send(process, to.router, effect)
             case Send(neighbour=neighbour):
                 self._send(process, neighbour, effect)
@@ -165,11 +165,11 @@ class Harness(Driver, Generic[M, E]):
             case _:
                 assert_never(effect)
 
-    def _tell(self, process: Process, method: Callable[..., Iterable[Carried | E]], *about: Any) -> None:
+    def _tell(self, process: SimulatedProcess, method: Callable[..., Iterable[Carried | E]], *about: Any) -> None:
         machine = self.machines[int(process.host)]
         self._carry_out(process, method(self.calendar.now + process.skew_ms, machine, *about))
 
-    def _send(self, process: Process, to: Router, effect: Send | Tell) -> None:
+    def _send(self, process: SimulatedProcess, to: Router, effect: Send | PanTell) -> None:
         source = int(process.host)
         links = self._links[source]
         if links is not None:

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias, assert_never
 
 from tidings.overlay.effects import Router
-from tidings.overlay.pan.messages import Answered, Arrived, Changed, Joined, Missed, Unanswered
-from tidings.overlay.pan.messages import Tell as PanTell
+from tidings.overlay.pan.messages import Changed, Joined, Missed, PanAnswered, PanArrived, Unanswered
+from tidings.overlay.pan.messages import PanTell as PanTell
 from tidings.routing.hermes import Hermes, HermesOptions
 from tidings.routing.hermes.messages import (
     Done,
-    Echo,
+    EchoEvent,
     Estate,
     Hand,
     HermesEffect,
     HermesMessage,
-    Kind,
+    InterestKind,
     Publication,
     Request,
     Safe,
@@ -34,7 +34,11 @@ from tidings.routing.hermes.messages import (
 from tidings.sim.harness import Adapter, Harness
 from tidings.sim.pan import PanNetwork, PanOutcome
 
-SENT_AS = {Kind.ADVERTISED: "advertisements", Kind.TYPE: "subscriptions", Kind.FILTER: "subscriptions"}
+SENT_AS = {
+    InterestKind.ADVERTISED: "advertisements",
+    InterestKind.TYPE: "subscriptions",
+    InterestKind.FILTER: "subscriptions",
+}
 HermesOutcome: TypeAlias = Request | Hand | Done | Safe  # `HermesEffect` less what is carried out
 
 
@@ -93,7 +97,7 @@ class HermesNetwork(Adapter[Hermes, HermesOutcome]):
             case Changed():
                 if router in self.brokers:
                     self.do(router, self.brokers[router].reroute(self.calendar.now))
-            case Arrived() | Answered() | Unanswered() | Joined() | Missed():
+            case PanArrived() | PanAnswered() | Unanswered() | Joined() | Missed():
                 pass  # requests do not go by Pan's messages here, and Hermes asks Pan for ways
             case _:
                 assert_never(effect)
@@ -119,7 +123,7 @@ class HermesNetwork(Adapter[Hermes, HermesOutcome]):
                 self.sent["publications"] += 1
                 if self.on_publication is not None:
                     self.on_publication(source, effect.neighbour, message)
-            case Untell() | Settled() | Echo() | Estate():
+            case Untell() | Settled() | EchoEvent() | Estate():
                 self.sent["others"] += 1
             case _:
                 assert_never(message)

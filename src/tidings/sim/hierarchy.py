@@ -1,4 +1,4 @@
-"""A thousand routers and more in virtual time: flat B-DRP, or two levels of it (tidings.routing.hierarchy).
+"""A thousand routers and more in virtual time: flat B-DRP, or two levels of it (tidings.routing.bdrp.hierarchy).
 
 The machines are the ones that ship: link-state, flood and B-DRP, joined to a border where there is one. What is left
 out are links and clients: a link is up from the beginning and takes `LATENCY_MS`. Records cross it, but what they
@@ -13,17 +13,17 @@ from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import ControlMessage
-from tidings.overlay.graph import Graph
-from tidings.overlay.pan.messages import Tell
-from tidings.routing.bdrp import Bdrp
-from tidings.routing.codec import encode
-from tidings.routing.control import FloodAck, FloodItem
+from tidings.overlay.pan.messages import PanTell
+from tidings.overlay.topology.graph import Graph
+from tidings.routing.bdrp.hierarchy import Border
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.scheme import Bdrp
+from tidings.routing.control.codec import encode
+from tidings.routing.control.flood import FloodOptions
+from tidings.routing.control.messages import FloodAck, FloodItem
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Router, Safe, Send
-from tidings.routing.flood import FloodOptions
-from tidings.routing.hierarchy import Border
-from tidings.routing.interests import InterestEncoding
-from tidings.routing.link_state import LinkState, LinkStateOptions
 from tidings.routing.scheme import TIMER as SCHEME_TIMER
+from tidings.routing.unicast.link_state import LinkState, LinkStateOptions
 from tidings.sim.calendar import Calendar
 from tidings.sim.harness import Adapter, Carried, Harness, each_to_each
 from tidings.sim.unicast import RoutingOutcome
@@ -35,7 +35,7 @@ PATIENT = LinkStateOptions(compute_ms=250)  # all brokers start at once: paths a
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class HierarchyLayout:
     """Areas are networks of their own: clusters and the backbone, or one for all. Routers may be in two of them."""
 
     areas: tuple[Graph, ...]
@@ -79,7 +79,7 @@ class Area:
 
 
 class Hierarchy(Adapter[Area, RoutingOutcome]):
-    def __init__(self, layout: Layout, rows_max: int = ROWS_MAX) -> None:
+    def __init__(self, layout: HierarchyLayout, rows_max: int = ROWS_MAX) -> None:
         self.layout, self.rows_max = layout, rows_max
         self.calendar = Calendar()
         self.encoding = InterestEncoding(Encoding(grade=GradedGrade()), vectors=False)
@@ -141,7 +141,7 @@ class Hierarchy(Adapter[Area, RoutingOutcome]):
     def receive(self, now: float, machine: Area, source: Router, parcel: ControlMessage) -> Iterable[Effect]:
         return machine.unicast.receive(now, source, parcel)
 
-    def pack(self, source: Router, effect: Send | Tell) -> ControlMessage:
+    def pack(self, source: Router, effect: Send | PanTell) -> ControlMessage:
         self.messages += 1
         self.bytes += self._size(effect.message)
         return effect.message

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from tidings.delivery.store import MemoryStore, Record
 from tidings.errors import StoreError, TidingsError
-from tidings.tracking.archive import MemoryArchive
-from tidings.tracking.attachments import Attachment
-from tidings.tracking.record import Settings as TrackingSettings
+from tidings.tracking.query.archive import MemoryArchive
+from tidings.tracking.recording.attachments import Attachment
+from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 
 WRITE_MS = 2.0
 
@@ -21,7 +21,7 @@ def nobody(records: Sequence[Record]) -> None:
 
 
 @dataclass(slots=True)
-class Records:
+class DiskRecords:
     """What a broker has recorded of messages, on its disk: it outlives crashes."""
 
     settings: TrackingSettings | None = None
@@ -33,7 +33,7 @@ class Records:
 class Host:
     store: MemoryStore = field(default_factory=MemoryStore)
     promised: MemoryStore = field(default_factory=MemoryStore)  # what brokers here were told is on the disk
-    records: Records = field(default_factory=Records)
+    records: DiskRecords = field(default_factory=DiskRecords)
     write_ms: float = WRITE_MS
     read_ms: float = 0.0  # how long it takes to load messages; 0: half as long as to write
     full: bool = False

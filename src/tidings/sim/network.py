@@ -13,8 +13,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from tidings.overlay.graph import Graph, Node
-from tidings.overlay.space import Points
+from tidings.overlay.topology.graph import Graph, Node
+from tidings.overlay.topology.space import Points
 from tidings.sim.calendar import Calendar
 from tidings.sim.paths import Paths
 
@@ -24,7 +24,7 @@ Parcel: TypeAlias = "tuple[tuple[Wire, ...], int, int, Action, Action | None]"
 LOCAL_MS = 0.01  # between two processes on one host
 
 
-class Wire:
+class PhysicalWire:
     __slots__ = (
         "bandwidth_bytes_ms",
         "bytes_sent",
@@ -57,33 +57,33 @@ class Wire:
         return max(0.0, self.free_at - now)
 
 
-class Network:
+class PhysicalNetwork:
     """`wire_of(a, b)` gives the wire between two neighbouring hosts of a path."""
 
-    def __init__(self, calendar: Calendar, paths: Paths, wire_of: Callable[[Node, Node], Wire]) -> None:
+    def __init__(self, calendar: Calendar, paths: Paths, wire_of: Callable[[Node, Node], PhysicalWire]) -> None:
         self.calendar = calendar
         self.down: set[Node] = set()
         self.packets_lost = 0
         self._paths = paths
         self._wire_of = wire_of
-        self._wires: dict[tuple[Node, Node], Wire] = {}
-        self._routes: dict[tuple[Node, Node], tuple[Wire, ...]] = {}
+        self._wires: dict[tuple[Node, Node], PhysicalWire] = {}
+        self._routes: dict[tuple[Node, Node], tuple[PhysicalWire, ...]] = {}
         self._partition: tuple[frozenset[Node], ...] = ()
 
     @classmethod
-    def of_graph(cls, calendar: Calendar, graph: Graph, paths: Callable[[Graph], Paths]) -> "Network":
-        def wire(a: Node, b: Node) -> Wire:
+    def of_graph(cls, calendar: Calendar, graph: Graph, paths: Callable[[Graph], Paths]) -> "PhysicalNetwork":
+        def wire(a: Node, b: Node) -> PhysicalWire:
             edge = graph.neighbours(a)[b]
-            return Wire(edge.latency_ms, edge.bandwidth_bytes_s)
+            return PhysicalWire(edge.latency_ms, edge.bandwidth_bytes_s)
 
         return cls(calendar, paths(graph), wire)
 
     @classmethod
-    def of_points(cls, calendar: Calendar, points: Points) -> "Network":
+    def of_points(cls, calendar: Calendar, points: Points) -> "PhysicalNetwork":
         """Every two hosts have a wire of their own, as long as they are apart."""
-        return cls(calendar, lambda a, b: (a, b), lambda a, b: Wire(points.latency_ms(a, b)))
+        return cls(calendar, lambda a, b: (a, b), lambda a, b: PhysicalWire(points.latency_ms(a, b)))
 
-    def wire(self, a: Node, b: Node) -> Wire:
+    def wire(self, a: Node, b: Node) -> PhysicalWire:
         found = self._wires.get((a, b))
         if found is None:
             found = self._wires[a, b] = self._wire_of(a, b)
@@ -103,7 +103,7 @@ class Network:
         else:
             self._hop(self._route(source, target), 0, size_bytes, deliver, lost)
 
-    def carry(self, wire: Wire, deliver: Callable[..., None], lost: Callable[..., None], *what: Any) -> None:
+    def carry(self, wire: PhysicalWire, deliver: Callable[..., None], lost: Callable[..., None], *what: Any) -> None:
         """Bring a packet without a size over one wire, for which `send` would take too long: one of the two actions
         follows, with these arguments."""
         if wire.cuts or wire.stuck is not None or wire.bandwidth_bytes_ms is not None:
@@ -113,7 +113,12 @@ class Network:
             self.calendar.at(wire.last_at, self._carried, wire, wire.epoch, deliver, lost, what)
 
     def _carried(
-        self, wire: Wire, epoch: int, deliver: Callable[..., None], lost: Callable[..., None], what: tuple[Any, ...]
+        self,
+        wire: PhysicalWire,
+        epoch: int,
+        deliver: Callable[..., None],
+        lost: Callable[..., None],
+        what: tuple[Any, ...],
     ) -> None:
         if wire.epoch == epoch:
             deliver(*what)
@@ -121,7 +126,7 @@ class Network:
             self.packets_lost += 1
             lost(*what)
 
-    def _route(self, source: Node, target: Node) -> tuple[Wire, ...]:
+    def _route(self, source: Node, target: Node) -> tuple[PhysicalWire, ...]:
         route = self._routes.get((source, target))
         if route is None:
             path = self._paths(source, target)
@@ -129,7 +134,9 @@ class Network:
             self._routes[source, target] = route
         return route
 
-    def _hop(self, route: tuple[Wire, ...], position: int, size: int, deliver: Action, lost: Action | None) -> None:
+    def _hop(
+        self, route: tuple[PhysicalWire, ...], position: int, size: int, deliver: Action, lost: Action | None
+    ) -> None:
         wire = route[position]
         if wire.cuts:
             self._lose(lost)
@@ -145,7 +152,13 @@ class Network:
         self.calendar.at(arrives, self._arrive, route, position, wire.epoch, size, deliver, lost)
 
     def _arrive(
-        self, route: tuple[Wire, ...], position: int, epoch: int, size: int, deliver: Action, lost: Action | None
+        self,
+        route: tuple[PhysicalWire, ...],
+        position: int,
+        epoch: int,
+        size: int,
+        deliver: Action,
+        lost: Action | None,
     ) -> None:
         if route[position].epoch != epoch:
             self._lose(lost)
@@ -211,14 +224,14 @@ class Network:
     def _divided(self, a: Node, b: Node) -> bool:
         return any((a in group) != (b in group) for group in self._partition)
 
-    def _cut_as_known(self, a: Node, b: Node, wire: Wire) -> None:
+    def _cut_as_known(self, a: Node, b: Node, wire: PhysicalWire) -> None:
         """A wire is made when it is first used; faults may be older."""
         for host in {a, b} & self.down:
             self._cut(wire, f"host {host}")
         if self._divided(a, b):
             self._cut(wire, "partition")
 
-    def _cut(self, wire: Wire, reason: str) -> None:
+    def _cut(self, wire: PhysicalWire, reason: str) -> None:
         wire.cuts.add(reason)
         wire.epoch += 1
         wire.free_at = wire.last_at = self.calendar.now
@@ -227,5 +240,5 @@ class Network:
                 self._lose(lost)
             wire.stuck.clear()
 
-    def _heal(self, wire: Wire, reason: str) -> None:
+    def _heal(self, wire: PhysicalWire, reason: str) -> None:
         wire.cuts.discard(reason)

@@ -13,14 +13,14 @@ from typing import NamedTuple, TypeAlias, assert_never
 from tidings.overlay.effects import Router
 from tidings.overlay.pan import EXPERIMENT_IDS, Contact, IdSpace, Pan, PanOptions
 from tidings.overlay.pan.messages import (
-    Answered,
-    Arrived,
     Changed,
     Joined,
     Missed,
+    PanAnswered,
+    PanArrived,
     PanEffect,
     PanMessage,
-    Tell,
+    PanTell,
     Unanswered,
 )
 from tidings.routing.effects import Send
@@ -28,7 +28,9 @@ from tidings.sim.calendar import Calendar
 from tidings.sim.harness import Adapter, Harness, Latency, each_to_each
 
 EXPERIMENT = PanOptions(leaves=4)
-PanOutcome: TypeAlias = Arrived | Answered | Unanswered | Joined | Missed | Changed  # `PanEffect` less what is carried
+PanOutcome: TypeAlias = (
+    PanArrived | PanAnswered | Unanswered | Joined | Missed | Changed
+)  # `PanEffect` less what is carried
 
 
 class _Parcel(NamedTuple):
@@ -57,7 +59,7 @@ class PanNetwork(Adapter[Pan, PanOutcome]):
         self.do = self.harness.do
         self.messages: Counter[str] = Counter()  # told, by kind
         self.on_effect: Callable[[Router, PanOutcome], None] | None = None
-        self.arrived: list[tuple[Router, Arrived]] = []
+        self.arrived: list[tuple[Router, PanArrived]] = []
         self._ids: set[int] = set()
 
     # --- nodes come and go ----------------------------------------------------------------------------------------
@@ -123,8 +125,8 @@ class PanNetwork(Adapter[Pan, PanOutcome]):
     def tick(self, now: float, machine: Pan, timer: str) -> Iterable[PanEffect]:
         return machine.tick(now)
 
-    def pack(self, source: Router, effect: Send | Tell) -> _Parcel:
-        assert isinstance(effect, Tell)
+    def pack(self, source: Router, effect: Send | PanTell) -> _Parcel:
+        assert isinstance(effect, PanTell)
         self.messages[type(effect.message).__name__] += 1
         return _Parcel(self.nodes[source].me, effect.to, effect.message)
 
@@ -146,9 +148,9 @@ class PanNetwork(Adapter[Pan, PanOutcome]):
 
     def handle(self, machine: Pan, effect: PanOutcome) -> None:
         match effect:
-            case Arrived():
+            case PanArrived():
                 self.arrived.append((machine.me.router, effect))
-            case Answered() | Unanswered() | Joined() | Missed() | Changed():
+            case PanAnswered() | Unanswered() | Joined() | Missed() | Changed():
                 pass  # only for the observer
             case _:
                 assert_never(effect)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from tidings.errors import UsageError
-from tidings.overlay.graph import Edge, Graph, Node, distances, shortest_path, shortest_tree
+from tidings.overlay.topology.graph import Edge, Graph, Node, distances, shortest_path, shortest_tree
 
 Paths: TypeAlias = Callable[[Node, Node], tuple[Node, ...]]
 

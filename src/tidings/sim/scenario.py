@@ -32,12 +32,12 @@ from typing import Any
 from tidings.errors import UsageError
 from tidings.matching.encoding import Encoding
 from tidings.matching.graded import GradedGrade
-from tidings.node.network_settings import NetworkSettings
+from tidings.node.network.settings import NetworkSettings
 from tidings.overlay import effects as fx
-from tidings.overlay.graph import Graph
-from tidings.overlay.link import LinkOptions
-from tidings.overlay.topology import from_dict
-from tidings.routing.interests import InterestEncoding
+from tidings.overlay.link.machine import LinkOptions
+from tidings.overlay.topology.graph import Graph
+from tidings.overlay.topology.toml_format import from_dict
+from tidings.routing.bdrp.interests import InterestEncoding
 from tidings.sim import faults
 from tidings.sim.brokers import Brokers
 from tidings.sim.calendar import Calendar
@@ -61,7 +61,7 @@ PUBLISH = {"at", "broker", "attributes", "persistent", "count", "every_ms"}
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioOutcome:
     lines: tuple[str, ...]
     published: int
     matched: int  # pairs of a publication and a subscription that wants it
@@ -114,7 +114,7 @@ class Scenario:
     def fault_count(self) -> int:
         return len(self._faults) + self._random_count
 
-    def run(self, seed: int, stopped: Callable[[], bool] = lambda: False) -> Outcome:
+    def run(self, seed: int, stopped: Callable[[], bool] = lambda: False) -> ScenarioOutcome:
         """`stopped` is asked now and then; once it says so the run ends with E_STOPPED."""
         lines: list[str] = []
 
@@ -138,7 +138,7 @@ class Scenario:
         brokers.check_nobody_twice()
         return self._judge(brokers, lines, stopped)
 
-    def _judge(self, brokers: Brokers, lines: list[str], stopped: Callable[[], bool]) -> Outcome:
+    def _judge(self, brokers: Brokers, lines: list[str], stopped: Callable[[], bool]) -> ScenarioOutcome:
         brokers.collect()
         matched = delivered = 0
         for subscriber in brokers.subscribers:
@@ -149,7 +149,7 @@ class Scenario:
             kind = "durable" if subscriber.durable else "subscriber"
             name = self._labels[subscriber.router]
             lines.append(f"{kind} {subscriber.selector!r} at {name}: {got} of {len(wanted)}")
-        return Outcome(tuple(lines), len(brokers.publications), matched, delivered)
+        return ScenarioOutcome(tuple(lines), len(brokers.publications), matched, delivered)
 
     # --- what the file says ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidings.protocols.stomp_frames import Frame, Version, decode, encode
+from tidings.protocols.stomp.frames import StompFrame, StompVersion, decode, encode
 from tidings.sim.client import SimClient
 
 
@@ -11,7 +11,7 @@ from tidings.sim.client import SimClient
 class StompClient(SimClient):
     """Keeps frames as they came; receipts must be numbers."""
 
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[StompFrame] = field(default_factory=list)
     _rest: bytes = b""
 
     def receive(self, data: bytes, now: float) -> None:
@@ -21,7 +21,7 @@ class StompClient(SimClient):
             end = _end_of_frame(self._rest)
             if end < 0:
                 return
-            frame, self._rest = decode(self._rest[:end], Version.V12), self._rest[end + 1 :]
+            frame, self._rest = decode(self._rest[:end], StompVersion.V12), self._rest[end + 1 :]
             self.frames.append(frame)
             if frame.command == "RECEIPT":
                 self._accepted([int(frame.headers["receipt-id"])])
@@ -30,7 +30,7 @@ class StompClient(SimClient):
 
 
 def stomp_frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
-    return encode(command, headers, Version.V12, body)
+    return encode(command, headers, StompVersion.V12, body)
 
 
 def _end_of_frame(data: bytes) -> int:

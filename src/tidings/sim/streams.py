@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from tidings.overlay.graph import Node
-from tidings.sim.network import Network
+from tidings.overlay.topology.graph import Node
+from tidings.sim.network import PhysicalNetwork
 
 RETRY_MS = 200.0
 RETRIES_MAX = 50  # of an end that is closed already and only wants to say so
@@ -39,7 +39,7 @@ class Streams:
 
     def __init__(
         self,
-        network: Network,
+        network: PhysicalNetwork,
         connected: Callable[[End], None],
         received: Callable[[End, bytes], None],
         lost: Callable[[End, str], None],

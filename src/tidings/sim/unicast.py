@@ -5,7 +5,7 @@ from typing import TypeAlias, assert_never
 
 from tidings.overlay.effects import ControlMessage, Router
 from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Safe
-from tidings.routing.unicast import COST_MAX, TIMER, Unicast
+from tidings.routing.unicast.protocol import COST_MAX, TIMER, Unicast
 from tidings.sim.harness import Adapter
 
 RoutingOutcome: TypeAlias = Install | Deliver | HandOver | AskKey | Safe | Passed  # `Effect` less what is carried out

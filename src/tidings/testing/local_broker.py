@@ -15,22 +15,22 @@ from typing import Any, NamedTuple, TypeVar
 
 import uvloop
 
-from tidings.broker.guard import Guard
-from tidings.broker.listening import Listener
+from tidings.broker.connections.client_listeners import ListenerSettings
+from tidings.broker.security.guard import Guard
 from tidings.broker.server import Broker
-from tidings.broker.sqlite_store import SqliteStore
 from tidings.broker.tracking_thread import TrackingOptions
 from tidings.delivery.store import MemoryStore, Store
 from tidings.model.values import Value
-from tidings.node.admission import Admission
-from tidings.node.limits import Limits
-from tidings.node.settings import Settings
-from tidings.protocols.amqp import AmqpSession
-from tidings.protocols.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
-from tidings.protocols.native import NativeSession
-from tidings.protocols.stomp import StompSession
-from tidings.protocols.websocket import WebSocketLayer
-from tidings.tracking.record import Settings as TrackingSettings
+from tidings.node.clients.admission import Admission
+from tidings.node.limits import BrokerLimits
+from tidings.node.settings import NodeSettings
+from tidings.protocols.amqp.session import AmqpSession
+from tidings.protocols.native.frames import VERSION, FrameSplitter, FrameType, RawFrame, control, decode_fields
+from tidings.protocols.native.session import NativeSession
+from tidings.protocols.stomp.session import StompSession
+from tidings.protocols.websocket.frames import WebSocketLayer
+from tidings.store.sqlite.store import SqliteStore
+from tidings.tracking.recording.recorder import TrackingSettings as TrackingSettings
 
 SECONDS = 60.0  # a test that waits longer has failed
 T = TypeVar("T")
@@ -69,8 +69,8 @@ async def local_broker(
     store: Store | None = None,
     *,
     guard: Guard | None = None,
-    limits: Limits | None = None,
-    settings: Settings | None = None,
+    limits: BrokerLimits | None = None,
+    settings: NodeSettings | None = None,
     tls: ssl.SSLContext | None = None,
     port: int = 0,
     tracking: TrackingOptions | None = None,
@@ -78,7 +78,7 @@ async def local_broker(
 ) -> AsyncIterator[Local]:
     """In this event loop; without a store of its own, one in memory."""
     broker = Broker(
-        settings or Settings(),
+        settings or NodeSettings(),
         store or MemoryStore(),
         guard=guard,
         limits=limits,
@@ -87,7 +87,7 @@ async def local_broker(
     )
     await broker.start([])
     try:
-        port = await broker.listen(Listener(NativeSession, "127.0.0.1", port, tls))
+        port = await broker.listen(ListenerSettings(NativeSession, "127.0.0.1", port, tls))
         yield Local(broker, f"tidings://127.0.0.1:{port}")
     finally:
         await broker.stop()
@@ -98,10 +98,10 @@ class BrokerThread:
 
     def __init__(
         self,
-        settings: Settings | None = None,
+        settings: NodeSettings | None = None,
         *,
         guard: Guard | None = None,
-        limits: Limits | None = None,
+        limits: BrokerLimits | None = None,
         amqp_tls: ssl.SSLContext | None = None,
         tracking: TrackingSettings | None = None,
     ) -> None:
@@ -140,7 +140,7 @@ class BrokerThread:
         assert self._broker is not None
         retention = next(
             one.retention
-            for one in self._broker.engine.node.post_office.mailboxes.retained.values()
+            for one in self._broker.engine.node.mailbox_service.mailboxes.retained.values()
             if one.name == f"retained:{name}"
         )
         return retention.age_ms, retention.bytes_max
@@ -158,10 +158,10 @@ class BrokerThread:
             store, settings=self._settings, guard=self._guard, limits=self._limits, tracking=tracking
         ) as local:
             self._broker = local.broker
-            self.stomp_port = await local.broker.listen(Listener(StompSession, port=0))
-            web = Listener(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
+            self.stomp_port = await local.broker.listen(ListenerSettings(StompSession, port=0))
+            web = ListenerSettings(StompSession, port=0, make_layer=lambda: WebSocketLayer(("https://pages.example",)))
             self.websocket_port = await local.broker.listen(web)
-            amqp = Listener(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
+            amqp = ListenerSettings(NativeSession, port=0, tls=self._amqp_tls, make_gateway=AmqpSession)
             self.amqp_port = await local.broker.listen(amqp)
             self.amqp = f"127.0.0.1:{self.amqp_port}"
             self.port, self.url = local.port, local.url

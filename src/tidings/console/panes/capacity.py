@@ -7,10 +7,15 @@ from typing import Any
 
 from nicegui import ui
 
-from tidings.console.charts import LineChart
-from tidings.console.choice import Choice
-from tidings.console.frame import Pane
-from tidings.console.parts import (
+from tidings.capacity.planner import FILTERS_MAX, Allowed, CapacityScenario, allow, forecast_at
+from tidings.capacity.processing import Fitted
+from tidings.capacity.service import Poisson
+from tidings.console.layout import Pane
+from tidings.console.sessions import ConsoleSession
+from tidings.console.view import BrokerSnapshot
+from tidings.console.widgets.broker_choice import BrokerChoice
+from tidings.console.widgets.charts import LineChart
+from tidings.console.widgets.parts import (
     Figures,
     card,
     count_text,
@@ -23,12 +28,7 @@ from tidings.console.parts import (
     table,
     unseen,
 )
-from tidings.console.sessions import Session
-from tidings.console.view import BrokerView
 from tidings.errors import TidingsError
-from tidings.lab.planner import FILTERS_MAX, Allowed, Scenario, allow, forecast_at
-from tidings.lab.processing import Fitted
-from tidings.lab.service import Poisson
 
 SHOWN = 120  # seconds of the chart
 _LINES = {"predicted": "#7a3fd1", "measured": "#2f8fc4"}
@@ -46,8 +46,8 @@ class WhatIf:
 
 
 class CapacityPane:
-    def __init__(self, session: Session) -> None:
-        self._session, self._choice = session, Choice(session)
+    def __init__(self, session: ConsoleSession) -> None:
+        self._session, self._choice = session, BrokerChoice(session)
         self._server: Fitted | None = None
         self._known = False  # the sliders stand where the broker does, or where somebody has put them
         self._answered = False
@@ -90,7 +90,7 @@ class CapacityPane:
         self._known = self._answered = False
         self._lines.clear()
 
-    def _broker(self) -> BrokerView | None:
+    def _broker(self) -> BrokerSnapshot | None:
         return self._session.watch.view.watched.get(self._choice.url)
 
     def _show(self) -> None:
@@ -172,7 +172,7 @@ class LogSlider:
         self.slider.props["aria-valuetext"] = text  # the slider itself counts in powers of ten
 
 
-def compared(broker: BrokerView, said: dict[str, Any]) -> list[dict[str, str]]:
+def compared(broker: BrokerSnapshot, said: dict[str, Any]) -> list[dict[str, str]]:
     """What the model says of the present load, and what was measured in the last second."""
     rate, service = broker.rates.received, said["service_seconds"]
     return [
@@ -190,7 +190,7 @@ def compared(broker: BrokerView, said: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _tell(server: Fitted, asked: WhatIf) -> None:
-    scenario = Scenario(server, asked.filters, Poisson(asked.receivers))
+    scenario = CapacityScenario(server, asked.filters, Poisson(asked.receivers))
     answer = allow(scenario, asked.rate, asked.waiting_ms / 1000)
     if isinstance(answer, Allowed):
         found = forecast_at(scenario, asked.rate)

@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from tidings.console.choice import Choice
-from tidings.console.frame import Pane
-from tidings.console.listing import Listing
-from tidings.console.parts import bytes_text, card, count_text
-from tidings.console.sessions import Session
+from tidings.console.layout import Pane
+from tidings.console.sessions import ConsoleSession
+from tidings.console.widgets.broker_choice import BrokerChoice
+from tidings.console.widgets.paged_list import PagedList
+from tidings.console.widgets.parts import bytes_text, card, count_text
 
 
-def _build(session: Session) -> None:
+def _build(session: ConsoleSession) -> None:
     columns = {
         "slow": "State",
         "user": "User",
@@ -23,8 +23,8 @@ def _build(session: Session) -> None:
     }
     about = "Most waiting first. Slow: a quarter of what may wait for it does, or one of its subscriptions has stalled."
     with card("Connections", about, alone=True):
-        Listing(
-            Choice(session),
+        PagedList(
+            BrokerChoice(session),
             "connections",
             columns,
             _row,

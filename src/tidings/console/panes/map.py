@@ -4,17 +4,27 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
-from tidings.console.frame import Pane
-from tidings.console.network_map import Legend, NetworkMap, busiest, load_text, rate_text
-from tidings.console.parts import Facts, bytes_text, card, count_text, empty, every, heading, problem, rate_number
-from tidings.console.sessions import Session
-from tidings.console.view import BrokerView, LinkView, NetworkView, State
+from tidings.console.layout import Pane
+from tidings.console.sessions import ConsoleSession
+from tidings.console.view import BrokerSnapshot, BrokerState, LinkSnapshot, NetworkSnapshot
+from tidings.console.widgets.network_map import Legend, NetworkMap, busiest, load_text, rate_text
+from tidings.console.widgets.parts import (
+    Facts,
+    bytes_text,
+    card,
+    count_text,
+    empty,
+    every,
+    heading,
+    problem,
+    rate_number,
+)
 
 _NOT_WATCHED = "Not watched. Start the console with the address of broker {} too to see it from inside."
 
 
 class MapPane:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ConsoleSession) -> None:
         self._watch = session.watch
         self._broker = 0
         self._link = ""
@@ -78,15 +88,15 @@ class Details:
                     problem(one)
 
 
-def _hint(view: NetworkView) -> str:
-    if any(one.state is State.FORBIDDEN for one in view.unreached):
+def _hint(view: NetworkSnapshot) -> str:
+    if any(one.state is BrokerState.FORBIDDEN for one in view.unreached):
         return 'Whoever looks after the broker can add a rule: operations = ["manage"], destination = ">".'
     if view.brokers:
         return "Choose a broker or a link on the map."
     return "" if view.unreached else "No broker has answered yet."
 
 
-def broker_facts(broker: BrokerView) -> dict[str, object]:
+def broker_facts(broker: BrokerSnapshot) -> dict[str, object]:
     rates = broker.rates
     if not broker.overview:
         return {}
@@ -107,7 +117,7 @@ def broker_facts(broker: BrokerView) -> dict[str, object]:
     }
 
 
-def link_facts(link: LinkView, most: float) -> dict[str, object]:
+def link_facts(link: LinkSnapshot, most: float) -> dict[str, object]:
     found: dict[str, object] = {
         "State": "up" if link.up else "down",
         "Latency": f"{link.latency_ms:.2f} ms",

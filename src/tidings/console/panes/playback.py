@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from nicegui import ui
 
-from tidings.console.frame import Pane
-from tidings.console.network_map import NetworkMap
-from tidings.console.parts import Toggle, card, empty, tell
+from tidings.console.layout import Pane
 from tidings.console.playback import Film
-from tidings.console.sessions import Session
+from tidings.console.sessions import ConsoleSession
+from tidings.console.widgets.network_map import NetworkMap
+from tidings.console.widgets.parts import Toggle, card, empty, tell
 from tidings.errors import TidingsError, UsageError
 from tidings.sim.scenario import Scenario
 
@@ -51,7 +51,7 @@ restart = "oslo"
 
 
 class PlaybackPane:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ConsoleSession) -> None:
         self._film: Film | None = None
         self._stop: threading.Event | None = None  # of the run that goes on
         self._at = 0

@@ -8,11 +8,13 @@ from typing import Any
 from nicegui import ui
 
 from tidings.client.queue import Browsed, Queue
-from tidings.console.choice import Choice
-from tidings.console.frame import Pane
-from tidings.console.listing import Listing
-from tidings.console.parts import (
-    Question,
+from tidings.console.layout import Pane
+from tidings.console.sessions import ConsoleSession
+from tidings.console.source import Source
+from tidings.console.widgets.broker_choice import BrokerChoice
+from tidings.console.widgets.paged_list import PagedList
+from tidings.console.widgets.parts import (
+    ConfirmQuestion,
     body_text,
     card,
     count_text,
@@ -27,8 +29,6 @@ from tidings.console.parts import (
     tell,
     unseen,
 )
-from tidings.console.sessions import Session
-from tidings.console.source import Source
 from tidings.errors import TidingsError
 from tidings.model.message import Message
 
@@ -45,7 +45,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """A queue at a broker. What is done to messages is done where they were read, whatever has been chosen since."""
 
     source: Source
@@ -56,9 +56,9 @@ class Place:
 
 
 class QueuesPane:
-    def __init__(self, session: Session) -> None:
-        self._session, self._choice = session, Choice(session)
-        self._place = Place(self._choice.source, "")
+    def __init__(self, session: ConsoleSession) -> None:
+        self._session, self._choice = session, BrokerChoice(session)
+        self._place = QueuePlace(self._choice.source, "")
         with ui.element("div").classes("t-columns even"):
             with ui.element("div").classes("t-columns"):
                 with card("Queues and kept subscriptions", "Most messages first. Choose a queue to look into it."):
@@ -69,7 +69,7 @@ class QueuesPane:
                         "out": "Given out",
                         "consumers": "Consumers",
                     }
-                    self._list = Listing(
+                    self._list = PagedList(
                         self._choice,
                         "mailboxes",
                         columns,
@@ -93,7 +93,7 @@ class QueuesPane:
                     self._untold.set_visibility(False)
             with card("Messages"):
                 self._inside = ui.column().classes("w-full gap-3")
-        self._sure = Question("Delete all", "Keep it")
+        self._sure = ConfirmQuestion("Delete all", "Keep it")
         self._list.broker.on_value_change(self._begin)
         self._list.broker.on_value_change(self._show_topics)
         ui.timer(2.0, self._show_topics)
@@ -103,7 +103,7 @@ class QueuesPane:
         """Dead letters first: whoever comes here mostly comes for them."""
         self._inside.clear()  # at once: what is there belongs to the broker before
         source = self._choice.source
-        await self._look(Place(source, self._dead_letters(source)))
+        await self._look(QueuePlace(source, self._dead_letters(source)))
 
     def _dead_letters(self, source: Source) -> str:
         """The queue of a broker's dead letters, which there is from the first of them on."""
@@ -112,11 +112,11 @@ class QueuesPane:
 
     async def _pick(self, item: dict[str, Any]) -> None:
         if item["kind"] == "queue":
-            await self._look(Place(self._choice.source, item["name"]))
+            await self._look(QueuePlace(self._choice.source, item["name"]))
         else:
             ui.notify("Only queues can be looked into.", position="top")
 
-    async def _look(self, place: Place) -> None:
+    async def _look(self, place: QueuePlace) -> None:
         self._place = place
         found: list[Browsed] = []
         missing = ""
@@ -138,7 +138,7 @@ class QueuesPane:
         if place is self._place:  # and not another, which was chosen meanwhile
             self._tell(place, found, missing)
 
-    def _tell(self, place: Place, found: list[Browsed], missing: str) -> None:
+    def _tell(self, place: QueuePlace, found: list[Browsed], missing: str) -> None:
         self._inside.clear()
         with self._inside:
             heading(place.name)
@@ -155,10 +155,10 @@ class QueuesPane:
                 if len(found) == SHOWN:
                     faint(f"The first {SHOWN} are shown.")
 
-    def _broker(self, place: Place) -> str:
+    def _broker(self, place: QueuePlace) -> str:
         return label_of(self._session.watch, place.source.url)
 
-    def _actions(self, place: Place) -> None:
+    def _actions(self, place: QueuePlace) -> None:
         with ui.element("div").classes("t-row"):
             target = ui.input("Move to queue", value="queue:").props("outlined dense")
             move = ui.button("Move all", on_click=lambda: self._move(place, target.value, None))
@@ -166,7 +166,7 @@ class QueuesPane:
             purge = ui.button("Purge …", on_click=lambda: self._ask_purge(place))
             purge.props("outline no-caps color=negative")
 
-    def _message(self, place: Place, one: Browsed) -> None:
+    def _message(self, place: QueuePlace, one: Browsed) -> None:
         message = one.message
         with ui.element("article").classes("t-message").props(f'aria-label="Message {one.tag}"'):
             facts(message_facts(message) | ({"Tries": one.attempt - 1} if one.attempt > 1 else {}))
@@ -181,17 +181,17 @@ class QueuesPane:
                 purge = ui.button("Delete", on_click=lambda: self._purge(place, (one.tag,)))
                 purge.props("flat dense no-caps color=negative")
 
-    async def _move(self, place: Place, target: str, tags: tuple[int, ...] | None) -> None:
+    async def _move(self, place: QueuePlace, target: str, tags: tuple[int, ...] | None) -> None:
         await self._act(place, lambda queue: queue.move(target, tags=tags), f"moved to {target}")
 
-    def _ask_purge(self, place: Place) -> None:
+    def _ask_purge(self, place: QueuePlace) -> None:
         where = f" at {self._broker(place)}" if self._choice.of_several else ""
         self._sure.ask(f"Delete everything that waits in {place.name}{where}?", lambda: self._purge(place, None))
 
-    async def _purge(self, place: Place, tags: tuple[int, ...] | None) -> None:
+    async def _purge(self, place: QueuePlace, tags: tuple[int, ...] | None) -> None:
         await self._act(place, lambda queue: queue.purge(tags=tags), "deleted")
 
-    async def _act(self, place: Place, act: Callable[[Queue], Awaitable[int]], done: str) -> None:
+    async def _act(self, place: QueuePlace, act: Callable[[Queue], Awaitable[int]], done: str) -> None:
         try:
             count = await act(await place.queue())
         except (TidingsError, OSError) as error:

@@ -4,12 +4,14 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from tidings.console.charts import LineChart
-from tidings.console.choice import Choice
-from tidings.console.frame import Pane
 from tidings.console.growth import Growth
-from tidings.console.listing import Listing
-from tidings.console.parts import (
+from tidings.console.layout import Pane
+from tidings.console.sessions import ConsoleSession
+from tidings.console.view import BrokerRates
+from tidings.console.widgets.broker_choice import BrokerChoice
+from tidings.console.widgets.charts import LineChart
+from tidings.console.widgets.paged_list import PagedList
+from tidings.console.widgets.parts import (
     Figures,
     card,
     count_text,
@@ -20,15 +22,13 @@ from tidings.console.parts import (
     table,
     unseen,
 )
-from tidings.console.sessions import Session
-from tidings.console.view import Rates
 
 _LINES = {"in": "#2f8fc4", "out": "#4a9d6f", "nobody wants": "#d58a12", "dropped": "#c5372c"}
 
 
 class RatesPane:
-    def __init__(self, session: Session) -> None:
-        self._watch, self._choice = session.watch, Choice(session)
+    def __init__(self, session: ConsoleSession) -> None:
+        self._watch, self._choice = session.watch, BrokerChoice(session)
         self._growth = Growth()
         self._round = -1
         self._figures = Figures(
@@ -55,7 +55,7 @@ class RatesPane:
             }
             self._table = table(columns, key="id", numbers=list(columns)[1:], label="Rates by broker")
         with card("By destination", "What came in at one broker, and to how many it was given there; busiest first."):
-            Listing(
+            PagedList(
                 self._choice,
                 "traffic",
                 {"destination": "Destination", "in": "In/s", "out": "Out/s", "all_in": "In", "all_out": "Out"},
@@ -103,7 +103,7 @@ class RatesPane:
         self._chart.show(times, [(one.received, one.delivered, one.unmatched, one.dropped) for one in rates])
 
 
-def _row(rates: Rates) -> dict[str, str]:
+def _row(rates: BrokerRates) -> dict[str, str]:
     return {
         "received": rate_number(rates.received),
         "delivered": rate_number(rates.delivered),

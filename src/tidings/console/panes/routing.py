@@ -4,11 +4,11 @@ from typing import Any
 
 from nicegui import ui
 
-from tidings.console.choice import Choice
-from tidings.console.frame import Pane
-from tidings.console.listing import Listing
-from tidings.console.parts import card, count_text, empty, every, facts, problem, unseen
-from tidings.console.sessions import Session
+from tidings.console.layout import Pane
+from tidings.console.sessions import ConsoleSession
+from tidings.console.widgets.broker_choice import BrokerChoice
+from tidings.console.widgets.paged_list import PagedList
+from tidings.console.widgets.parts import card, count_text, empty, every, facts, problem, unseen
 
 _FATES = {
     "copies": "Copies sent to other brokers",
@@ -23,12 +23,12 @@ _FATES = {
 
 
 class RoutingPane:
-    def __init__(self, session: Session) -> None:
-        self._session, self._choice = session, Choice(session)
+    def __init__(self, session: ConsoleSession) -> None:
+        self._session, self._choice = session, BrokerChoice(session)
         with ui.element("div").classes("t-columns two"):
             with card("Routing table", "Distance: the sum of the links' costs, by default their latency in 0.1 ms."):
                 columns = {"name": "To", "by": "By", "distance": "Distance", "interests": "Interests"}
-                Listing(
+                PagedList(
                     self._choice,
                     "routing",
                     columns,

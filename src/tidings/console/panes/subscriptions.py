@@ -3,17 +3,17 @@
 import time
 from typing import Any
 
-from tidings.console.choice import Choice
-from tidings.console.frame import Pane
 from tidings.console.growth import Growth
-from tidings.console.listing import Listing
-from tidings.console.parts import card, count_text, rate_number
-from tidings.console.sessions import Session
+from tidings.console.layout import Pane
+from tidings.console.sessions import ConsoleSession
+from tidings.console.widgets.broker_choice import BrokerChoice
+from tidings.console.widgets.paged_list import PagedList
+from tidings.console.widgets.parts import card, count_text, rate_number
 
 
 class SubscriptionsPane:
-    def __init__(self, session: Session) -> None:
-        self._choice = Choice(session)
+    def __init__(self, session: ConsoleSession) -> None:
+        self._choice = BrokerChoice(session)
         self._growth = Growth()
         columns = {
             "destination": "Destination",
@@ -26,7 +26,7 @@ class SubscriptionsPane:
             "dropped": "Dropped",
         }
         with card("Subscriptions", alone=True):
-            Listing(
+            PagedList(
                 self._choice,
                 "subscriptions",
                 columns,

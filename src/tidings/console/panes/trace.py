@@ -2,22 +2,22 @@
 
 from nicegui import ui
 
-from tidings.console.choice import Choice
-from tidings.console.frame import Pane
-from tidings.console.network_map import Lit, NetworkMap
-from tidings.console.parts import card, empty, every, faint, problem, table
-from tidings.console.sessions import Session
+from tidings.console.layout import Pane
+from tidings.console.sessions import ConsoleSession
+from tidings.console.widgets.broker_choice import BrokerChoice
+from tidings.console.widgets.network_map import Lit, NetworkMap
+from tidings.console.widgets.parts import card, empty, every, faint, problem, table
 from tidings.errors import TidingsError
 from tidings.model.message_id import MessageId
-from tidings.tracking.path import Hop, Path
+from tidings.tracking.query.path import Hop, Path
 
 ID_DIGITS = 32
 
 
 class TracePane:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ConsoleSession) -> None:
         query = ui.context.client.request.query_params
-        self._session, self._choice = session, Choice(session, query.get("broker", ""))
+        self._session, self._choice = session, BrokerChoice(session, query.get("broker", ""))
         self._path: Path | None = None
         self._asked = ""  # the address of the broker that found it
         asked = query.get("id", "")

@@ -25,25 +25,25 @@ from typing import assert_never
 from tidings.overlay.effects import SetTimer
 from tidings.overlay.pan.ids import NETWORK_IDS, Contact, IdSpace
 from tidings.overlay.pan.messages import (
-    Answered,
-    Arrived,
-    Ask,
     Beat,
     Changed,
     Depart,
     Enter,
-    Hello,
     Joined,
     Missed,
     Others,
+    PanAnswered,
+    PanArrived,
+    PanAsk,
     PanEffect,
+    PanHello,
     PanMessage,
+    PanReply,
+    PanTell,
     Probe,
     ProbeEcho,
-    Reply,
     Routed,
     Spare,
-    Tell,
     Unanswered,
 )
 from tidings.overlay.pan.tables import LeafSet, RoutingTable
@@ -103,7 +103,7 @@ class Pan:
             self._probes.clear()  # an earlier try's, sent over links that may be lost: this one does not wait for them
             self._probed.clear()
             self._seek = _Seek(bootstrap, self.options.seek_rounds)
-            self._tell(bootstrap, Ask(ALL))
+            self._tell(bootstrap, PanAsk(ALL))
             self._probe(now, bootstrap)
         else:
             self._tell(bootstrap, Enter(self.me))
@@ -141,15 +141,15 @@ class Pan:
         return self._done()
 
     def request(self, now: float, key: int, payload: bytes) -> tuple[int, list[PanEffect]]:
-        """A token, under which `Answered` or `Unanswered` will come."""
+        """A token, under which `PanAnswered` or `Unanswered` will come."""
         self._tokens += 1
         token = self._tokens
         self._requests[token] = (key, payload, now + self.options.request_ms, self.options.request_tries - 1)
         self._forward(None, Routed(key, self.me, payload, token))
         return token, self._done()
 
-    def reply(self, now: float, asked: Arrived, payload: bytes) -> list[PanEffect]:
-        self._tell(asked.origin, Reply(asked.token, payload))
+    def reply(self, now: float, asked: PanArrived, payload: bytes) -> list[PanEffect]:
+        self._tell(asked.origin, PanReply(asked.token, payload))
         return self._done()
 
     def neighbours(self) -> list[Contact]:
@@ -172,9 +172,9 @@ class Pan:
         match message:
             case Routed():
                 self._forward(sender, message)
-            case Reply(token=token, payload=payload):
+            case PanReply(token=token, payload=payload):
                 if self._requests.pop(token, None) is not None:
-                    self._out.append(Answered(token, payload))
+                    self._out.append(PanAnswered(token, payload))
             case Enter():
                 # Who is not in cannot let others in, and they ask again; but one that others count among them has come
                 # back before it was missed: two of these, each the closest to the other, must not wait for each other.
@@ -182,10 +182,10 @@ class Pan:
                     self._show_way(message)
             case Others():
                 self._others(now, sender, message)
-            case Ask(row=row):
+            case PanAsk(row=row):
                 if self.joined:
                     self._tell(sender, Others(tuple(self._asked(row))))
-            case Hello(latency_ms=latency_ms, address=address):
+            case PanHello(latency_ms=latency_ms, address=address):
                 contact = sender._replace(address=address or sender.address)
                 if self.leaves.offer(contact):  # let newcomers know of each other at once
                     self._tell(contact, Beat(tuple(self.leaves), False))
@@ -268,7 +268,7 @@ class Pan:
         to = self._next_hop(message.key, None)
         if to is None or message.hops >= HOPS_MAX:
             self._out.append(
-                Arrived(message.key, message.payload, message.origin, last_hop, message.hops, message.token)
+                PanArrived(message.key, message.payload, message.origin, last_hop, message.hops, message.token)
             )
             return
         self._tell(to, Routed(message.key, message.origin, message.payload, message.token, message.hops + 1))
@@ -315,7 +315,7 @@ class Pan:
         if nearest is None:
             self._seek = None  # nobody answers; the owner tries again, or another contact
         elif self._seek.another_round(nearest):
-            self._tell(nearest, Ask(ALL))
+            self._tell(nearest, PanAsk(ALL))
         else:
             self._seek = None
             self._tell(nearest, Enter(self.me))
@@ -330,7 +330,7 @@ class Pan:
                 continue
             if self.leaves.offer(contact):
                 self.table.offer(contact)
-                self._tell(contact, Hello(None, self.me.address))
+                self._tell(contact, PanHello(None, self.me.address))
                 self._probe(now, contact)
             elif self.table.wants(contact.id) and (curious or self.table.towards(contact.id) is None):
                 self._probe(now, contact)
@@ -356,7 +356,7 @@ class Pan:
             self._seek.latency_ms[contact] = latency_ms
             self._maybe_enter(now)
         elif self.table.offer(contact, latency_ms):
-            self._tell(contact, Hello(latency_ms, self.me.address))
+            self._tell(contact, PanHello(latency_ms, self.me.address))
         if self.joined and not self._introduced and not self._probes:
             self._introduced = True
             union = tuple(self._union().values())
@@ -383,12 +383,12 @@ class Pan:
         if was_leaf:
             whom = self.leaves.ends() or list(self.table)[:2]
             for one in whom:
-                self._tell(one, Ask(LEAVES))
+                self._tell(one, PanAsk(LEAVES))
             if self.leaves.lacking():
                 self._look_up_self()
         if slot is not None:
             for one in self.table.row(slot[0])[:1]:
-                self._tell(one, Ask(slot[0]))
+                self._tell(one, PanAsk(slot[0]))
 
     def _look_up_self(self) -> None:
         union = list(self._union().values())
@@ -400,7 +400,7 @@ class Pan:
         if not union:
             return
         one = self._rng.choice(union)
-        self._tell(one, Ask(self.space.shared(one.id, self.me.id)))
+        self._tell(one, PanAsk(self.space.shared(one.id, self.me.id)))
         for contact in self._rng.sample(union, min(len(union), SEEK_CONTACTS)):
             self._probe(now, contact)
 
@@ -414,7 +414,7 @@ class Pan:
         return self._members
 
     def _tell(self, to: Contact, message: PanMessage) -> None:
-        self._out.append(Tell(to, message))
+        self._out.append(PanTell(to, message))
 
     def _done(self, now: float = 0.0) -> list[PanEffect]:
         union = self._union()

@@ -19,7 +19,7 @@ class Routed(ControlMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply(ControlMessage):
+class PanReply(ControlMessage):
     token: int
     payload: bytes
 
@@ -44,14 +44,14 @@ class Others(ControlMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(ControlMessage):
+class PanAsk(ControlMessage):
     """Whom do you know in this row of your table? -1: your leaf set."""
 
     row: int
 
 
 @dataclass(frozen=True, slots=True)
-class Hello(ControlMessage):
+class PanHello(ControlMessage):
     """The sender has you in its tables."""
 
     latency_ms: float | None  # as far as it has measured
@@ -88,13 +88,15 @@ class Spare(ControlMessage):
     """The sender does not need its link to you. When both have said so, the one who made it ends it."""
 
 
-PanMessage: TypeAlias = Routed | Reply | Enter | Others | Ask | Hello | Probe | ProbeEcho | Beat | Depart | Spare
+PanMessage: TypeAlias = (
+    Routed | PanReply | Enter | Others | PanAsk | PanHello | Probe | ProbeEcho | Beat | Depart | Spare
+)
 
 # Effects.
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class PanTell:
     """To a node that need not be a neighbour. What cannot be brought there comes back by `Pan.failed`."""
 
     to: Contact
@@ -102,7 +104,7 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class PanArrived:
     """This node is the closest to the key. With a token, the origin waits for `Pan.reply`."""
 
     key: int
@@ -114,7 +116,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class PanAnswered:
     token: int
     payload: bytes
 
@@ -143,4 +145,4 @@ class Changed:
     """The tables have changed: neighbours may have come or gone, routes may differ."""
 
 
-PanEffect: TypeAlias = Tell | Arrived | Answered | Unanswered | Joined | Missed | Changed | SetTimer
+PanEffect: TypeAlias = PanTell | PanArrived | PanAnswered | Unanswered | Joined | Missed | Changed | SetTimer

@@ -12,7 +12,7 @@ PARTITIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class BrokerAccess:
     """How to reach the broker."""
 
     url: str
@@ -29,7 +29,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    access: Access
+    access: BrokerAccess
     subscription: str  # name of what the broker retains
     destination: str = ""  # make it, if it is not there
     selector: str = ""
@@ -67,7 +67,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    access: Access
+    access: BrokerAccess
     destination: str = ""  # where to; empty: the column `destination` says
     persistent: bool = True
     write_id: str = ""  # of a batch write: repeated under the same, it happens once
@@ -80,9 +80,9 @@ class WriteOptions:
         return cls(_access(given), given.get("destination", ""), persistent, given.get("writeId", ""))
 
 
-def _access(given: Mapping[str, str]) -> Access:
+def _access(given: Mapping[str, str]) -> BrokerAccess:
     url = given.get("url", "tidings://127.0.0.1:7300")
-    return Access(url, given.get("user", ""), given.get("password", ""))
+    return BrokerAccess(url, given.get("user", ""), given.get("password", ""))
 
 
 N = TypeVar("N", int, float)

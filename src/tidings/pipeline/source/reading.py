@@ -26,7 +26,7 @@ ROWS_PER_BATCH = 4096
 
 
 @dataclass
-class Range(InputPartition):
+class OffsetRange(InputPartition):
     """Offsets above `start`, up to `end`."""
 
     start: int
@@ -48,7 +48,7 @@ class BatchReader(DataSourceReader):
             return ranges(beginning(kept, max(start, first)), end, self.options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
+        assert isinstance(partition, OffsetRange)
         return read_range(self.options, self.schema, partition)
 
 
@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ranges(begun if begun <= until else 0, until, self.options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range)
+        assert isinstance(partition, OffsetRange)
         return read_range(self.options, self.schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -157,10 +157,10 @@ def ranges(start: int, end: int, count: int) -> list[InputPartition]:
     """
     size = max(0, end - start)
     count = max(1, min(count, size))
-    return [Range(a, b) for a, b in pairwise(start + size * i // count for i in range(count + 1))]
+    return [OffsetRange(a, b) for a, b in pairwise(start + size * i // count for i in range(count + 1))]
 
 
-def read_range(options: ReadOptions, schema: StructType, asked: Range) -> Iterator[pa.RecordBatch]:
+def read_range(options: ReadOptions, schema: StructType, asked: OffsetRange) -> Iterator[pa.RecordBatch]:
     """On a worker."""
     maker = RowMaker(schema)
     waiting: list[tuple[int, Message]] = []

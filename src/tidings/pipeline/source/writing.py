@@ -31,12 +31,12 @@ BUSY_SECONDS = 30.0  # another try of the same task may still be committing
 
 
 @dataclass
-class Published(WriterCommitMessage):
+class PublishedRows(WriterCommitMessage):
     messages: int
     new: bool  # False: it was done before
 
 
-class Publisher:
+class RowPublisher:
     """Publishes rows in one transaction."""
 
     def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
@@ -47,11 +47,11 @@ class Publisher:
         if not options.destination and "destination" not in self._names:
             raise UsageError("E_SOURCE_OPTION", "destination: needed as an option or as a column")
 
-    def publish(self, rows: Iterator[Row], key: str, number: int) -> Published:
+    def publish(self, rows: Iterator[Row], key: str, number: int) -> PublishedRows:
         deadline = time.monotonic() + BUSY_SECONDS
         some = list(rows)
         if not some:
-            return Published(0, new=False)
+            return PublishedRows(0, new=False)
         with self._options.access.connect() as client:
             while True:
                 try:
@@ -61,12 +61,12 @@ class Publisher:
                         raise
                 time.sleep(0.2)
 
-    def _try(self, client: sync.Client, rows: list[Row], key: str, number: int) -> Published:
+    def _try(self, client: sync.Client, rows: list[Row], key: str, number: int) -> PublishedRows:
         with client.transaction() as work:
             for row in rows:
                 destination, attributes, body = self._message(row)
                 work.publish(destination, attributes, body, persistent=self._options.persistent, wait=False)
-            return Published(len(rows), new=work.commit(key, number))
+            return PublishedRows(len(rows), new=work.commit(key, number))
 
     def _message(self, row: Row) -> tuple[str, dict[str, Any], bytes]:
         values = dict(zip(self._names, row, strict=True))
@@ -102,10 +102,10 @@ def _attribute(value: Any) -> Any:
 
 class BatchWriter(DataSourceWriter):
     def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
-        self._publisher = Publisher(options, schema)
+        self._publisher = RowPublisher(options, schema)
         self._id = options.write_id or uuid4().hex
 
-    def write(self, iterator: Iterator[Row]) -> Published:
+    def write(self, iterator: Iterator[Row]) -> PublishedRows:
         context = TaskContext.get()
         assert context is not None
         return self._publisher.publish(iterator, json.dumps(["write", self._id, context.partitionId()]), 1)
@@ -113,9 +113,9 @@ class BatchWriter(DataSourceWriter):
 
 class StreamWriter(DataSourceStreamWriter):
     def __init__(self, options: WriteOptions, schema: t.StructType) -> None:
-        self._publisher = Publisher(options, schema)
+        self._publisher = RowPublisher(options, schema)
 
-    def write(self, iterator: Iterator[Row]) -> Published:
+    def write(self, iterator: Iterator[Row]) -> PublishedRows:
         context = TaskContext.get()
         assert context is not None
         query = context.getLocalProperty("sql.streaming.queryId")

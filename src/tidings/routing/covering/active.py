@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 from tidings.routing.covering.lazy import Lazy
 from tidings.routing.covering.messages import Change, Subscribe, SubscriptionId, Unsubscribe
-from tidings.routing.covering.tables import Border, Entry
+from tidings.routing.covering.tables import NeighbourTable, SubscriptionEntry
 
 
 class Active(Lazy):
     name = "active"
 
-    def fill(self, border: Border, entries: Iterable[Entry]) -> list[Change]:
+    def fill(self, border: NeighbourTable, entries: Iterable[SubscriptionEntry]) -> list[Change]:
         changes = super().fill(border, entries)
         narrower: dict[SubscriptionId, None] = {}
         for change in changes:

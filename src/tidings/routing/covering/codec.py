@@ -1,4 +1,4 @@
-"""Covering's messages as bytes: the payload of a SchemeMessage, by the rules of tidings.routing.codec.
+"""Covering's messages as bytes: the payload of a SchemeMessage, by the rules of tidings.routing.control.codec.
 
 One number, then the fields in the order of the record; predicates and messages as counted bytes in their own format.
 The decoder refuses whatever the encoder would not write.
@@ -16,7 +16,7 @@ from typing import assert_never
 from tidings.errors import CodecError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.predicate import Predicate
-from tidings.routing.codec import BYTES, FLAG, SCHEME_BYTES_MAX, U32, U64, Reader, put_varint
+from tidings.routing.control.codec import BYTES, FLAG, SCHEME_BYTES_MAX, U32, U64, ControlReader, put_varint
 from tidings.routing.covering.messages import (
     Advertise,
     AdvertisementId,
@@ -45,7 +45,7 @@ def encode(message: CoveringMessage) -> bytes:
 def decode(data: bytes) -> CoveringMessage:
     if len(data) > SCHEME_BYTES_MAX:
         raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {SCHEME_BYTES_MAX}", position=0)
-    reader = Reader(data)
+    reader = ControlReader(data)
     message = _get(reader)
     if reader.at != len(data):
         raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
@@ -103,7 +103,7 @@ def _put_id(out: bytearray, id: tuple[int, int]) -> None:
     U64.put(out, id[1])
 
 
-def _get(reader: Reader) -> CoveringMessage:
+def _get(reader: ControlReader) -> CoveringMessage:
     number = reader.byte()
     match number:
         case 1:  # JOIN
@@ -122,7 +122,7 @@ def _get(reader: Reader) -> CoveringMessage:
     raise reader.fail("UNKNOWN", f"no covering message has the number {number}", reader.at - 1)
 
 
-def _get_change(reader: Reader, number: int) -> Change:
+def _get_change(reader: ControlReader, number: int) -> Change:
     if number not in (SUBSCRIBE, UNSUBSCRIBE):
         raise reader.fail("UNKNOWN", f"{number} is neither Subscribe nor Unsubscribe", reader.at - 1)
     id = SubscriptionId(*_get_id(reader))
@@ -134,11 +134,11 @@ def _get_change(reader: Reader, number: int) -> Change:
     return Unsubscribe(id, tuple([Prune(AdvertisementId(*_get_id(reader)), U32.get(reader)) for _ in count]))
 
 
-def _get_id(reader: Reader) -> tuple[int, int]:
+def _get_id(reader: ControlReader) -> tuple[int, int]:
     return U32.get(reader), U64.get(reader)
 
 
-def _get_filter(reader: Reader) -> Predicate:
+def _get_filter(reader: ControlReader) -> Predicate:
     data = BYTES.get(reader)
     start = reader.at - len(data)
     try:

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from tidings.routing.covering.messages import Change, Prune, Subscribe, SubscriptionId, Unsubscribe
 from tidings.routing.covering.policy import Policy
-from tidings.routing.covering.tables import Border, Entry, Table
+from tidings.routing.covering.tables import CoveringTable, NeighbourTable, SubscriptionEntry
 
 
 class Lazy(Policy):
     name = "lazy"
 
-    def fill(self, border: Border, entries: Iterable[Entry]) -> list[Change]:
+    def fill(self, border: NeighbourTable, entries: Iterable[SubscriptionEntry]) -> list[Change]:
         """Of many at once only the widest are said, whatever their order."""
-        fresh: dict[SubscriptionId, Entry] = {}
+        fresh: dict[SubscriptionId, SubscriptionEntry] = {}
         for entry in entries:
             if entry.id in border.told or border.covered(entry.filter):
                 continue
@@ -27,7 +27,7 @@ class Lazy(Policy):
         return [Subscribe(entry.id, entry.filter) for entry in fresh.values()]
 
     def replace(
-        self, border: Border, table: Table, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
     ) -> list[Change]:
         """First the new roots, those that only this one covered, so that nothing is missed in between."""
         filter = border.forget(id)

@@ -20,7 +20,6 @@ from tidings.model.covering import covers
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
 from tidings.overlay.effects import Router
-from tidings.routing.carried import batch_of
 from tidings.routing.covering.messages import (
     Advertise,
     AdvertisementId,
@@ -36,20 +35,21 @@ from tidings.routing.covering.messages import (
     Unsubscribe,
 )
 from tidings.routing.covering.policy import Policy
-from tidings.routing.covering.tables import Border, Entry, Hop, Table
+from tidings.routing.covering.tables import CoveringTable, Hop, NeighbourTable, SubscriptionEntry
 from tidings.routing.effects import Send
+from tidings.routing.message_views import batch_of
 
 Effect: TypeAlias = Send | Hand
 
 
-class Covering:
+class CoveringMachine:
     def __init__(self, router: Router, policy: Policy, *, cover_advertisements: bool = False) -> None:
         self.router = router
         self.policy = policy
         self.cover_advertisements = cover_advertisements  # do not pass on what a neighbour need not know
-        self.table = Table()
+        self.table = CoveringTable()
         self.advertisements: dict[AdvertisementId, tuple[Predicate, Hop]] = {}  # the SRT
-        self.borders: dict[Router, Border] = {}  # open links
+        self.borders: dict[Router, NeighbourTable] = {}  # open links
         self.publications_in_vain = 0  # came from a neighbour, and nobody here or beyond wanted them
         self.epoch = 0
         self.session = 1
@@ -115,7 +115,7 @@ class Covering:
         if join is None or neighbour in self.borders:
             return
         if join.epoch == self.epoch and join.heard == self.session:
-            border = self.borders[neighbour] = Border(neighbour)
+            border = self.borders[neighbour] = NeighbourTable(neighbour)
             for id, (filter, _) in self.advertisements.items():
                 self._announce(border, Advertise(id, filter))
 
@@ -172,11 +172,11 @@ class Covering:
         self._changes.clear()
         return effects
 
-    def _say(self, border: Border, changes: list[Change]) -> None:
+    def _say(self, border: NeighbourTable, changes: list[Change]) -> None:
         if changes:
             self._changes.setdefault(border.neighbour, []).extend(changes)
 
-    def _others(self, source: Hop) -> list[Border]:
+    def _others(self, source: Hop) -> list[NeighbourTable]:
         return [border for neighbour, border in self.borders.items() if neighbour != source]
 
     def _advertise(self, source: Hop, message: Advertise) -> None:
@@ -193,14 +193,14 @@ class Covering:
             found = [self.table.entries[id] for id in self.table.index.intersecting(message.filter)]
             self._say(border, self.policy.fill(border, [entry for entry in found if entry.hop != source]))
 
-    def _announce(self, border: Border, message: Advertise) -> None:
+    def _announce(self, border: NeighbourTable, message: Advertise) -> None:
         if self.cover_advertisements:
             if next(border.announced.covering(message.filter), None) is not None:
                 return
             border.announced.add(message.id, message.filter)
         self._effects.append(Send(border.neighbour, message))
 
-    def _renounce(self, border: Border, id: AdvertisementId, filter: Predicate) -> None:
+    def _renounce(self, border: NeighbourTable, id: AdvertisementId, filter: Predicate) -> None:
         """Take an advertisement back, after telling of those that only it made needless."""
         if self.cover_advertisements:
             if id not in border.announced:
@@ -247,7 +247,7 @@ class Covering:
         self.table.remove(entry.id)
         self._withdraw(entry, self.policy.leave(entry.id) if source is None else message.prunes)
 
-    def _withdraw(self, entry: Entry, prunes: tuple[Prune, ...] | None) -> None:
+    def _withdraw(self, entry: SubscriptionEntry, prunes: tuple[Prune, ...] | None) -> None:
         for border in self._others(entry.hop):
             if entry.id in border.told:
                 self._say(border, self.policy.retract(border, self.table, entry.id, prunes))

@@ -16,18 +16,18 @@ from tidings.routing.covering.messages import (
     SubscriptionId,
     Unsubscribe,
 )
-from tidings.routing.covering.tables import Border, Entry, Table
+from tidings.routing.covering.tables import CoveringTable, NeighbourTable, SubscriptionEntry
 
 
 class Policy:
     name = "none"
     packs = False  # what a step says to a neighbour travels in one message
 
-    def announce(self, border: Border, entry: Entry) -> list[Change]:
+    def announce(self, border: NeighbourTable, entry: SubscriptionEntry) -> list[Change]:
         """A subscription came."""
         return self.fill(border, [entry] if border.wants(entry.filter) else [])
 
-    def fill(self, border: Border, entries: Iterable[Entry]) -> list[Change]:
+    def fill(self, border: NeighbourTable, entries: Iterable[SubscriptionEntry]) -> list[Change]:
         """These subscriptions, all wanted, may be unknown to the neighbour."""
         fresh = [entry for entry in entries if entry.id not in border.told]
         for entry in fresh:
@@ -35,13 +35,13 @@ class Policy:
         return [Subscribe(entry.id, entry.filter) for entry in fresh]
 
     def retract(
-        self, border: Border, table: Table, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
     ) -> list[Change]:
         """A subscription went that the neighbour was told."""
         return self.replace(border, table, id, None)
 
     def replace(
-        self, border: Border, table: Table, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
     ) -> list[Change]:
         """The neighbour shall forget it, and first know what has to stand in for it."""
         border.forget(id)
@@ -56,10 +56,10 @@ class Policy:
         """A client of this broker takes a subscription back: how far is that to go?"""
         return None
 
-    def tidy(self, border: Border, table: Table, suspects: Iterable[SubscriptionId]) -> list[Change]:
+    def tidy(self, border: NeighbourTable, table: CoveringTable, suspects: Iterable[SubscriptionId]) -> list[Change]:
         """A subscription or an advertisement has gone; these that the neighbour was told may have covered for it."""
         return []
 
-    def arrived(self, border: Border, table: Table, batch: MessageBatch, needed: bool) -> list[Change]:
+    def arrived(self, border: NeighbourTable, table: CoveringTable, batch: MessageBatch, needed: bool) -> list[Change]:
         """A publication came from the neighbour, and somebody needed it or nobody."""
         return []

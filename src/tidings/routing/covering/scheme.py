@@ -20,13 +20,12 @@ from tidings.kernel.codec import MessageBatch
 from tidings.model.destination import QUEUE_ATTRIBUTE
 from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
-from tidings.routing.alarm import without_timer
-from tidings.routing.bdrp import Bdrp
-from tidings.routing.carried import batch_of, heard
-from tidings.routing.control import SchemeMessage
+from tidings.routing.bdrp.scheme import Bdrp
+from tidings.routing.control.messages import SchemeMessage
+from tidings.routing.control.single_timer import without_timer
 from tidings.routing.covering import machine as covering
 from tidings.routing.covering.codec import SCHEME, decode, encode
-from tidings.routing.covering.merged import MergedInterests
+from tidings.routing.covering.merged_subscriptions import MergedInterests
 from tidings.routing.covering.messages import (
     Advertise,
     AdvertisementId,
@@ -43,6 +42,7 @@ from tidings.routing.covering.policy import Policy
 from tidings.routing.covering.spanning import spanning_tree
 from tidings.routing.effects import Deliver, Effect, HandOver, Passed, Router, Send, SetTimer, UnicastTable
 from tidings.routing.forwarding import ID
+from tidings.routing.message_views import batch_of, heard
 from tidings.routing.scheme import TIMER
 
 PACKED_BYTES_MAX = 1 << 20
@@ -63,7 +63,7 @@ class CoveringScheme:
         refresh_ms: float = 200.0,
         merge: bool = False,
     ) -> None:
-        self.machine = covering.Covering(router, policy)
+        self.machine = covering.CoveringMachine(router, policy)
         self._bdrp, self._links, self._room, self._refresh_ms = bdrp, links, room, refresh_ms
         self._number = incarnation << NUMBER_BITS
         self._advertised = {AdvertisementId(router, self._take_number()): one for one in advertised}

@@ -9,7 +9,7 @@ let through is wanted by others as well (Property 3). So S is replaced near its 
 
 How far the first part reaches, for each advertisement, follows from the window (window.py) and travels with the
 unsubscription; each hop takes one off (Algorithm 1). The broker where it stops keeps S towards the next one in
-`Border.preserved`. It lets S go when S covers nothing there any more, or when too much of what S lets through is in
+`NeighbourTable.preserved`. It lets S go when S covers nothing there any more, or when too much of what S lets through is in
 vain (preserved.py), and does so by one hop: the next broker then finds itself where this one was, with its own table
 and its own count. What the first estimate had wrong is thus corrected step by step, and never by a burst over many
 hops.
@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from tidings.kernel.codec import MessageBatch
 from tidings.routing.covering.active import Active
 from tidings.routing.covering.messages import AdvertisementId, Change, Prune, SubscriptionId
-from tidings.routing.covering.preserved import Bucket
-from tidings.routing.covering.tables import Border, Table
-from tidings.routing.covering.window import Window
+from tidings.routing.covering.preserved_subscriptions import Bucket
+from tidings.routing.covering.tables import CoveringTable, NeighbourTable
+from tidings.routing.covering.window import DeliveryWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Selective(Active):
 
     def __init__(self, options: SelectiveOptions | None = None) -> None:
         self.options = options or SelectiveOptions()
-        self.window = Window(self.options.window_age_ms, self.options.window_size_max)
+        self.window = DeliveryWindow(self.options.window_age_ms, self.options.window_size_max)
 
     def handed(self, now: float, id: SubscriptionId, adv: AdvertisementId, distance: int, count: int) -> None:
         self.window.record(now, id, adv, distance, count)
@@ -52,7 +52,7 @@ class Selective(Active):
         return tuple(Prune(adv, some) for adv, some in sorted(hops.items())) if congesting else None
 
     def retract(
-        self, border: Border, table: Table, id: SubscriptionId, prunes: tuple[Prune, ...] | None
+        self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId, prunes: tuple[Prune, ...] | None
     ) -> list[Change]:
         """Algorithm 1 for one neighbour."""
         if prunes is None:
@@ -63,20 +63,20 @@ class Selective(Active):
         border.preserved.add(id, border.told[id], Bucket(self.options.phi, self.options.bucket_depth))
         return []
 
-    def _useful(self, border: Border, table: Table, id: SubscriptionId) -> bool:
+    def _useful(self, border: NeighbourTable, table: CoveringTable, id: SubscriptionId) -> bool:
         return next(border.quenched_by(table, border.told[id]), None) is not None
 
-    def tidy(self, border: Border, table: Table, suspects: Iterable[SubscriptionId]) -> list[Change]:
+    def tidy(self, border: NeighbourTable, table: CoveringTable, suspects: Iterable[SubscriptionId]) -> list[Change]:
         if not len(border.preserved):  # a suspect is found only when asked for
             return []
         suspects = [id for id in suspects if id in border.preserved]
         return self._collect(border, table, [id for id in suspects if not self._useful(border, table, id)])
 
-    def arrived(self, border: Border, table: Table, batch: MessageBatch, needed: bool) -> list[Change]:
+    def arrived(self, border: NeighbourTable, table: CoveringTable, batch: MessageBatch, needed: bool) -> list[Change]:
         if not len(border.preserved):
             return []
         return self._collect(border, table, border.preserved.account(batch, needed))
 
-    def _collect(self, border: Border, table: Table, ids: list[SubscriptionId]) -> list[Change]:
+    def _collect(self, border: NeighbourTable, table: CoveringTable, ids: list[SubscriptionId]) -> list[Change]:
         """Let them go, by one hop: no prune is left, so the next broker preserves them if they are of use there."""
         return [change for id in ids if id in border.told for change in self.replace(border, table, id, ())]

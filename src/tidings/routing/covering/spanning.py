@@ -18,7 +18,7 @@ from tidings.overlay.effects import Router
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class SpanningTree:
     epoch: int
     edges: frozenset[tuple[Router, Router]]
     neighbours: tuple[Router, ...]
@@ -45,7 +45,7 @@ class _Parts:
         return a != b
 
 
-def spanning_tree(router: Router, links: Iterable[tuple[Router, Router, int]]) -> Tree:
+def spanning_tree(router: Router, links: Iterable[tuple[Router, Router, int]]) -> SpanningTree:
     """The tree of this router's part; links are (end, end, cost), in any order and direction."""
     parts = _Parts()
     ordered = sorted({(cost, min(a, b), max(a, b)) for a, b, cost in links})
@@ -53,7 +53,7 @@ def spanning_tree(router: Router, links: Iterable[tuple[Router, Router, int]]) -
     own = sorted((a, b) for a, b in chosen if parts.of(a) == parts.of(router))
     text = b"".join(a.to_bytes(4, "big") + b.to_bytes(4, "big") for a, b in own)
     neighbours = tuple(sorted(a + b - router for a, b in own if router in (a, b)))
-    return Tree(hash64(text, len(own)), frozenset(own), neighbours)
+    return SpanningTree(hash64(text, len(own)), frozenset(own), neighbours)
 
 
 def is_tree(links: Iterable[tuple[Router, Router]]) -> bool:

@@ -1,7 +1,7 @@
 """The tables of a covering broker: which subscriptions came from where, and what it told each neighbour.
 
-`Table` is the paper's PRT: every subscription known here with its last hop (None: a client of this broker), as an index
-for covering and as a matcher for messages. A `Border` is one neighbour: the advertisements whose last hop it is
+`CoveringTable` is the paper's PRT: every subscription known here with its last hop (None: a client of this broker), as an index
+for covering and as a matcher for messages. A `NeighbourTable` is one neighbour: the advertisements whose last hop it is
 (that neighbour's part of the SRT) and the subscriptions it was told and has not been told to forget. What a broker has
 told a neighbour is what the neighbour's table has of it, messages on the way apart, and all policies keep one promise:
 
@@ -19,39 +19,39 @@ from tidings.matching.indexed import IndexedMatcher
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import Router
 from tidings.routing.covering.messages import AdvertisementId, SubscriptionId
-from tidings.routing.covering.preserved import Preserved
+from tidings.routing.covering.preserved_subscriptions import Preserved
 
 Hop: TypeAlias = Router | None  # None: this broker's own clients
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SubscriptionEntry:
     id: SubscriptionId
     filter: Predicate
     hop: Hop
     number: int  # in the matcher
 
 
-class Table:
+class CoveringTable:
     def __init__(self) -> None:
-        self.entries: dict[SubscriptionId, Entry] = {}
+        self.entries: dict[SubscriptionId, SubscriptionEntry] = {}
         self.index: CoverIndex[SubscriptionId] = CoverIndex()
         self._matcher = IndexedMatcher(in_doubt=True)
-        self._numbers: dict[int, Entry] = {}
+        self._numbers: dict[int, SubscriptionEntry] = {}
         self._free: list[int] = []
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def add(self, id: SubscriptionId, filter: Predicate, hop: Hop) -> Entry:
+    def add(self, id: SubscriptionId, filter: Predicate, hop: Hop) -> SubscriptionEntry:
         number = self._free.pop() if self._free else len(self._numbers)
-        entry = Entry(id, filter, hop, number)
+        entry = SubscriptionEntry(id, filter, hop, number)
         self._matcher.add(number, filter)
         self.entries[id] = self._numbers[number] = entry
         self.index.add(id, filter)
         return entry
 
-    def remove(self, id: SubscriptionId) -> Entry:
+    def remove(self, id: SubscriptionId) -> SubscriptionEntry:
         entry = self.entries.pop(id)
         self.index.remove(id)
         self._matcher.remove(entry.number)
@@ -59,17 +59,17 @@ class Table:
         self._free.append(entry.number)
         return entry
 
-    def match(self, batch: MessageBatch) -> list[Entry]:
+    def match(self, batch: MessageBatch) -> list[SubscriptionEntry]:
         """The subscriptions that want the one message of this batch."""
         _, found = self._matcher.match(batch)
         numbers = self._numbers
         return [numbers[number] for number in found.tolist()]
 
-    def from_hop(self, hop: Router) -> list[Entry]:
+    def from_hop(self, hop: Router) -> list[SubscriptionEntry]:
         return [entry for entry in self.entries.values() if entry.hop == hop]
 
 
-class Border:
+class NeighbourTable:
     def __init__(self, neighbour: Router) -> None:
         self.neighbour = neighbour
         self.advertised: CoverIndex[AdvertisementId] = CoverIndex()
@@ -93,7 +93,7 @@ class Border:
         self.preserved.discard(id)
         return filter
 
-    def quenched_by(self, table: Table, filter: Predicate) -> Iterator[Entry]:
+    def quenched_by(self, table: CoveringTable, filter: Predicate) -> Iterator[SubscriptionEntry]:
         """The subscriptions for this neighbour that this filter covers and that it was not told itself."""
         for id in table.index.covered_by(filter):
             entry = table.entries[id]

@@ -20,24 +20,24 @@ from tidings.routing.covering.messages import AdvertisementId, SubscriptionId
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class WindowSample:
     at_ms: float
     advertisement: AdvertisementId
     distance: int
     count: int
 
 
-class Window:
+class DeliveryWindow:
     def __init__(self, age_ms: float, size_max: int) -> None:
         self.age_ms, self.size_max = age_ms, size_max
-        self._samples: dict[SubscriptionId, deque[Sample]] = {}
+        self._samples: dict[SubscriptionId, deque[WindowSample]] = {}
         self._order: deque[tuple[float, SubscriptionId]] = deque()  # one for each sample, and for those purged since
 
     def __len__(self) -> int:
         return sum(map(len, self._samples.values()))
 
     def record(self, now: float, sub: SubscriptionId, adv: AdvertisementId, distance: int, count: int) -> None:
-        self._samples.setdefault(sub, deque()).append(Sample(now, adv, distance, count))
+        self._samples.setdefault(sub, deque()).append(WindowSample(now, adv, distance, count))
         self._order.append((now, sub))
         self._expire(now)
 

@@ -1,5 +1,5 @@
 """Hermes' messages as bytes: the payload of a SchemeMessage, and of requests that Pan routes, by the rules of
-tidings.routing.codec.
+tidings.routing.control.codec.
 
 >>> decode(encode(Settled("Trade", b"id")))
 Settled(type='Trade', tag=b'id')
@@ -16,12 +16,23 @@ from tidings.errors import CodecError, TidingsError
 from tidings.model.codec import decode_predicate, encode_predicate
 from tidings.model.event_type import AttributeType, EventType
 from tidings.model.predicate import Predicate
-from tidings.routing.codec import BYTES, FLAG, SCHEME_BYTES_MAX, TEXT, U32, U64, Field, Reader, many, put_varint
+from tidings.routing.control.codec import (
+    BYTES,
+    FLAG,
+    SCHEME_BYTES_MAX,
+    TEXT,
+    U32,
+    U64,
+    ControlReader,
+    Field,
+    many,
+    put_varint,
+)
 from tidings.routing.hermes.messages import (
-    Echo,
+    EchoEvent,
     Estate,
     HermesMessage,
-    Kind,
+    InterestKind,
     Publication,
     Settled,
     Tell,
@@ -36,7 +47,7 @@ ATTRIBUTE_TYPES = tuple(AttributeType)  # their numbers are their places
 T = TypeVar("T")
 
 
-def _get_filter(reader: Reader) -> Predicate:
+def _get_filter(reader: ControlReader) -> Predicate:
     data = BYTES.get(reader)
     start = reader.at - len(data)
     try:
@@ -48,7 +59,7 @@ def _get_filter(reader: Reader) -> Predicate:
 def _number(kind: type) -> Field:
     """A number that stands for one of an enumeration."""
 
-    def get(reader: Reader) -> Any:
+    def get(reader: ControlReader) -> Any:
         number = reader.byte()
         try:
             return kind(number)
@@ -69,7 +80,7 @@ def _put_types(out: bytearray, chain: tuple[EventType, ...]) -> None:
             out.append(ATTRIBUTE_TYPES.index(kind))
 
 
-def _get_type(reader: Reader) -> EventType:
+def _get_type(reader: ControlReader) -> EventType:
     start, name, parent = reader.at, TEXT.get(reader), TEXT.get(reader)
     attributes: dict[str, AttributeType] = {}
     for _ in range(reader.count()):
@@ -85,13 +96,13 @@ def _get_type(reader: Reader) -> EventType:
         raise reader.fail("RANGE", str(error), start) from None
 
 
-def _get_types(reader: Reader) -> tuple[EventType, ...]:
+def _get_types(reader: ControlReader) -> tuple[EventType, ...]:
     return tuple([_get_type(reader) for _ in range(reader.count())])
 
 
 FILTER = Field("predicate", lambda out, value: BYTES.put(out, encode_predicate(value)), _get_filter)
 TYPES = Field("types", _put_types, _get_types)
-KIND, VERB = _number(Kind), _number(Verb)
+KIND, VERB = _number(InterestKind), _number(Verb)
 CHAINS, ROUTERS = many("chains", TYPES), many("routers", U32)
 
 Layouts = dict[type, tuple[int, tuple[Field, ...]]]
@@ -100,7 +111,7 @@ LAYOUTS: Layouts = {
     Untell: (2, (TEXT, KIND, FILTER, FLAG)),
     Publication: (3, (TEXT, FLAG, FLAG, FLAG, BYTES, BYTES)),
     Settled: (4, (TEXT, BYTES)),
-    Echo: (5, (TEXT, U64, FLAG)),
+    EchoEvent: (5, (TEXT, U64, FLAG)),
     Estate: (6, (TEXT, TYPES, CHAINS, ROUTERS)),
 }
 REQUESTS: Layouts = {TypeRequest: (1, (VERB, TEXT, TYPES, U32)), TypeAnswer: (2, (TYPES, TEXT, TEXT))}
@@ -139,7 +150,7 @@ def decode_types(data: bytes) -> tuple[EventType, ...]:
     >>> decode_types(encode_types(chain)) == chain
     True
     """
-    reader = Reader(data)
+    reader = ControlReader(data)
     chain = _get_types(reader)
     if reader.at != len(data):
         raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
@@ -156,7 +167,7 @@ def _expect(data: bytes, kind: type[T]) -> T:
 def _decode(data: bytes, layouts: Layouts) -> object:
     if len(data) > SCHEME_BYTES_MAX:
         raise CodecError("E_CONTROL_SIZE", f"{len(data)} bytes; at most {SCHEME_BYTES_MAX}", position=0)
-    reader = Reader(data)
+    reader = ControlReader(data)
     number = reader.byte()
     found = next(((kind, layout) for kind, (known, layout) in layouts.items() if known == number), None)
     if found is None:

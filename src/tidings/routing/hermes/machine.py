@@ -22,19 +22,15 @@ from tidings.model.predicate import Predicate
 from tidings.model.selector.program import run
 from tidings.model.values import Value
 from tidings.overlay.effects import Router, SetTimer
-from tidings.routing.carried import batch_of, kept_of_short
-from tidings.routing.hermes.custody import Custodian
-from tidings.routing.hermes.estates import Estates
-from tidings.routing.hermes.flow import ALWAYS, Hop
-from tidings.routing.hermes.lookup import Lookup
+from tidings.routing.hermes.event_custody import Custodian
 from tidings.routing.hermes.messages import (
     Done,
-    Echo,
+    EchoEvent,
     Estate,
     Hand,
     HermesEffect,
     HermesMessage,
-    Kind,
+    InterestKind,
     Publication,
     Safe,
     Send,
@@ -47,9 +43,13 @@ from tidings.routing.hermes.messages import (
     Verb,
 )
 from tidings.routing.hermes.options import HermesOptions
-from tidings.routing.hermes.questions import UNSURE, Questions
+from tidings.routing.hermes.pending_lookups import UNSURE, PendingLookups
 from tidings.routing.hermes.registry import Registry, requests_of
+from tidings.routing.hermes.rendezvous_replica import RendezvousReplica
+from tidings.routing.hermes.tables import ALWAYS, Hop
 from tidings.routing.hermes.trees import NextHop, Tree, Trees
+from tidings.routing.hermes.type_lookup import TypeLookup
+from tidings.routing.message_views import batch_of, kept_of_short
 from tidings.routing.scheme import TIMER
 
 Ways = dict[Hop, tuple[bool, bool]]  # to whom an event goes, and for which subscriptions there: by type, by filter
@@ -74,13 +74,13 @@ class Hermes:
         self.trees = Trees(router, key_of, next_hop, self.options)
         self.registry = Registry(self.options)
         self._key_of, self._next_hop, self._second = key_of, next_hop, second
-        self._estates = Estates(self.options)
+        self._estates = RendezvousReplica(self.options)
         self._custodian = Custodian(self.options.handed_max)
         self._advertised: Counter[str] = Counter()
         self._subscriptions: dict[SubscriptionId, tuple[str, Predicate | None]] = {}
-        self._local: dict[tuple[str, Kind], dict[Predicate, dict[SubscriptionId, None]]] = {}
-        self._questions = Questions(key_of, self.options)
-        self._lookup = Lookup(router, self.registry, self._questions)
+        self._local: dict[tuple[str, InterestKind], dict[Predicate, dict[SubscriptionId, None]]] = {}
+        self._questions = PendingLookups(key_of, self.options)
+        self._lookup = TypeLookup(router, self.registry, self._questions)
         self._echoes: dict[int, tuple[Callable[[], None], float]] = {}
         self._tokens = 0
         self._out: list[HermesEffect] = []
@@ -148,7 +148,7 @@ class Hermes:
             if not answer.code:
                 self._advertised[name] += 1
                 self.registry.use(name)
-                self.trees.add(now, name, Kind.ADVERTISED, None, ALWAYS)
+                self.trees.add(now, name, InterestKind.ADVERTISED, None, ALWAYS)
                 if self._advertised[name] == 1:  # done when it is known here who wants its events
                     self._echo(now, name, lambda: self._finish(token, answer))
                     return
@@ -162,7 +162,7 @@ class Hermes:
             raise UsageError("E_HERMES_UNADVERTISED", f"no client here advertises event type {name!r}")
         self._advertised[name] -= 1
         if not self._advertised[name]:
-            self.trees.remove(now, name, Kind.ADVERTISED, None, ALWAYS)
+            self.trees.remove(now, name, InterestKind.ADVERTISED, None, ALWAYS)
         self._lookup.unuse(name)
         return self._done()
 
@@ -178,7 +178,7 @@ class Hermes:
             if not error.code:
                 self._subscriptions[id] = (name, filter)
                 self.registry.use(name)
-                kind, wanted = (Kind.TYPE, ALWAYS) if filter is None else (Kind.FILTER, filter)
+                kind, wanted = (InterestKind.TYPE, ALWAYS) if filter is None else (InterestKind.FILTER, filter)
                 self._local.setdefault((name, kind), {}).setdefault(wanted, {})[id] = None
                 self.trees.add(now, name, kind, None, wanted)
             elif not answer.code and not self.registry.used(name):
@@ -192,7 +192,7 @@ class Hermes:
         if id not in self._subscriptions:
             raise UsageError("E_HERMES_ID", f"no client here made subscription {id}")
         name, filter = self._subscriptions.pop(id)
-        kind, wanted = (Kind.TYPE, ALWAYS) if filter is None else (Kind.FILTER, filter)
+        kind, wanted = (InterestKind.TYPE, ALWAYS) if filter is None else (InterestKind.FILTER, filter)
         same = self._local[name, kind]
         del same[wanted][id]
         if not same[wanted]:
@@ -226,9 +226,9 @@ class Hermes:
             case Settled(type=name, tag=tag):
                 self._custodian.settled(name, tag, neighbour)
                 self._review(now, tag)
-            case Echo(type=name, number=number, back=False):
-                self._echo(now, name, lambda: self.trees.out.append(Send(neighbour, Echo(name, number, True))))
-            case Echo(number=number):
+            case EchoEvent(type=name, number=number, back=False):
+                self._echo(now, name, lambda: self.trees.out.append(Send(neighbour, EchoEvent(name, number, True))))
+            case EchoEvent(number=number):
                 if number in self._echoes:
                     self._echoes.pop(number)[0]()
             case Estate():
@@ -299,7 +299,7 @@ class Hermes:
             return
         self._tokens += 1
         self._echoes[self._tokens] = (then, now + self.options.refresh_ms / 2)
-        self.trees.out.append(Send(tree.up, Echo(name, self._tokens, False)))
+        self.trees.out.append(Send(tree.up, EchoEvent(name, self._tokens, False)))
 
     def _unsettle(self, now: float) -> None:
         self._unsettled_until = max(self._unsettled_until, now + self.options.settle_ms)
@@ -373,11 +373,11 @@ class Hermes:
         """Lines 16 to 28 of Figure 2: to whom, and with which flags; never back to where it came from."""
         typed: set[Hop] = set()
         if event.by_type:
-            typed = tree.flows[Kind.TYPE].hops()
-            called_for = bool(tree.flows[Kind.FLOW] and tree.flows[Kind.ADVERTISED])
+            typed = tree.flows[InterestKind.TYPE].hops()
+            called_for = bool(tree.flows[InterestKind.FLOW] and tree.flows[InterestKind.ADVERTISED])
             if tree.up is not None and (called_for or event.rising):
                 typed.add(tree.up)
-        flow = tree.flows[Kind.FILTER]
+        flow = tree.flows[InterestKind.FILTER]
         filtered = flow.wanting(attributes_of(event.message)) if event.by_filter and flow else set()
         ways = {hop: (hop in typed, hop in filtered) for hop in typed | filtered}
         if source is not None:
@@ -411,10 +411,10 @@ class Hermes:
     def _hand(self, event: Publication) -> None:
         found: list[SubscriptionId] = []
         if event.by_type:
-            found += self._local.get((event.type, Kind.TYPE), {}).get(ALWAYS, ())
+            found += self._local.get((event.type, InterestKind.TYPE), {}).get(ALWAYS, ())
         if event.by_filter:
             attributes = attributes_of(event.message)
-            for filter, ids in self._local.get((event.type, Kind.FILTER), {}).items():
+            for filter, ids in self._local.get((event.type, InterestKind.FILTER), {}).items():
                 if filter.matches(attributes, run):
                     found += ids
         if event.tag:
@@ -466,5 +466,7 @@ class Hermes:
     def table_sizes(self) -> tuple[int, int]:
         """Entries of advRT and subRT after covering."""
         trees = self.trees.trees.values()
-        advertised = sum(tree.flows[Kind.ADVERTISED].roots() for tree in trees)
-        return advertised, sum(tree.flows[kind].roots() for tree in trees for kind in (Kind.TYPE, Kind.FILTER))
+        advertised = sum(tree.flows[InterestKind.ADVERTISED].roots() for tree in trees)
+        return advertised, sum(
+            tree.flows[kind].roots() for tree in trees for kind in (InterestKind.TYPE, InterestKind.FILTER)
+        )

@@ -17,7 +17,7 @@ from tidings.routing.effects import Send
 __all__ = ["Send"]
 
 
-class Kind(IntEnum):
+class InterestKind(IntEnum):
     """Of what is told about a type."""
 
     ADVERTISED = 1  # events come from here; goes towards the rendezvous node
@@ -26,7 +26,7 @@ class Kind(IntEnum):
     FLOW = 4  # somebody wants all events: send them to the rendezvous node; goes towards where events come from
 
 
-SUBSCRIPTIONS = (Kind.TYPE, Kind.FILTER)
+SUBSCRIPTIONS = (InterestKind.TYPE, InterestKind.FILTER)
 
 
 class SubscriptionId(NamedTuple):
@@ -39,7 +39,7 @@ class Tell(ControlMessage):
     """This filter is wanted, or advertised, by the sender from now on, for so long unless it is said again."""
 
     type: str
-    kind: Kind
+    kind: InterestKind
     filter: Predicate
     lifetime_ms: int
 
@@ -49,7 +49,7 @@ class Untell(ControlMessage):
     """`moved`: not because nobody wants it, but because ways have changed; it will be told again from elsewhere."""
 
     type: str
-    kind: Kind
+    kind: InterestKind
     filter: Predicate
     moved: bool = False
 
@@ -75,7 +75,7 @@ class Settled(ControlMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Echo(ControlMessage):
+class EchoEvent(ControlMessage):
     """Goes to the rendezvous node, and back the same way behind all that was told: then a new publisher's broker knows
     who wants its events."""
 
@@ -91,11 +91,11 @@ class Estate(ControlMessage):
 
     type: str
     chain: tuple[EventType, ...] = ()  # the type and its ancestors, the root first; empty: there is no such type
-    heirs: tuple[tuple[EventType, ...], ...] = ()  # the chains of its subtypes
+    subtypes: tuple[tuple[EventType, ...], ...] = ()  # the chains of its subtypes
     users: tuple[Router, ...] = ()  # whose clients use it
 
 
-HermesMessage: TypeAlias = Tell | Untell | Publication | Settled | Echo | Estate
+HermesMessage: TypeAlias = Tell | Untell | Publication | Settled | EchoEvent | Estate
 
 # Requests to a rendezvous node, and the answer.
 

@@ -115,8 +115,8 @@ class Registry:
             for router in [router for router, until in users.items() if until <= now]:
                 del users[router]
         self._users = {name: users for name, users in self._users.items() if users}
-        for name, heirs in list(self._heirs.items()):
-            self._heirs[name] = {child: one for child, one in heirs.items() if one[1] > now}
+        for name, subtypes in list(self._heirs.items()):
+            self._heirs[name] = {child: one for child, one in subtypes.items() if one[1] > now}
 
     def hand_over(self, mine: Callable[[str], bool]) -> list[TypeRequest]:
         """What to tell the brokers that have become rendezvous nodes in this one's place."""
@@ -134,8 +134,8 @@ class Registry:
     def estate(self, name: str) -> Estate:
         """What it knows of one."""
         chain, _ = self._kept.get(name, ((), 0.0))
-        heirs = sorted(self._heirs.get(name, {}).items())
-        return Estate(name, chain, tuple(one for _, (one, _) in heirs), tuple(sorted(self._users.get(name, {}))))
+        subtypes = sorted(self._heirs.get(name, {}).items())
+        return Estate(name, chain, tuple(one for _, (one, _) in subtypes), tuple(sorted(self._users.get(name, {}))))
 
     # --- as rendezvous node ---------------------------------------------------------------------------------------
 
@@ -167,8 +167,8 @@ class Registry:
             case Verb.REMOVE:
                 if not known:
                     return _unknown(name)
-                if heirs := self._heirs.get(name):
-                    reason = f"event type {name!r} has subtypes, such as {min(heirs)!r}"
+                if subtypes := self._heirs.get(name):
+                    reason = f"event type {name!r} has subtypes, such as {min(subtypes)!r}"
                     return TypeAnswer((), "E_TYPE_SUBTYPES", reason)
                 if users := self._users.get(name):
                     who = ", ".join(map(str, sorted(users)))
@@ -195,8 +195,8 @@ def requests_of(estate: Estate) -> list[TypeRequest]:
     """By which another rendezvous node learns the same."""
     name = estate.type
     added = [TypeRequest(Verb.ADD, name, estate.chain)] if estate.chain else []
-    heirs = [TypeRequest(Verb.HEIR, name, chain) for chain in estate.heirs]
-    return [*added, *heirs, *(TypeRequest(Verb.USE, name, router=router) for router in estate.users)]
+    subtypes = [TypeRequest(Verb.HEIR, name, chain) for chain in estate.subtypes]
+    return [*added, *subtypes, *(TypeRequest(Verb.USE, name, router=router) for router in estate.users)]
 
 
 def _unknown(name: str) -> TypeAnswer:

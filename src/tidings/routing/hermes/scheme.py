@@ -3,7 +3,7 @@
 The machine thinks in types, subscriptions and requests to rendezvous nodes; a node in links, predicates and messages.
 This stands between:
 
-- A subscription to the topics of a type (tidings.model.type_topics) is one to the type; with a selector, one by type
+- A subscription to the topics of a type (tidings.model.event_type_topics) is one to the type; with a selector, one by type
   and attributes. All others are B-DRP's, as are messages to other topics: its tables are kept beside.
 - One event may come by several trees, for several subscriptions here. The first that comes is for all of them; those
   after it are known again by the message's id: here if it is not persistent, otherwise where it is stored.
@@ -19,12 +19,11 @@ from typing import assert_never, cast
 from tidings.errors import CodecError, TidingsError
 from tidings.kernel.codec import decode_message
 from tidings.model.event_type import EventType, TypeTree
+from tidings.model.event_type_topics import path_of, typed_interest
 from tidings.model.predicate import Predicate
-from tidings.model.type_topics import path_of, typed_interest
-from tidings.routing.alarm import without_timer
-from tidings.routing.bdrp import Bdrp
-from tidings.routing.carried import batch_of, heard
-from tidings.routing.control import SchemeMessage
+from tidings.routing.bdrp.scheme import Bdrp
+from tidings.routing.control.messages import SchemeMessage
+from tidings.routing.control.single_timer import without_timer
 from tidings.routing.effects import (
     AskKey,
     Deliver,
@@ -43,6 +42,7 @@ from tidings.routing.hermes import messages as hermes
 from tidings.routing.hermes.codec import SCHEME, decode, decode_answer, decode_request, encode
 from tidings.routing.hermes.machine import Hermes
 from tidings.routing.hermes.messages import HermesEffect, HermesMessage, Publication, SubscriptionId, TypeAnswer
+from tidings.routing.message_views import batch_of, heard
 from tidings.routing.scheme import TIMER, Then
 
 UNASKED_MS = 30_000  # how long requests wait for this broker to be in the network

@@ -12,9 +12,9 @@ from math import inf
 from tidings.model.predicate import Predicate
 from tidings.overlay.effects import Router
 from tidings.routing.effects import Send
-from tidings.routing.hermes.flow import ALWAYS, Flow, Hop, Told
-from tidings.routing.hermes.messages import SUBSCRIPTIONS, HermesMessage, Kind, Tell, Untell
+from tidings.routing.hermes.messages import SUBSCRIPTIONS, HermesMessage, InterestKind, Tell, Untell
 from tidings.routing.hermes.options import HermesOptions
+from tidings.routing.hermes.tables import ALWAYS, Flow, Hop, ToldInterest
 
 NextHop = Callable[[int], Router | None]
 
@@ -25,18 +25,18 @@ class Tree:
     def __init__(self, name: str, key: int, up: Router | None, since: float) -> None:
         self.name, self.key, self.up = name, key, up  # up: None at the rendezvous node
         self.since = since  # when this broker first heard of it
-        self.flows: dict[Kind, Flow] = {kind: Flow() for kind in Kind}
-        self.heirs: dict[str, float] = {}  # at the rendezvous node: subtypes, and until when they are known
+        self.flows: dict[InterestKind, Flow] = {kind: Flow() for kind in InterestKind}
+        self.subtypes: dict[str, float] = {}  # at the rendezvous node: subtypes, and until when they are known
 
     def idle(self) -> bool:
-        return not self.heirs and not any(flow or flow.told for flow in self.flows.values())
+        return not self.subtypes and not any(flow or flow.told for flow in self.flows.values())
 
-    def targets(self, kind: Kind) -> set[Router]:
+    def targets(self, kind: InterestKind) -> set[Router]:
         """Whom to tell of filters of this kind."""
-        up = set() if self.up is None or kind is Kind.FLOW else {self.up}
-        if kind in (Kind.ADVERTISED, Kind.TYPE):
+        up = set() if self.up is None or kind is InterestKind.FLOW else {self.up}
+        if kind in (InterestKind.ADVERTISED, InterestKind.TYPE):
             return up
-        return up | {hop for hop in self.flows[Kind.ADVERTISED].hops() if isinstance(hop, int)}
+        return up | {hop for hop in self.flows[InterestKind.ADVERTISED].hops() if isinstance(hop, int)}
 
 
 class Trees:
@@ -58,7 +58,7 @@ class Trees:
 
     # --- what changes ---------------------------------------------------------------------------------------------
 
-    def add(self, now: float, name: str, kind: Kind, hop: Hop, filter: Predicate, until: float = inf) -> None:
+    def add(self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate, until: float = inf) -> None:
         """This hop wants, or advertises, this filter until then."""
         self._now = now
         tree = self.tree(name)
@@ -73,11 +73,11 @@ class Trees:
                 self._offer(tree, kind, neighbour, filter)
         self._follow(tree, kind)
         if kind in SUBSCRIPTIONS and tree.up is None:
-            for heir in tree.heirs:
+            for heir in tree.subtypes:
                 if not self.tree(heir).flows[kind].has(name, filter):
                     self.add(now, heir, kind, name, filter)
 
-    def remove(self, now: float, name: str, kind: Kind, hop: Hop, filter: Predicate) -> None:
+    def remove(self, now: float, name: str, kind: InterestKind, hop: Hop, filter: Predicate) -> None:
         self._now = now
         tree = self.trees.get(name)
         if tree is None or not tree.flows[kind].has(hop, filter):
@@ -88,19 +88,19 @@ class Trees:
             if filter in told.until and flow.until_without(filter, neighbour) == -inf:
                 self._withdraw(tree, kind, neighbour, filter)
         if kind in SUBSCRIPTIONS and filter not in flow.sources:
-            for heir in tree.heirs:
+            for heir in tree.subtypes:
                 self.remove(now, heir, kind, name, filter)
         self._follow(tree, kind)
 
     def heir(self, now: float, name: str, child: str) -> None:
         """At the rendezvous node of `name`: this is a subtype."""
         tree = self.tree(name, now)
-        tree.heirs[child] = now + self.options.lifetime_ms
+        tree.subtypes[child] = now + self.options.lifetime_ms
         self._inherit(now, tree, child)
 
     def disinherit(self, now: float, name: str, child: str) -> None:
         tree = self.trees.get(name)
-        if tree is not None and tree.heirs.pop(child, None) is not None:
+        if tree is not None and tree.subtypes.pop(child, None) is not None:
             self._drop_source(now, child, name)
 
     def link_lost(self, now: float, neighbour: Router) -> None:
@@ -130,13 +130,13 @@ class Trees:
                 moved = True
                 tree.up = up
                 self._retarget(now, tree)
-                for child in tree.heirs:
+                for child in tree.subtypes:
                     if up is None:
                         self._inherit(now, tree, child)
                     else:
                         self._drop_source(now, child, tree.name)
                 if up is not None:
-                    tree.heirs.clear()
+                    tree.subtypes.clear()
         self.moving = False
         return moved
 
@@ -153,7 +153,7 @@ class Trees:
             for kind, flow in tree.flows.items():
                 for hop, filter in flow.expired(now):
                     self.remove(now, tree.name, kind, hop, filter)
-            for child in [child for child, until in tree.heirs.items() if until <= now]:
+            for child in [child for child, until in tree.subtypes.items() if until <= now]:
                 self.disinherit(now, tree.name, child)
             if tree.idle() and now >= tree.since + 2 * self.options.settle_ms:
                 del self.trees[tree.name]
@@ -168,7 +168,7 @@ class Trees:
     def _say(self, neighbour: Router, message: HermesMessage) -> None:
         self.out.append(Send(neighbour, message))
 
-    def _offer(self, tree: Tree, kind: Kind, neighbour: Router, filter: Predicate) -> None:
+    def _offer(self, tree: Tree, kind: InterestKind, neighbour: Router, filter: Predicate) -> None:
         flow = tree.flows[kind]
         needed, covered = flow.to_add(neighbour, filter)
         if needed:
@@ -177,18 +177,18 @@ class Trees:
                 flow.told[neighbour].remove(one)
                 self._say(neighbour, Untell(tree.name, kind, one, self.moving))
 
-    def _tell(self, tree: Tree, kind: Kind, neighbour: Router, filter: Predicate) -> None:
+    def _tell(self, tree: Tree, kind: InterestKind, neighbour: Router, filter: Predicate) -> None:
         flow = tree.flows[kind]
         until = min(self._now + self.options.lifetime_ms, flow.until_without(filter, neighbour))
         flow.told[neighbour].add(filter, until)
         self._say(neighbour, Tell(tree.name, kind, filter, max(0, round(until - self._now))))
 
-    def _withdraw(self, tree: Tree, kind: Kind, neighbour: Router, filter: Predicate) -> None:
+    def _withdraw(self, tree: Tree, kind: InterestKind, neighbour: Router, filter: Predicate) -> None:
         for one in tree.flows[kind].to_remove(neighbour, filter):  # first what takes its place
             self._offer(tree, kind, neighbour, one)
         self._say(neighbour, Untell(tree.name, kind, filter, self.moving))
 
-    def _prolong(self, tree: Tree, kind: Kind, filter: Predicate) -> None:
+    def _prolong(self, tree: Tree, kind: InterestKind, filter: Predicate) -> None:
         flow = tree.flows[kind]
         for neighbour, told in flow.told.items():
             known = told.until.get(filter)
@@ -198,32 +198,32 @@ class Trees:
             if until >= known + self.options.refresh_ms / 2:
                 self._tell(tree, kind, neighbour, filter)
 
-    def _follow(self, tree: Tree, kind: Kind) -> None:
+    def _follow(self, tree: Tree, kind: InterestKind) -> None:
         """Keep up what depends on this kind of interest."""
-        if kind is Kind.ADVERTISED:
+        if kind is InterestKind.ADVERTISED:
             self._retarget(self._now, tree)
         else:
-            if kind is Kind.TYPE:
+            if kind is InterestKind.TYPE:
                 self._call_for_flow(tree)
             self._retarget_kind(tree, kind)
 
     def _call_for_flow(self, tree: Tree) -> None:
         """The rendezvous node asks publishers' brokers to send it events while somebody wants all of them."""
-        wanted = tree.up is None and bool(tree.flows[Kind.TYPE])
-        flow = tree.flows[Kind.FLOW]
+        wanted = tree.up is None and bool(tree.flows[InterestKind.TYPE])
+        flow = tree.flows[InterestKind.FLOW]
         if wanted != flow.has(None, ALWAYS):
             if wanted:
-                self.add(self._now, tree.name, Kind.FLOW, None, ALWAYS)
+                self.add(self._now, tree.name, InterestKind.FLOW, None, ALWAYS)
             else:
-                self.remove(self._now, tree.name, Kind.FLOW, None, ALWAYS)
+                self.remove(self._now, tree.name, InterestKind.FLOW, None, ALWAYS)
 
     def _retarget(self, now: float, tree: Tree) -> None:
         self._now = now
         self._call_for_flow(tree)
-        for kind in Kind:
+        for kind in InterestKind:
             self._retarget_kind(tree, kind)
 
-    def _retarget_kind(self, tree: Tree, kind: Kind) -> None:
+    def _retarget_kind(self, tree: Tree, kind: InterestKind) -> None:
         """Tell those who are to be told now, and take back what others were told."""
         flow, targets = tree.flows[kind], tree.targets(kind)
         for neighbour in [one for one in flow.told if one not in targets]:
@@ -231,7 +231,7 @@ class Trees:
                 self._say(neighbour, Untell(tree.name, kind, filter, self.moving))
         for neighbour in targets:
             if neighbour not in flow.told:
-                flow.told[neighbour] = Told()
+                flow.told[neighbour] = ToldInterest()
                 for filter in list(flow.for_neighbour(neighbour)):
                     self._offer(tree, kind, neighbour, filter)
 
@@ -245,7 +245,7 @@ class Trees:
                         self.add(now, child, kind, tree.name, filter)
 
     def _drop_source(self, now: float, name: str, hop: Hop) -> None:
-        for kind in Kind:
+        for kind in InterestKind:
             flow = self.tree(name).flows[kind]
             for filter in flow.from_hop(hop):
                 self.remove(now, name, kind, hop, filter)

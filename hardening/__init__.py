@@ -1,0 +1,1 @@
+"""Campaigns that try to break Tidings; not part of the package. Run from the root of a checkout."""

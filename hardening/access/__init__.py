@@ -1,0 +1,1 @@
+"""Access rules tried by every protocol."""

@@ -1,0 +1,1 @@
+"""Processes ended at random, power failures, damaged stores."""

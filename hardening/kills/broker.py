@@ -1,0 +1,315 @@
+"""Broker processes that are ended at random instants while clients publish and consume.
+
+    make crash KILLS=500
+
+Most are killed (kill -9), some again while they recover, some are asked to end (SIGTERM). One broker by itself, or
+three in a line (`crash_network`), of which the inner one is hit as well. The broker by itself has many messages under
+way, or, every second time, a lone publisher's one, which it writes in another way (`node.alone`).
+
+What must hold, however often it is killed: the store opens; no message that was confirmed is lost; what comes twice is
+marked as redelivered; what was acknowledged, and is on disk as the broker said, does not come again; a transaction is
+there as a whole or not at all. Publishers and consumers are ordinary clients:
+they connect again by themselves and send again what was not confirmed.
+"""
+
+import asyncio
+import multiprocessing
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from hardening.record import noted, times
+from hardening.support.links import QUICK, SECRET
+from tidings.broker.connections.client_listeners import ListenerSettings
+from tidings.broker.links.links import LinkSettings, Peers
+from tidings.broker.server import Broker
+from tidings.client import Client, Subscription, connect
+from tidings.errors import TidingsError
+from tidings.node.network.settings import NetworkSettings
+from tidings.node.settings import NodeSettings
+from tidings.protocols.native.frames import FrameType, control
+from tidings.protocols.native.session import NativeSession
+from tidings.store.sqlite.store import SqliteStore
+
+GROUP = 3  # messages of a transaction
+SYNC_EVERY = 10  # acknowledgements, of which it is asked together whether they are on disk
+START_SECONDS = 30.0
+QUIET_SECONDS = 0.3
+MISSING_SECONDS = 20.0
+context = multiprocessing.get_context("forkserver")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A broker's place in a network."""
+
+    router: int
+    link_port: int
+    dials: tuple[tuple[str, int | None], ...] = ()
+
+    def peers(self) -> Peers:
+        return Peers(
+            NetworkSettings(self.router, "test", self.dials, link=QUICK),
+            LinkSettings(port=self.link_port, secret=SECRET),
+        )
+
+
+def serve(path: str, port: int, ready: Connection, member: Member | None) -> None:
+    """The body of the broker process; it ends by being killed, or by SIGTERM."""
+
+    async def main() -> None:
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        settings = NodeSettings(broker_id=member.router if member else 1, deliveries_max=1_000_000)
+        broker = Broker(settings, SqliteStore(path), peers=member.peers() if member else None)
+        await broker.start([])
+        listening = await broker.listen(ListenerSettings(NativeSession, port=port))
+        with suppress(BrokenPipeError):  # nobody waits for one that is to be killed while it starts
+            ready.send(listening)
+        await ended.wait()
+        await broker.stop()
+
+    asyncio.run(main())
+
+
+@dataclass(slots=True)
+class BrokerProcess:
+    path: Path
+    port: int = 0
+    member: Member | None = None
+
+    def start(self, *, wait: bool = True) -> None:
+        mine, theirs = context.Pipe(duplex=False)
+        arguments = (str(self.path), self.port, theirs, self.member)
+        self.process = context.Process(target=serve, args=arguments, daemon=True)
+        self.process.start()
+        theirs.close()
+        if wait:
+            assert mine.poll(START_SECONDS), "the broker does not start"
+            self.port = mine.recv()  # EOFError: it could not open its store
+        mine.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+    def end(self, rng: random.Random) -> None:
+        """Any of the ways in which a process ends, and start it again."""
+        way = rng.random()
+        if way < 0.15:
+            self.process.terminate()
+            self.process.join(START_SECONDS)
+            assert self.process.exitcode is not None, "SIGTERM did not end it"
+        else:
+            self.kill()
+        if way > 0.8:  # and once more, wherever it is in its recovery
+            self.start(wait=False)
+            time.sleep(rng.uniform(0, 0.4))
+            self.kill()
+        self.start()
+
+    process: "multiprocessing.context.ForkServerProcess" = field(init=False)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What clients were promised, and what they saw."""
+
+    confirmed: set[int] = field(default_factory=set)
+    committed: set[int] = field(default_factory=set)  # groups
+    seen: dict[str, Counter[int]] = field(default_factory=dict)
+    unmarked: list[tuple[str, int]] = field(default_factory=list)
+    sent: int = 0
+    sent_again: set[int] = field(default_factory=set)  # perhaps: its connection broke before it was confirmed
+    finished: dict[str, set[int]] = field(default_factory=dict)  # acknowledged, and that is on disk
+    came_again: list[tuple[str, int]] = field(default_factory=list)  # of these
+
+    def problems(self) -> list[str]:
+        wrong = [f"{name}: {n} came again without a mark" for name, n in self.unmarked]
+        wrong += [f"{name}: {n} was acknowledged and came again" for name, n in self.doubled()]
+        return wrong + self.missing()
+
+    def doubled(self) -> list[tuple[str, int]]:
+        """What is sent again to a broker that began anew is another message to it; a transaction never is."""
+        return [(name, n) for name, n in self.came_again if name == "groups" or n not in self.sent_again]
+
+    def saw(self, name: str, n: int, *, marked: bool) -> None:
+        seen = self.seen[name]
+        if seen[n] and not marked:
+            self.unmarked.append((name, n))
+        if n in self.finished.get(name, ()):
+            self.came_again.append((name, n))
+        seen[n] += 1
+
+    def figures(self) -> dict[str, int]:
+        finished = sum(map(len, self.finished.values()))
+        return {"confirmed": len(self.confirmed), "acknowledged": finished}
+
+    def missing(self) -> list[str]:
+        wrong = []
+        for name, seen in self.seen.items():
+            if name != "groups":
+                wrong += [f"{name}: {n} was confirmed and is lost" for n in sorted(self.confirmed - seen.keys())]
+        parts: dict[int, set[int]] = {}
+        for n in self.seen.get("groups", ()):
+            parts.setdefault(n // GROUP, set()).add(n)
+        wrong += [f"transaction {group} came in part" for group, part in parts.items() if len(part) != GROUP]
+        wrong += [f"transaction {group} was committed and is lost" for group in self.committed - parts.keys()]
+        return wrong
+
+
+async def publish(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
+    """To a topic with two durable mailboxes on it, many under way."""
+    waiting: set[asyncio.Task[None]] = set()
+
+    async def one(n: int) -> None:
+        generation = client.generation
+        ledger.sent_again.add(n)
+        receipt = await client.publish("t.x", {"n": n}, bytes(n % 300), persistent=True, wait=False)
+        await receipt.confirmed()
+        ledger.confirmed.add(n)
+        if client.generation == generation:
+            ledger.sent_again.discard(n)
+
+    while not stop.is_set():
+        ledger.sent += 1
+        task = asyncio.create_task(one(ledger.sent))
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+        await asyncio.sleep(0 if len(waiting) < 50 else 0.005)
+    await asyncio.gather(*waiting)
+
+
+async def publish_alone(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
+    """The same, one at a time."""
+    while not stop.is_set():
+        ledger.sent += 1
+        generation = client.generation
+        await client.publish("t.x", {"n": ledger.sent}, bytes(ledger.sent % 300), persistent=True, wait=True)
+        ledger.confirmed.add(ledger.sent)
+        if client.generation != generation:
+            ledger.sent_again.add(ledger.sent)
+
+
+async def transact(client: Client, ledger: Ledger, stop: asyncio.Event) -> None:
+    group = 0
+    work = client.transaction()
+    while not stop.is_set():
+        group += 1
+        try:
+            await work.rollback()  # begins anew, whatever was before
+            for n in range(group * GROUP, (group + 1) * GROUP):
+                await work.publish("queue:groups", {"n": n}, persistent=True, wait=False)
+            await client.commit(work.session)
+            ledger.committed.add(group)
+        except TidingsError:
+            await asyncio.sleep(0.01)  # the broker is gone: whether it happened is not known
+
+
+async def consume(client: Client, subscription: Subscription, name: str, ledger: Ledger) -> None:
+    ledger.seen.setdefault(name, Counter())
+    generation, done = 0, set[int]()  # what was acknowledged by this connection
+    asking: set[asyncio.Task[None]] = set()
+    async for message in subscription:
+        n = int(message.properties["n"])
+        ledger.saw(name, n, marked=message.redelivered)
+        if message.generation != generation:
+            generation, done = message.generation, set()
+        with suppress(TidingsError):
+            await message.ack()
+            done.add(n)
+        if len(done) >= SYNC_EVERY:
+            task = asyncio.create_task(finish(client, generation, ledger.finished.setdefault(name, set()), done))
+            asking.add(task)
+            task.add_done_callback(asking.discard)
+            done = set()
+
+
+async def finish(client: Client, generation: int, finished: set[int], done: set[int]) -> None:
+    """Ask whether these acknowledgements are on disk; only the connection they went by can know of them."""
+    if client.connected and client.generation == generation:
+        with suppress(TidingsError):
+            await client.ask(lambda receipt: control(FrameType.SYNC, {"receipt": receipt}), repeatable=False)
+            finished |= done
+
+
+async def hurt(directory: Path, kills: int, rng: random.Random, *, alone: bool) -> Ledger:
+    """One store, so many kills; what clients noted. `alone`: there is one publisher, which waits for each receipt."""
+    broker = BrokerProcess(directory / "store")
+    broker.start()
+    url = f"tidings://127.0.0.1:{broker.port}"
+    ledger, stop = Ledger(), asyncio.Event()
+    clients = [await connect(url, client_id=name) for name in ("p", "q", "w", "a", "b", "g")]
+    one, two, work, first, second, groups = clients
+    subscriptions = {
+        "durable": await first.subscribe("t.*", durable="d", ack="client", window=20),
+        "shared": await second.subscribe("t.>", shared="s", durable=True, ack="client"),
+        "groups": await groups.subscribe("queue:groups", ack="client"),
+    }
+    readers = zip((first, second, groups), subscriptions.items(), strict=True)
+    consumers = [asyncio.create_task(consume(client, one, name, ledger)) for client, (name, one) in readers]
+    if alone:
+        publishers = [asyncio.create_task(publish_alone(one, ledger, stop))]
+    else:
+        publishers = [asyncio.create_task(publish(client, ledger, stop)) for client in (one, two)]
+        publishers.append(asyncio.create_task(transact(work, ledger, stop)))
+    for _ in range(kills):
+        await asyncio.sleep(0.03 + rng.expovariate(10))
+        await asyncio.to_thread(broker.end, rng)
+    await asyncio.sleep(0.1)
+    stop.set()
+    await asyncio.gather(*publishers)
+    await quiet(ledger)
+    for client in clients:
+        await client.close()
+    for consumer in consumers:
+        consumer.cancel()
+    await asyncio.gather(*consumers, return_exceptions=True)
+    broker.kill()
+    return ledger
+
+
+async def quiet(ledger: Ledger) -> None:
+    """Until nothing is missing (or too long has passed for it to come), and a little longer for what comes twice."""
+    for _ in range(int(MISSING_SECONDS / QUIET_SECONDS)):
+        if not ledger.missing():
+            break
+        await asyncio.sleep(QUIET_SECONDS)
+    await asyncio.sleep(QUIET_SECONDS)
+
+
+def crash(kills: int, *, kills_per_store: int = 10, seed: int = 1) -> list[Ledger]:
+    """Raises AssertionError with what was broken; returns the ledger of each store."""
+    context.set_forkserver_preload(["hardening.kills.broker"])
+    rng = random.Random(seed)
+    ledgers = []
+    for done in range(0, kills, kills_per_store):
+        with tempfile.TemporaryDirectory() as directory:
+            alone = done // kills_per_store % 2 == 1
+            ledger = asyncio.run(hurt(Path(directory), min(kills_per_store, kills - done), rng, alone=alone))
+        ledgers.append(ledger)
+        problems = ledger.problems()
+        assert not problems, f"after {done} to {done + kills_per_store} kills, seed {seed}: {problems[:10]}"
+    return ledgers
+
+
+def total(ledgers: list[Ledger]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for ledger in ledgers:
+        sums.update(ledger.figures())
+    return dict(sums)
+
+
+def main(arguments: list[str]) -> None:
+    kills = times(arguments[0]) if arguments else 500
+    seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
+    results = arguments[2] if arguments[2:] else None
+    figures = noted(results, "kills of one broker", lambda: total(crash(kills, seed=seed)), kills=kills, seed=seed)
+    sys.stdout.write(f"{kills} kills, seed {seed}: nothing lost of {figures['confirmed']:,} confirmed messages\n")

@@ -1,0 +1,157 @@
+"""Four broker processes in a line, one stopped and another killed: the messages of one publisher keep their order.
+
+    python -c 'from hardening.kills.stalled_line import main; main(["10"])'          # rounds; add a seed to repeat
+
+The durable subscriber is at the first broker, the publisher at the last. In each round the second broker is stopped
+(SIGSTOP), so messages wait at the third; then the third or the fourth, which is the publisher's own, is killed and
+started, and the second goes on. What one of them has in its store must arrive before what it gets while it reads that.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hardening.kills.broker import BrokerProcess, context
+from hardening.kills.line import NOTED_SECONDS, line
+from hardening.record import noted, times
+from hardening.support.links import eventually
+from tidings.client import Client, Subscription, connect
+from tidings.client.connection.answers import Receipt
+from tidings.errors import TidingsError
+
+STOP_SECONDS, BETWEEN_SECONDS, ARRIVE_SECONDS = 3.0, 1.0, 60.0
+UNDER_WAY_MAX = 500  # publications without a receipt
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """What one publisher sent, numbered, and in which order it came for the first time."""
+
+    sent: int = 0
+    seen: set[int] = field(default_factory=set)
+    highest: int = 0
+    overtaken: list[int] = field(default_factory=list)
+    unmarked: list[int] = field(default_factory=list)  # came again without a mark
+
+    def saw(self, n: int, *, marked: bool) -> None:
+        if n in self.seen:
+            self.unmarked += [] if marked else [n]
+            return
+        self.seen.add(n)
+        if n < self.highest:
+            self.overtaken.append(n)
+        self.highest = max(self.highest, n)
+
+    def problems(self) -> list[str]:
+        lost = [n for n in range(1, self.sent + 1) if n not in self.seen]
+        wrong = [f"{len(lost)} were confirmed and are lost, the first is {lost[0]}"] if lost else []
+        if self.unmarked:
+            wrong.append(f"{len(self.unmarked)} came again without a mark, the first is {self.unmarked[0]}")
+        if self.overtaken:
+            wrong.append(f"{len(self.overtaken)} came behind newer ones, the first is {self.overtaken[0]}")
+        return wrong
+
+
+async def publish(client: Client, arrivals: Arrivals, stop: asyncio.Event) -> None:
+    under_way: deque[Receipt] = deque()
+    while not stop.is_set():
+        arrivals.sent += 1
+        under_way.append(await client.publish("t.x", {"n": arrivals.sent}, persistent=True, wait=False))
+        if len(under_way) >= UNDER_WAY_MAX:
+            await under_way.popleft().confirmed()
+        elif arrivals.sent % 20 == 0:
+            await asyncio.sleep(0.005)
+    for receipt in under_way:
+        await receipt.confirmed()
+
+
+async def consume(subscription: Subscription, arrivals: Arrivals) -> None:
+    async for message in subscription:
+        if n := int(message.properties["n"]):
+            arrivals.saw(n, marked=message.redelivered)
+        with suppress(TidingsError):
+            await message.ack()
+
+
+async def stall(folder: Path, rounds: int, rng: random.Random) -> Arrivals:
+    brokers = line(folder, 4)
+    for broker in brokers:
+        await asyncio.to_thread(broker.start)
+    reader = await connect(f"tidings://127.0.0.1:{brokers[0].port}", client_id="r")
+    writer = await connect(f"tidings://127.0.0.1:{brokers[3].port}", client_id="w")
+    arrivals, probe, stop = Arrivals(), asyncio.Event(), asyncio.Event()
+    subscription = await reader.subscribe("t.*", durable="d", ack="client", window=1000)
+    await eventually(lambda: _way_known(writer, subscription, probe), 60)
+    await asyncio.sleep(NOTED_SECONDS)
+    reading = asyncio.create_task(consume(subscription, arrivals))
+    writing = asyncio.create_task(publish(writer, arrivals, stop))
+    for _ in range(rounds):
+        await _one_round(brokers, rng.choice(brokers[2:]))
+    stop.set()
+    await writing
+    await eventually(lambda: _all_there(arrivals), ARRIVE_SECONDS)
+    for client in (reader, writer):
+        await client.close()
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    for broker in brokers:
+        broker.kill()
+    return arrivals
+
+
+async def _one_round(brokers: list[BrokerProcess], killed: BrokerProcess) -> None:
+    await asyncio.sleep(BETWEEN_SECONDS)
+    stopped = brokers[1].process.pid
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(STOP_SECONDS)
+        await asyncio.to_thread(killed.kill)
+        await asyncio.to_thread(killed.start)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+async def _way_known(writer: Client, subscription: Subscription, probe: asyncio.Event) -> bool:
+    """A message of number 0 finds out whether the way is known."""
+    await writer.publish("t.x", {"n": 0}, persistent=True)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await (await anext(aiter(subscription))).ack()
+            probe.set()
+    return probe.is_set()
+
+
+async def _all_there(arrivals: Arrivals) -> bool:
+    return len(arrivals.seen) == arrivals.sent
+
+
+def stalled_line(rounds: int, *, seed: int = 1) -> Arrivals:
+    """Raises AssertionError with what was broken."""
+    context.set_forkserver_preload(["hardening.kills.broker"])
+    with tempfile.TemporaryDirectory() as directory:
+        arrivals = asyncio.run(stall(Path(directory), rounds, random.Random(seed)))
+    problems = arrivals.problems()
+    assert not problems, f"{rounds} rounds, seed {seed}, {arrivals.sent} messages: {problems}"
+    return arrivals
+
+
+def main(arguments: list[str]) -> None:
+    rounds = times(arguments[0])
+    seed = int(arguments[1]) if arguments[1:] else random.SystemRandom().randrange(1 << 32)
+    results = arguments[2] if arguments[2:] else None
+    figures = noted(
+        results,
+        "a stopped broker and a killed one",
+        lambda: {"messages": stalled_line(rounds, seed=seed).sent},
+        rounds=rounds,
+        seed=seed,
+    )
+    sys.stdout.write(f"{rounds} rounds, seed {seed}: {figures['messages']:,} messages of one publisher in order\n")

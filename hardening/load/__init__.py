@@ -1,0 +1,1 @@
+"""Load that a broker must bear."""

@@ -1,0 +1,1 @@
+"""Single routing machines under random schedules and failures."""

@@ -1,0 +1,1 @@
+"""Links that flap and networks cut in two."""

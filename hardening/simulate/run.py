@@ -1,0 +1,22 @@
+"""One seed, simulated and judged."""
+
+from hardening.simulate import machines
+from hardening.simulate.choices import draw, options
+from hardening.simulate.wire import WireWorld
+from hardening.simulate.world import Outcome, World
+from tidings.sim.driver import Trace
+
+
+def run(seed: int, trace: Trace | None = None, /, **forced: str) -> Outcome:
+    """An error says with which command it can be repeated."""
+    choices = draw(seed, **forced)
+    try:
+        if choices.world == "brokers":
+            return World(choices, trace).run()
+        if choices.world == "wire":
+            return WireWorld(seed, trace).run()
+        return machines.run(choices.world, seed)
+    except Exception as error:
+        command = f"python -m hardening.simulate {seed}{options(choices, forced)}"
+        error.add_note(f"Repeat with: {command} --trace")
+        raise

@@ -1,0 +1,1 @@
+"""Configuration of a broker: tables, rules, positions in the file, generated documentation."""

@@ -1,0 +1,143 @@
+"""Reads and checks the broker's configuration file; `config_tables` says what may be in it.
+
+>>> Configuration().listeners[0].port
+7300
+>>> parse('[[listeners]]\\nport = 70000', "a.toml")
+Traceback (most recent call last):
+    ...
+tidings.errors.ConfigError: E_CONFIG: a.toml:2: listeners[0].port: 70000 is out of range; give a number from 0 to 65535
+"""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tidings.broker.config.rules import Checker
+from tidings.broker.config.schema_reader import Problem, read
+from tidings.broker.config.tables import PORTS, PROTOCOLS, Configuration
+from tidings.broker.config.toml_positions import lines_of
+from tidings.errors import ConfigError
+from tidings.extras import installed
+
+FILE_BYTES_MAX = 1 << 20
+USERS_FILE_KEYS = (("users", "file"), ("broker", "data"))
+NETWORK_FILES = ("secret_file", "certificate", "key", "ca", "encoding_key_file")
+
+
+def load(path: Path | None, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
+    """Read and check a file; without one, the defaults. File names in it are relative to its directory."""
+    if path is None:
+        return parse("", "the defaults", protocols=protocols)
+    return _beside(path.parent, parse(_text(path), str(path), protocols=protocols))
+
+
+def load_users_file(path: Path | None) -> Path:
+    """The users file that a configuration names, whatever else is wrong with it."""
+    if path is None:
+        return Configuration().users_file
+    text, problems = _text(path), list[Problem]()
+    configuration = read(Configuration, parse_toml(text, str(path)), (), problems)
+    wrong = [one for one in problems if one.path[:2] in USERS_FILE_KEYS or one.path in (("users",), ("broker",))]
+    if wrong:
+        lines = lines_of(text)
+        raise ConfigError([_located(problem, str(path), lines) for problem in wrong])
+    return _beside(path.parent, configuration).users_file
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read ({error.strerror}); name a file that exists"]) from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ConfigError([f"{path}: longer than {FILE_BYTES_MAX} bytes; this is not a configuration"])
+    try:
+        return data.decode("utf-8-sig")  # some editors begin with a mark
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError([f"{path}:{line}: not UTF-8; save the file as UTF-8"]) from None
+
+
+def parse(text: str, name: str, *, protocols: Sequence[str] = PROTOCOLS) -> Configuration:
+    """Read and check a configuration's text; a ConfigError holds all that is wrong with it."""
+    document = parse_toml(text, name)
+    if isinstance(document.get("console"), bool):  # the short form of its table
+        document["console"] = {"enabled": document["console"]}
+    problems: list[Problem] = []
+    configuration = _with_console(_with_ports(read(Configuration, document, (), problems), document), document)
+    if "listeners" not in document:
+        spoken = tuple(one for one in configuration.listeners if one.protocol in protocols and _spoken(one.protocol))
+        configuration = replace(configuration, listeners=spoken)
+    problems += Checker(configuration, protocols).problems()
+    if problems:
+        lines = lines_of(text)
+        raise ConfigError([_located(problem, name, lines) for problem in problems])
+    return configuration
+
+
+def _spoken(protocol: str) -> bool:
+    """Whether a broker that is not told to has a listener for it: AMQP needs an optional package."""
+    return protocol != "amqp" or installed("proton")
+
+
+def _with_ports(configuration: Configuration, document: dict[str, object]) -> Configuration:
+    """Listeners that name no port have that of their protocol."""
+    written = document.get("listeners")
+    if not isinstance(written, list) or len(written) != len(configuration.listeners):
+        return configuration
+    pairs = zip(configuration.listeners, written, strict=True)
+    listeners = tuple(
+        one if not isinstance(table, dict) or "port" in table else replace(one, port=PORTS.get(one.protocol, one.port))
+        for one, table in pairs
+    )
+    return replace(configuration, listeners=listeners)
+
+
+def _with_console(configuration: Configuration, document: dict[str, object]) -> Configuration:
+    """A console that is not told where is where the metrics are."""
+    written, metrics = document.get("console"), configuration.metrics
+    if not metrics.enabled or not isinstance(written, dict):
+        return configuration
+    same: dict[str, Any] = {name: getattr(metrics, name) for name in ("host", "port") if name not in written}
+    return replace(configuration, console=replace(configuration.console, **same))
+
+
+def parse_toml(text: str, name: str) -> dict[str, object]:
+    """Read TOML; what is wrong with it is said with its line."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: a date that does not exist
+        found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)", str(error))
+        line = int(found[1]) if found and found[1] else text.count("\n") + 1
+        reason = str(error)[: found.start()] if found else str(error)
+        raise ConfigError([f"{name}:{line}: not valid TOML: {reason}; see toml.io"]) from None
+    except RecursionError:
+        raise ConfigError([f"{name}: nested too deeply; write it flat"]) from None
+
+
+def _located(problem: Problem, name: str, lines: dict[tuple[str | int, ...], int]) -> str:
+    path = problem.path
+    while path and path not in lines:
+        path = path[:-1]
+    return f"{name}:{lines[path]}: {problem}" if path else f"{name}: {problem}"
+
+
+def _beside(directory: Path, configuration: Configuration) -> Configuration:
+    def beside(name: str) -> str:
+        return str(directory / name) if name else ""
+
+    tls, users, broker = configuration.tls, configuration.users, configuration.broker
+    network = configuration.network
+    files: dict[str, Any] = {name: beside(getattr(network, name)) for name in NETWORK_FILES}
+    return replace(
+        configuration,
+        broker=replace(broker, data=beside(broker.data)),
+        tls=replace(tls, certificate=beside(tls.certificate), key=beside(tls.key), client_ca=beside(tls.client_ca)),
+        users=replace(users, file=beside(users.file)),
+        network=replace(network, **files),
+        tracking=replace(configuration.tracking, folder=beside(configuration.tracking.folder)),
+    )

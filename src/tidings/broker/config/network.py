@@ -1,0 +1,223 @@
+"""The tables of a configuration file that make a broker a member of a network, and what the broker makes of them."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.broker.config.schema_reader import setting
+from tidings.broker.links.links import GATHER_MS, SECRET_BYTES_MIN, LinkSettings, Peers
+from tidings.broker.security.tls import link_contexts
+from tidings.errors import ConfigError
+from tidings.kernel.matrix import BITS_MAX
+from tidings.matching.categories import PlainGrade
+from tidings.matching.encoding import HASHES_MAX, Encoding
+from tidings.matching.graded import GradedGrade
+from tidings.node.network.pan_links import PanSettings
+from tidings.node.network.settings import UNICASTS, NetworkSettings
+from tidings.overlay.link.machine import LinkOptions
+from tidings.routing.bdrp.interests import InterestEncoding, key_proof
+from tidings.routing.bdrp.scheme import BdrpOptions
+from tidings.routing.covering.policies import POLICIES
+from tidings.routing.hermes import HermesOptions
+from tidings.routing.registry import SCHEMES
+from tidings.routing.unicast.protocol import COST_MAX
+
+OVERLAYS = ("static", "pan")
+ENCODINGS = ("graded", "elements", "vectors", "graded-vectors")
+_ENCODING, _LINK = Encoding(), LinkOptions()
+_NETWORK = NetworkSettings(router=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTable:
+    address: str = setting("", "host:port to dial; empty: the peer dials, and this table only says what is known of it")
+    router: int = setting(0, "its broker.id; 0: whoever answers", minimum=0, maximum=0xFFFF_FFFF)
+    certificate_name: str = setting("", "the common name of its certificate; empty: broker-<id>")
+    delay_ms: float = setting(
+        0.0,
+        "what is sent there is held back so long: to try out a far network on one machine",
+        minimum=0,
+        maximum=60_000,
+    )
+    bandwidth_bytes_s: int = setting(
+        0, "what the link can carry each way: the console shows its load as a share of that; 0: not known", minimum=0
+    )
+    cost: int = setting(0, "of the link, for routes; 0: its measured latency in 0.1 ms", minimum=0, maximum=COST_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTable:
+    name: str = setting("", "the network that this broker belongs to; empty: it stands alone")
+    accept: bool = setting(True, "whether links come in here; otherwise this broker only dials")
+    host: str = setting("127.0.0.1", "the address where links come in")
+    port: int = setting(7301, "the port for links; 0: the system chooses", minimum=0, maximum=65535)
+    secret_file: str = setting(
+        "", f"a file with the network's secret, {SECRET_BYTES_MIN} bytes or more: peers prove it"
+    )
+    certificate: str = setting(
+        "",
+        "this broker's certificate for links (PEM): links use TLS, peers must show theirs; to begin or end that takes "
+        "a restart",
+        reload=True,
+        switch=True,
+    )
+    key: str = setting("", "its private key, a PEM file; empty: it is in the certificate's file", reload=True)
+    ca: str = setting("", "who signs the certificates of brokers, a PEM file", reload=True, switch=True)
+    insecure: bool = setting(False, "without secret and certificates, let in everybody who can reach the port")
+    overlay: str = setting(
+        "static",
+        "who decides on links: static: [[network.peers]]; pan: the brokers; the same everywhere",
+        choices=OVERLAYS,
+    )
+    join: str = setting("", "with pan: host:port where links of any broker of the network come in; empty: the first")
+    address: str = setting("", "with pan: host:port where others reach this broker; empty: host and port")
+    unicast: str = setting(_NETWORK.unicast, "how routes are found; the same everywhere", choices=UNICASTS)
+    routing: str = setting(_NETWORK.scheme, "the routing scheme; the same everywhere", choices=tuple(SCHEMES))
+    policy: str = setting(
+        _NETWORK.policy, "with covering: what becomes of covered subscriptions", choices=tuple(POLICIES)
+    )
+    advertise: tuple[str, ...] = setting(
+        lambda: _NETWORK.advertise, "with covering: topics that clients here may publish to, as patterns"
+    )
+    merge: bool = setting(
+        _NETWORK.merge, "with covering: subscriptions of this broker that are one filter together travel as one"
+    )
+    refresh_ms: float = setting(
+        _NETWORK.hermes.refresh_ms,
+        "with hermes: how often brokers say again what they want; the same everywhere",
+        minimum=500,
+        maximum=6e5,
+    )
+    encoding: str = setting("graded", "how interests travel; the same everywhere", choices=ENCODINGS)
+    encoding_bits: int = setting(_ENCODING.bits, "of a vector, a multiple of 64", minimum=64, maximum=BITS_MAX)
+    encoding_hashes: int = setting(_ENCODING.hashes, "of an element in a vector", minimum=1, maximum=HASHES_MAX)
+    encoding_pieces_max: int = setting(
+        GradedGrade().pieces_max, "of a range, with graded encodings", minimum=1, maximum=64
+    )
+    encoding_alternatives_max: int = setting(
+        _ENCODING.alternatives_max,
+        "rows that one conjunction may become, such as for the values of IN; beyond that it says less",
+        minimum=1,
+        maximum=4096,
+    )
+    encoding_key_file: str = setting(
+        "",
+        f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: who has it not cannot read interests",
+    )
+    relay_only: bool = setting(
+        False, "without the key of the others' encoding: forwards for them, its own clients reach nobody elsewhere"
+    )
+    broadcast_above: int = setting(
+        _NETWORK.broadcast_above,
+        "with more destinations a message is broadcast; 0: never",
+        minimum=0,
+        maximum=65536,
+    )
+    hops_max: int = setting(_NETWORK.hops_max, "links that a message may cross", minimum=1, maximum=255)
+    heartbeat_ms: float = setting(
+        _LINK.heartbeat_ms,
+        "between two heartbeats; after six without an answer a link is down",
+        minimum=10,
+        maximum=6e5,
+    )
+    redial_ms_max: float = setting(_LINK.backoff_max_ms, "the longest wait between two dials", minimum=10, maximum=6e5)
+    gather_ms: float = setting(
+        GATHER_MS,
+        "on a busy link messages wait at most so long for others to travel with; 0: not at all",
+        minimum=0,
+        maximum=1000,
+    )
+    backlog_bytes_max: int = setting(
+        _NETWORK.backlog_bytes_max, "what waits for one link before publishers do", minimum=1 << 16, maximum=1 << 40
+    )
+    window_bytes: int = setting(
+        _NETWORK.window_bytes,
+        "persistent messages under way to one peer, not acknowledged",
+        minimum=1 << 10,
+        maximum=1 << 40,
+    )
+    coalesce_ms: float = setting(
+        _NETWORK.bdrp.coalesce_ms, "changes of interests within this time travel together", minimum=0, maximum=60_000
+    )
+    retain_ms: float = setting(
+        _NETWORK.bdrp.retain_ms,
+        "how long a vanished broker is remembered; then the persistent messages that wait for it are dropped",
+        minimum=0,
+        maximum=1e10,
+    )
+    peers: tuple[PeerTable, ...] = setting(tuple, "other brokers of the network, one table for each link")
+
+    def settings(self, router: int) -> NetworkSettings:
+        beat = self.heartbeat_ms
+        return NetworkSettings(
+            router,
+            self.name,
+            tuple((peer.address, peer.router or None) for peer in self.peers if peer.address),
+            self.unicast,
+            self.routing,
+            self._encoding(),
+            self.broadcast_above,
+            self.hops_max,
+            {peer.router: peer.cost for peer in self.peers if peer.router and peer.cost},
+            backlog_bytes_max=self.backlog_bytes_max,
+            window_bytes=self.window_bytes,
+            link=LinkOptions(beat, 2.5 * beat, 6 * beat, backoff_max_ms=self.redial_ms_max),
+            bdrp=BdrpOptions(self.coalesce_ms, self.retain_ms),
+            policy=self.policy,
+            advertise=self.advertise,
+            merge=self.merge,
+            hermes=HermesOptions(self.refresh_ms, 3.5 * self.refresh_ms, settle_ms=2 * self.refresh_ms),
+            pan=PanSettings(self.join) if self.overlay == "pan" else None,
+        )
+
+    def _encoding(self) -> InterestEncoding:
+        grade = GradedGrade(self.encoding_pieces_max) if self.encoding.startswith("graded") else PlainGrade()
+        # A digest, so that the file may hold any bytes; the greeting compares keys without showing them.
+        data = _secret("network.encoding_key_file", self.encoding_key_file)
+        key = int.from_bytes(hashlib.sha256(data).digest()[:8], "little") if data else 0
+        alternatives_max = self.encoding_alternatives_max
+        encoding = Encoding(self.encoding_bits, self.encoding_hashes, key, grade, alternatives_max)
+        proof = key_proof(data, self._network_secret())
+        return InterestEncoding(encoding, "vectors" in self.encoding, keyless=self.relay_only, key_proof=proof)
+
+    def _network_secret(self) -> bytes:
+        return _secret("network.secret_file", self.secret_file).strip()
+
+    def links(self) -> LinkSettings:
+        secret = self._network_secret()
+        accept, dial = link_contexts(self.certificate, self.key, self.ca) if self.certificate else (None, None)
+        return LinkSettings(
+            self.host,
+            self.port if self.accept else None,
+            secret,
+            accept,
+            dial,
+            {peer.router: peer.certificate_name for peer in self.peers if peer.certificate_name},
+            certificates=bool(self.certificate),
+            delays_ms={peer.router: peer.delay_ms for peer in self.peers if peer.delay_ms},
+            bandwidths_bytes_s={one.router: one.bandwidth_bytes_s for one in self.peers if one.bandwidth_bytes_s},
+            gather_ms=self.gather_ms,
+            insecure=self.insecure,
+            address=self.address,
+        )
+
+
+def peers_of(table: NetworkTable, router: int) -> Peers | None:
+    """What the broker needs to join its network; None: it stands alone. A ConfigError names a file that will not do."""
+    return Peers(table.settings(router), table.links()) if table.name else None
+
+
+def _secret(key: str, name: str) -> bytes:
+    """What the file has, and that must not be guessed; empty without a file."""
+    data = _content(key, name) if name else b""
+    if name and (size := len(data.strip())) < SECRET_BYTES_MIN:
+        problem = f"{key}: {name} has {size} bytes; at least {SECRET_BYTES_MIN}"
+        raise ConfigError([f"{problem}: openssl rand -hex 32"])
+    return data
+
+
+def _content(key: str, name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError([f"{key}: {name} cannot be read ({error.strerror}); name a file that can"]) from None

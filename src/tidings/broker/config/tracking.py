@@ -1,0 +1,96 @@
+"""The table [tracking]: what is recorded about messages, how, and for how long."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.broker.config.schema_reader import setting
+from tidings.broker.tracking_thread import TrackingOptions
+from tidings.segments.retention import SegmentRetention
+from tidings.tracking.plan import limits
+from tidings.tracking.plan.matching_set import Judgement, judge
+from tidings.tracking.recording.history import BloomSettings, Mode
+from tidings.tracking.recording.recorder import TrackingSettings
+from tidings.tracking.recording.strategies import strategy
+
+STRATEGIES = ("bloom", "async", "none")
+MODES = tuple(mode.value for mode in Mode)
+DAY_MS = 86_400_000
+_BLOOM, _SETTINGS = BloomSettings(), TrackingSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingTable:
+    strategy: str = setting("bloom", "bloom filters, async (exact lists of ids), or none", choices=STRATEGIES)
+    bits: int = setting(_BLOOM.bits, "m: bits of a filter, a multiple of 64", minimum=64, maximum=limits.BITS_MAX)
+    capacity: int = setting(_BLOOM.capacity, "n: ids that a filter takes", minimum=1, maximum=limits.CAPACITY_MAX)
+    hashes: int = setting(_BLOOM.hashes, "k: hashes of an id", minimum=1, maximum=64)
+    bits_max: int = setting(
+        1 << 20,
+        "a history that fills filters too fast for its accuracy goes on with larger ones, up to this",
+        minimum=64,
+        maximum=limits.BITS_MAX,
+    )
+    buffer_bytes: int = setting(10_000, "of one list of ids, for async", minimum=16, maximum=1 << 30)
+    persist_ms: int = setting(
+        _SETTINGS.persist_ms,
+        "T_p: what was recorded is stored at least so often",
+        minimum=limits.PERSIST_MS_MIN,
+        maximum=limits.TIME_MS_MAX,
+    )
+    storage: str = setting(
+        Mode.RETAIN.value, "what T_p does to a filter that is not full: go on with it, or begin another", choices=MODES
+    )
+    skew_ms: int = setting(
+        200,
+        "T_s: a publisher's clock that is off by more is corrected",
+        minimum=limits.SKEW_MS_MIN,
+        maximum=limits.TIME_MS_MAX,
+    )
+    jitter_ms: int = setting(
+        100, "T_j: jitter of the network and of brokers' clocks", minimum=0, maximum=limits.TIME_MS_MAX
+    )
+    skew_between_brokers_ms: int = setting(
+        _SETTINGS.skew_between_brokers_ms, "how far brokers' clocks may differ", minimum=0, maximum=limits.TIME_MS_MAX
+    )
+    forwards: bool = setting(False, "record to which neighbour a message went: more memory, fewer questions")
+    efpp: float = setting(
+        1e-5, "how probable a wrong 'it was here' may be", minimum=limits.EFPP_MIN, maximum=limits.EFPP_MAX
+    )
+    rate: float = setting(
+        5000.0,
+        "the peak rate that must hold for, messages per second",
+        minimum=limits.RATE_MIN,
+        maximum=limits.RATE_MAX,
+    )
+    accuracy: str = setting("warn", "if it cannot be held: warn, or refuse to start", choices=("warn", "refuse"))
+    folder: str = setting("", "where records are kept; empty: tracking in the data directory")
+    age_days_max: float = setting(30.0, "older records are deleted; 0: never", minimum=0, maximum=36_500)
+    bytes_max: int = setting(
+        10 << 30, "the oldest records are deleted beyond this; 0: no limit", minimum=0, maximum=1 << 60
+    )
+    attachments_max: int = setting(
+        100_000,
+        "of subscribers that have gone so many are remembered, of each half a kilobyte in memory; what an older "
+        "message is asked for is answered as far as known, and called incomplete",
+        minimum=1,
+        maximum=1 << 30,
+    )
+
+    def bloom(self) -> BloomSettings:
+        shape = self.capacity, self.bits, self.hashes
+        return BloomSettings(*shape, self.skew_ms, self.jitter_ms, Mode(self.storage), self.bits_max)
+
+    def settings(self) -> TrackingSettings:
+        chosen = strategy(self.strategy, self.bloom(), self.buffer_bytes)
+        times = self.persist_ms, self.skew_between_brokers_ms
+        return TrackingSettings(chosen, *times, self.forwards, self.attachments_max)
+
+    def judgement(self) -> Judgement | None:
+        """Whether the wanted accuracy can be held; None: nothing here errs."""
+        return judge(self.bloom(), self.rate, self.persist_ms, self.efpp) if self.strategy == "bloom" else None
+
+    def options(self, data: Path) -> TrackingOptions:
+        """For the driver. Under `none` too, which keeps there that it recorded nothing, and since when: or later
+        processes would deny what passed in that time."""
+        retention = SegmentRetention(int(self.age_days_max * DAY_MS) or None, self.bytes_max or None)
+        return TrackingOptions(self.settings(), Path(self.folder) if self.folder else data / "tracking", retention)

@@ -1,0 +1,1 @@
+"""Client connections of a broker: listeners, sockets, limits, output."""

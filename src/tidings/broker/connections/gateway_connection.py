@@ -1,0 +1,136 @@
+"""A client's socket whose protocol is translated: its bytes become native frames, and those of the forwarder its bytes.
+
+socket ─► gateway.receive ─► native frames ─► forwarder ─► events, node
+socket ◄─ gateway output ◄── native frames ◄─ forwarder
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidings.broker.connections.connection import ClientConnection, ConnectionServices
+from tidings.broker.tuning.read_moderation import SMALL_READ_BYTES
+from tidings.errors import RemoteProtocolError, TidingsError
+from tidings.kernel.clock import now_ms
+from tidings.node.protocol_session import ProtocolSession
+from tidings.protocols.session import Caller, Gateway
+
+log = logging.getLogger("tidings.broker")
+
+WAITING_BYTES_MAX = 8 << 20  # held by the gateway before the forwarder keeps the rest to itself
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayServices:
+    """What a translated connection needs of its broker besides."""
+
+    gateways: set["GatewayConnection"]  # those that have timers
+    frame_bytes_max: Callable[[], int]
+    open: Callable[[], bool]  # no users are configured
+    permits: Callable[[int, str, str], bool]  # connection, operation, destination
+    fail: Callable[[int, TidingsError], None]  # say why, and close
+
+
+class GatewayConnection(ClientConnection):
+    def __init__(
+        self,
+        services: ConnectionServices,
+        session: ProtocolSession,
+        gateway_services: GatewayServices,
+        make_gateway: Callable[[Caller], Gateway],
+    ) -> None:
+        super().__init__(services, session)
+        self._broker, self._make_gateway = gateway_services, make_gateway
+        self._gateway: Gateway | None = None
+        self._clogged = False  # the socket takes nothing now
+        self._full = False  # the gateway holds enough
+        self._pumping = False
+
+    def _permits(self, operation: str, destination: str) -> bool:
+        """Whether who is connected here may do that there."""
+        return self._broker.permits(self.number, operation, destination)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        frame_bytes_max = self._broker.frame_bytes_max()
+        caller = Caller(self.certificate_name(), self._broker.open(), frame_bytes_max, self._permits)
+        self._gateway = self._make_gateway(caller)
+        self._broker.gateways.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._broker.gateways.discard(self)
+        if self._gateway is not None:
+            self._gateway.lost()
+        super().connection_lost(exc)
+
+    def buffer_updated(self, size: int) -> None:
+        data = bytes(self.services.forwarder.buffer[:size])
+        self.heard_ms = now_ms()
+        if not self.closing:
+            self._do(lambda gateway: gateway.receive(data, self.heard_ms))
+            self._pump()
+
+    def write(self, data: bytes) -> None:
+        """What the forwarder has for the client; what the gateway answers to that comes in a turn of its own."""
+        self._do(lambda gateway: gateway.frames(data, now_ms()), heard=False)
+        self._put_out()
+        if not self._pumping:
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def tick(self, now: int) -> None:
+        if not self.closing:
+            self._do(lambda gateway: gateway.tick(now))
+            self._pump()
+
+    def pause_writing(self) -> None:
+        self._clogged = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._clogged = False
+        if not self._full:
+            super().resume_writing()
+
+    def _do(self, work: Callable[[Gateway], None], *, heard: bool = True) -> None:
+        """`heard`: from the client, whose words before an error count; the forwarder is at work and must not be fed."""
+        if self._gateway is None or self.number < 0:
+            return
+        error: TidingsError | None = None
+        try:
+            work(self._gateway)
+        except TidingsError as failure:
+            error = failure
+        except Exception:  # a fault of ours must cost one connection, not all of them
+            log.exception("internal error while serving %s", self.address)
+            error = RemoteProtocolError("E_INTERNAL", "an error inside the broker")
+        if error is not None and not self.closing:
+            if heard:
+                self._pump()
+            else:
+                self._put_out()
+            if not self.closing:
+                self._broker.fail(self.number, error)
+
+    def _pump(self) -> None:
+        """To the client and to the broker what the gateway has for them."""
+        self._pumping = False
+        if self._gateway is None or self.number < 0:
+            return
+        self._put_out()
+        frames = self._gateway.take_frames()
+        if frames and not self.closing:
+            flags = self.services.forwarder.feed_bytes(self.number, frames, now_ms())
+            self.services.table.react(self, flags, flush=len(frames) < SMALL_READ_BYTES)
+
+    def _put_out(self) -> None:
+        assert self._gateway is not None
+        if output := self._gateway.take_output():
+            super().write(output)
+        full = self._gateway.waiting_bytes > WAITING_BYTES_MAX
+        if full and not self._full:
+            super().pause_writing()
+        elif self._full and not full and not self._clogged:
+            super().resume_writing()
+        self._full = full

@@ -1,0 +1,1 @@
+"""HTTP pages of a broker: metrics, health, network, console."""

@@ -1,0 +1,245 @@
+"""What a broker tells about itself: /metrics for Prometheus (text format 0.0.4) and /health for whoever restarts it.
+
+A queue or durable subscription has series of its own as long as there are at most `MAILBOXES_MAX`; the sums over all
+are always there, so a broker with a million queues still answers quickly.
+"""
+
+import json
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping
+from heapq import nlargest
+
+from tidings.broker.broker_view import BrokerView
+from tidings.broker.http.network_status import copy_counts
+from tidings.broker.http.server import HttpPage
+from tidings.broker.inspection import dropped
+from tidings.broker.store_thread import LATENCY_SECONDS, StoreThread
+from tidings.delivery.mailbox import Mailbox, MailboxKind
+
+MAILBOXES_MAX = 500
+SLOW_SECONDS = 1.0  # that one write takes, before /health calls the store slow
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+# What the forwarding plane counts under which name, and what it means.
+_FORWARDER = {
+    "received": ("messages_received_total", "Messages taken in from publishers."),
+    "received_bytes": ("received_bytes_total", "Bytes read from clients."),
+    "delivered": ("messages_delivered_total", "Deliveries put into the output of subscribers."),
+    "sent_bytes": ("sent_bytes_total", "Bytes handed to sockets."),
+    "unmatched": ("messages_unmatched_total", "Messages nobody subscribed to."),
+    "pushed_back": ("publishers_pushed_back_total", "Times that a publisher had to wait for a subscriber."),
+    "feeds": ("reads_total", "Reads from sockets."),
+    "writes": ("writes_total", "Writes to sockets."),
+}
+
+# Counters that have no sample before something happens, and the label that their samples have then.
+LABELS = {
+    "logins_refused_total": "code",
+    "protocol_errors_total": "code",
+    "tls_handshakes_failed_total": "reason",
+    "log_lines_suppressed_total": "line",
+}
+
+# What is counted of copies between brokers (network_status.py), and what it is called.
+_FATES = {
+    "copies": "sent",
+    "arrived": "received",
+    "relayed": "relayed",
+    "in_vain": "in vain",
+    "no_route": "no route",
+    "no_hops": "too many hops",
+    "duplicates": "duplicate",
+    "wrong_path": "wrong path",
+    "expired": "expired",
+    "abandoned": "abandoned",
+}
+
+
+class _Text:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(
+        self, name: str, kind: str, meaning: str, samples: Iterable[tuple[Mapping[str, str], float]] | float
+    ) -> None:
+        self.lines += (f"# HELP tidings_{name} {meaning}", f"# TYPE tidings_{name} {kind}")
+        for labels, value in [({}, samples)] if isinstance(samples, (int, float)) else samples:
+            self.sample(name, labels, value)
+
+    def sample(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        self.lines.append(f"tidings_{name}{'{' + inside + '}' if inside else ''} {value}")
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+class Metrics:
+    def __init__(self, view: Callable[[], BrokerView]) -> None:
+        self._view = view
+        self._began, self._began_steady = time.time(), time.monotonic()
+
+    def metrics(self) -> HttpPage:
+        text, broker = _Text(), self._view()
+        _traffic(text, broker)
+        _clients(text, broker)
+        _mailboxes(text, broker)
+        if broker.writer is not None:
+            _store(text, broker.writer)
+        _network(text, broker)
+        _machine(text, broker, self._began)
+        _admission(text, broker)
+        for name, meaning, samples in broker.observer.gauges() if broker.observer else ():
+            text.add(name, "gauge", meaning, samples)
+        return HttpPage(str(text), TYPE)
+
+    def health(self) -> HttpPage:
+        """200 while the broker serves clients, otherwise 503; a store that refuses, or is slow, is told, but is not the
+        end. Not `live`: only a restart helps."""
+        broker = self._view()
+        ended = broker.failure
+        ready = broker.ready and not ended
+        state = {
+            "live": not ended,
+            "ready": ready,
+            "store": _store_state(broker.writer),
+            "connections": len(broker.clients.connections),
+            "uptime_seconds": round(time.monotonic() - self._began_steady, 3),
+        }
+        if ended:
+            state["failure"] = ended
+        return HttpPage(json.dumps(state) + "\n", "application/json", 200 if ready else 503)
+
+
+def _traffic(text: _Text, broker: BrokerView) -> None:
+    stats, counts = broker.forwarder.stats(), broker.engine.counts()
+    for key, (name, meaning) in _FORWARDER.items():
+        text.add(name, "counter", meaning, stats[key] + (counts.pushed_back if key == "pushed_back" else 0))
+    given_up = broker.forwarder.overruns()
+    text.add("filters_given_up_total", "counter", "Filters not evaluated to the end, each once a message.", given_up)
+    drops = [({"reason": reason}, count) for reason, count in dropped(broker).items()]
+    drops.append(({"reason": "expired"}, stats["expired"] + counts.expired))
+    text.add("messages_dropped_total", "counter", "Messages not delivered to a subscriber, by reason.", drops)
+    text.add("dead_letters_total", "counter", "Messages moved to the dead letters.", counts.dead_letters)
+    failed = counts.dead_letters_failed
+    text.add("dead_letters_failed_total", "counter", "Could not be moved there and stay where they are.", failed)
+    text.add("messages_duplicate_total", "counter", "Sent again and known already.", counts.duplicates)
+
+
+def _clients(text: _Text, broker: BrokerView) -> None:
+    logged_in = sum(connection.logged_in for connection in broker.clients.connections.values())
+    states = [({"state": "ready"}, logged_in), ({"state": "login"}, len(broker.clients.connections) - logged_in)]
+    text.add("connections", "gauge", "Connections of clients.", states)
+    text.add("connections_refused_total", "counter", "Turned away: too many.", broker.connections_refused)
+    for name, counts, meaning in (
+        ("logins_refused_total", broker.refused_logins, "Log-ins refused, by error code."),
+        ("protocol_errors_total", broker.engine.protocol_errors, "Connections ended for what they sent."),
+        ("tls_handshakes_failed_total", broker.failed_handshakes.by_reason, "TLS handshakes that failed, by reason."),
+        (
+            "log_lines_suppressed_total",
+            broker.suppressed_lines,
+            "Lines of the log left out, by kind: peers cause them.",
+        ),
+    ):
+        text.add(name, "counter", meaning, [({LABELS[name]: code}, count) for code, count in counts.items()])
+    text.add("logins_waiting", "gauge", "Log-ins that wait for a check of their password.", broker.waiting_logins)
+
+
+def _mailboxes(text: _Text, broker: BrokerView) -> None:
+    mailboxes = broker.engine.mailboxes.values()
+    sums = {kind: [0, 0, 0, 0] for kind in MailboxKind}
+    for mailbox in mailboxes:
+        one = sums[mailbox.kind]
+        for number, value in enumerate((1, len(mailbox.backlog), mailbox.unacknowledged, len(mailbox.consumers))):
+            one[number] += value
+    names = ("mailboxes", "mailboxes_waiting", "mailboxes_unacknowledged", "mailboxes_consumers")
+    meanings = ("Queues and kept subscriptions.", "Messages waiting.", "Delivered, not acknowledged.", "Consumers.")
+    for number, (name, meaning) in enumerate(zip(names, meanings, strict=True)):
+        by_kind = [({"kind": str(kind.value)}, values[number]) for kind, values in sums.items()]
+        text.add(name, "gauge", f"{meaning} Sums by kind.", by_kind)
+    kept = [mailbox for mailbox in mailboxes if mailbox.kind is not MailboxKind.PRIVATE]
+    shown = nlargest(MAILBOXES_MAX, kept, key=lambda mailbox: len(mailbox.backlog)) if kept else []
+    _each(text, "mailbox_waiting", "Messages waiting.", [(one, len(one.backlog)) for one in shown])
+    _each(text, "mailbox_unacknowledged", "Not acknowledged.", [(one, one.unacknowledged) for one in shown])
+    _each(text, "mailbox_dropped", "Dropped by its policy.", [(one, one.dropped) for one in shown])
+    _each(text, "mailbox_consumers", "Consumers attached.", [(one, len(one.consumers)) for one in shown])
+
+
+def _network(text: _Text, broker: BrokerView) -> None:
+    network, forwarder = broker.engine.network(), broker.forwarder
+    if network is None:
+        return
+    waiting = [({"peer": str(peer)}, forwarder.link_waiting(peer)) for peer in network.links]
+    text.add("link_waiting_bytes", "gauge", "Bytes that wait for a link.", waiting)
+    text.add("routes", "gauge", "Other brokers that can be reached.", len(network.routes))
+    text.add("transit_messages", "gauge", "Persistent messages that others have not taken.", network.in_transit)
+    counts = copy_counts(broker, network)
+    text.add("copy_bytes_total", "counter", "Bytes of copies sent to other brokers.", counts["copy_bytes"])
+    fates = [({"fate": fate}, counts[name]) for name, fate in _FATES.items()]
+    text.add("copies_total", "counter", "Copies between brokers, by what became of them.", fates)
+
+
+def _admission(text: _Text, broker: BrokerView) -> None:
+    admission = broker.admission
+    if admission is None:
+        return
+    if admission.rate_allowed is not None:
+        text.add("admission_rate", "gauge", "Messages a second that are admitted.", admission.rate_allowed)
+    text.add("admission_pauses_total", "counter", "Times that a publisher was made to wait.", admission.pauses)
+    text.add("admission_refused_total", "counter", "Publishers turned away.", admission.refused)
+
+
+def _machine(text: _Text, broker: BrokerView, began: float) -> None:
+    held = [
+        ({"part": "output"}, broker.forwarder.held_bytes()),
+        ({"part": "matcher"}, broker.forwarder.matcher_bytes()),
+        ({"part": "messages"}, broker.engine.counts().message_bytes),
+    ]
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    text.add("memory_bytes", "gauge", "Memory held, by part.", held)
+    text.add("resident_bytes", "gauge", "Resident memory of the process.", _resident_bytes())
+    text.add("cpu_seconds_total", "counter", "Processor time.", usage.ru_utime + usage.ru_stime)
+    text.add("start_time_seconds", "gauge", "When the broker started.", began)
+    text.add("ready", "gauge", "Whether clients are served.", int(broker.ready))
+
+
+def _each(text: _Text, name: str, meaning: str, values: list[tuple[Mailbox, int]]) -> None:
+    text.add(name, "gauge", meaning, [({"mailbox": mailbox.name}, value) for mailbox, value in values])
+
+
+def _store_state(writer: StoreThread | None) -> str:
+    if writer is None:
+        return "starting"
+    if writer.complaints.error is not None:
+        return writer.complaints.error.code
+    return "slow" if writer.write_seconds > SLOW_SECONDS else "ok"
+
+
+def _store(text: _Text, writer: StoreThread) -> None:
+    stats = writer.stats
+    text.add("store_write_age_seconds", "gauge", "Age of the write under way; 0: none is.", writer.write_seconds)
+    text.add("store_records_total", "counter", "Records written.", stats.records)
+    text.add("store_failures_total", "counter", "Batches the store refused.", stats.failures)
+    name = "store_append_seconds"
+    text.add(name, "histogram", "Time to write a batch, fsync included.", [])
+    below = 0
+    for bound, count in zip((*map(str, LATENCY_SECONDS), "+Inf"), stats.by_latency, strict=True):
+        below += count
+        text.sample(f"{name}_bucket", {"le": bound}, below)
+    text.sample(f"{name}_sum", {}, stats.seconds)
+    text.sample(f"{name}_count", {}, below)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except OSError:  # not Linux: the largest it ever was
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

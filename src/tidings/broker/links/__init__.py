@@ -1,0 +1,1 @@
+"""Sockets and timers of a broker's links to other brokers."""

@@ -1,0 +1,91 @@
+"""What a broker is started with: the command line and the files, read and checked before anything is opened."""
+
+import logging
+import ssl
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidings.broker.config import broker_id
+from tidings.broker.config import load as config
+from tidings.broker.config.installed_packages import check_installed
+from tidings.broker.config.joining import joining
+from tidings.broker.config.locations import telling_lines
+from tidings.broker.config.network import peers_of
+from tidings.broker.config.tables import Configuration
+from tidings.broker.links.links import Peers
+from tidings.broker.logs import note
+from tidings.broker.security import users
+from tidings.broker.security.access import AccessRules
+from tidings.broker.security.exposure_check import check_exposure, note_exposure
+from tidings.broker.security.guard import Guard, OpenGuard
+from tidings.broker.security.tls import server_context
+from tidings.broker.security.user_guard import UserGuard
+from tidings.errors import ConfigError
+
+log = logging.getLogger("tidings.process")
+
+
+@dataclass(frozen=True, slots=True)
+class StartupOptions:
+    """What the command line says; it overrides the file."""
+
+    config: Path | None = None
+    data: str | None = None
+    port: int | None = None  # of the first listener, and without a file the only one
+    join: str | None = None  # host:port of a broker whose network this one joins; empty: it begins one
+    routing: str = ""  # with `join`: the scheme of that network
+    metrics_port: int | None = None  # of the page with metrics and health
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """Everything that can be wrong, checked and ready to be used."""
+
+    configuration: Configuration
+    rules: AccessRules
+    users: users.Users | None  # None: there is no users file
+    tls: ssl.SSLContext | None
+    peers: Peers | None  # None: the broker stands alone
+    drawn: bool  # whether the broker has a number that is to be kept, and is not yet
+
+    def guard(self) -> Guard:
+        """Who is let in; the log says what is unsafe about it."""
+        if self.users is None:
+            note(log, logging.WARNING, "no users: everybody who can connect may do everything")
+            return OpenGuard()
+        note_exposure(self.configuration)
+        return UserGuard(self.users, self.rules, self.configuration.limits_of())
+
+
+def prepare(options: StartupOptions, protocols: tuple[str, ...]) -> Startup:
+    """Read the files; a ConfigError if anything in them will not do."""
+    configuration = config.load(options.config, protocols=protocols)
+    with telling_lines(options.config):
+        return _prepared(options, configuration)
+
+
+def _prepared(options: StartupOptions, configuration: Configuration) -> Startup:
+    if options.data is not None:
+        configuration = replace(configuration, broker=replace(configuration.broker, data=options.data))
+    if options.port is not None:
+        first, *others = configuration.listeners
+        if options.config is None:
+            others = []  # two brokers on one machine must not need a file
+        configuration = replace(configuration, listeners=(replace(first, port=options.port), *others))
+    if options.join is not None:
+        configuration = joining(configuration, options.join, bare=options.config is None, routing=options.routing)
+    if options.metrics_port is not None:
+        metrics, console = replace(configuration.metrics, port=options.metrics_port), configuration.console
+        if configuration.pages_share_port:
+            console = replace(console, port=options.metrics_port)
+        configuration = replace(configuration, metrics=metrics, console=console)
+    check_installed(configuration)
+    configuration, drawn = broker_id.numbered(configuration)
+    if configuration.users.file and configuration.users_file.is_dir():
+        raise ConfigError([f"users.file: {configuration.users_file} is a directory; name a file"])
+    there = configuration.users_file.exists() or bool(configuration.users.file)
+    known = users.load(configuration.users_file) if there else None
+    check_exposure(configuration, known, str(options.config or "the defaults"))
+    tls = server_context(configuration.tls) if configuration.encrypts else None
+    peers = peers_of(configuration.network, configuration.broker.id)
+    return Startup(configuration, AccessRules.of(configuration.access), known, tls, peers, drawn)

@@ -1,0 +1,1 @@
+"""Self-tuning of a broker: read moderation, quick acknowledgement, garbage collection, capacity."""

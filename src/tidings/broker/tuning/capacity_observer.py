@@ -1,0 +1,92 @@
+"""Somebody who watches the broker's counters and has something to add to its metrics, such as what it can carry."""
+
+import asyncio
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from tidings.broker.tasks import Steps
+from tidings.kernel.forwarder import Forwarder
+from tidings.node.clients.admission import Admission
+
+T = TypeVar("T")
+SECONDS = 1.0
+Gauge = tuple[str, str, list[tuple[Mapping[str, str], float]]]  # name, meaning, samples by labels
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Since the broker started."""
+
+    received: int
+    delivered: int
+    filters: int  # installed now
+    cpu_s: float
+    grade_sums: tuple[float, float, float]  # of the replication grade, its square and its cube
+    reads: int = 0
+    writes: int = 0
+    sleeps: int = 0  # of the event loop's thread: nothing was there to do
+
+
+class ExcludedCpuTime:
+    """CPU time of looking at the broker: what it costs must not be taken for what messages cost."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def doing(self, work: Callable[[], T]) -> Callable[[], T]:
+        """The same work, for the event loop's thread; how long it takes is noted."""
+
+        def noted() -> T:
+            began = time.thread_time()
+            try:
+                return work()
+            finally:
+                self.seconds += time.thread_time() - began
+
+        return noted
+
+
+class Observer(Protocol):
+    def observe(self, now_s: float, counters: Counters) -> None: ...
+
+    def gauges(self) -> list[Gauge]: ...
+
+    def rate_allowed(self, waiting_s_max: float, probability: float) -> float | None:
+        """Messages a second at which so many wait no longer than that; None: not known yet."""
+
+
+async def watch(observer: Observer, forwarder: Forwarder, aside: ExcludedCpuTime, admission: Admission | None) -> None:
+    """Until it is cancelled. What the observer makes of the counters is computed beside the event loop."""
+    steps = Steps()
+    while True:
+        with steps.going_on("capacity"):
+            counted = counters(forwarder, aside)
+            aside.seconds += await asyncio.to_thread(_observed, observer, time.monotonic(), counted, admission)
+        await asyncio.sleep(SECONDS)
+
+
+def _observed(observer: Observer, now_s: float, counted: Counters, admission: Admission | None) -> float:
+    """Returns the CPU time that it took."""
+    began = time.thread_time()
+    observer.observe(now_s, counted)
+    if admission is not None:
+        admission.rate_allowed = observer.rate_allowed(admission.waiting_s_max, admission.probability)
+    return time.thread_time() - began
+
+
+def counters(forwarder: Forwarder, aside: ExcludedCpuTime) -> Counters:
+    """On the event loop's thread."""
+    stats = forwarder.stats()
+    return Counters(
+        stats["received"],
+        stats["delivered"],
+        forwarder.filters(),
+        time.process_time() - aside.seconds,
+        forwarder.grade_sums(),
+        stats["feeds"],
+        stats["writes"],
+        resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw,
+    )

@@ -1,0 +1,1 @@
+"""Capacity models: processing time, service time, waiting, batching, replication, planning."""

@@ -1,0 +1,209 @@
+"""What a batch costs our broker: the parameters behind `tidings.capacity.batching`, fitted to its counters.
+
+A batch of k messages is one read, k times matching, a copy for every receiver, and one write to each connection that
+gets any of them:
+
+    S(k) = t_batch + d(k)·t_write + k·(t_rcv + log2(1 + n)·t_fltr + E[R]·t_tx)
+
+with d(k) the connections that k messages reach: of m subscribers that each match with probability p, m·(1 − (1 − p)^k).
+A batch after which nothing waits lets the broker sleep; the next one takes t_cold longer. The broker counts reads,
+writes, messages and copies, the system its sleeps and its CPU time, and that is linear in the parameters, so they are
+fitted by non-negative least squares over stretches under different loads. t_wake, the time from a message's arrival to
+its batch if the broker slept, costs no CPU time; it is measured (paced.py).
+
+>>> costs = BatchCosts(t_batch=30e-6, t_write=5e-6, t_rcv=3e-7, t_fltr=0.0, t_tx=5e-8)
+>>> scenario = BatchScenario(costs, filters=100, receivers=Receivers(subscribers=100, match_probability=0.1))
+>>> queue = scenario.queue(10_000.0)
+>>> round(queue.busy, 2), round(queue.batch_mean, 2), f"{queue.waiting_mean * 1e6:.0f} us"
+(0.71, 1.37, '39 us')
+>>> round(scenario.capacity)  # saturated
+1250000
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidings.capacity.arrays import Array, check_finite, check_probability, refuse
+from tidings.capacity.batch_fluid import queue_of
+from tidings.capacity.batching import SIZES_MAX, BatchQueue, capacity, rate_at
+from tidings.errors import CodecError, UsageError
+from tidings.extras import lazy
+from tidings.text_files import as_object, fault
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = lazy("scipy.optimize")
+
+FORMAT, VERSION = "tidings-batch-costs", 1
+ROUNDS = 8  # of reweighting
+FITTED = ("t_batch", "t_write", "t_rcv", "t_fltr", "t_tx", "t_cold")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a broker did in a stretch of time."""
+
+    seconds: float
+    cpu_s: float
+    reads: float
+    writes: float
+    received: float
+    delivered: float
+    filters: float  # installed
+    sleeps: float
+
+    @property
+    def row(self) -> list[float]:
+        """The factors of FITTED."""
+        filtering = self.received * math.log2(1 + self.filters)
+        return [self.reads, self.writes, self.received, filtering, self.delivered, self.sleeps]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCosts:
+    """In seconds."""
+
+    t_batch: float
+    t_write: float
+    t_rcv: float
+    t_fltr: float
+    t_tx: float
+    t_cold: float = 0.0
+    t_wake: float = 0.0
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            check_finite(one.name, getattr(self, one.name), 0)
+
+    def cpu_s(self, work: Work) -> float:
+        """What this work should have cost."""
+        return sum(factor * float(getattr(self, name)) for factor, name in zip(work.row, FITTED, strict=True))
+
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, "version": VERSION, "parameters": asdict(self)}, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "BatchCosts":
+        """Read what `to_json` wrote; anything else is refused with a CodecError."""
+        try:
+            document = as_object(json.loads(text))
+            if document["format"] != FORMAT or document["version"] != VERSION:
+                raise CodecError("E_LAB_VERSION", f"expected {FORMAT} version {VERSION}")
+            return cls(**{name: float(value) for name, value in document["parameters"].items()})
+        except json.JSONDecodeError as error:
+            raise CodecError("E_LAB_JSON", error.msg, position=error.pos) from None
+        except UsageError as error:
+            raise CodecError(error.code, error.reason) from None
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise CodecError("E_LAB_JSON", f"not stored costs of batches: {fault(error)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReceivers:
+    """Who gets a message: some always, others independently with one probability."""
+
+    subscribers: float
+    match_probability: float
+    always: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_finite("subscribers", self.subscribers, 0)
+        check_finite("always", self.always, 0)
+        check_probability("match_probability", self.match_probability)
+
+    @property
+    def mean(self) -> float:
+        return self.always + self.subscribers * self.match_probability
+
+    @property
+    def variance(self) -> float:
+        return self.subscribers * self.match_probability * (1 - self.match_probability)
+
+    def reached(self, k: Array) -> Array:
+        """d(k): those who get at least one of k messages, on average."""
+        return self.always + self.subscribers * (1 - (1 - self.match_probability) ** k)
+
+    def reached_variance(self, k: Array) -> Array:
+        missed = (1 - self.match_probability) ** k
+        return self.subscribers * missed * (1 - missed)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchScenario:
+    """A broker, and what it has to do per message."""
+
+    costs: BatchCosts
+    filters: float
+    receivers: BatchReceivers
+
+    def mean(self, k: Array) -> Array:
+        costs = self.costs
+        message = costs.t_rcv + math.log2(1 + self.filters) * costs.t_fltr + self.receivers.mean * costs.t_tx
+        return costs.t_batch + self.receivers.reached(k) * costs.t_write + k * message
+
+    def variance(self, k: Array) -> Array:
+        costs, receivers = self.costs, self.receivers
+        return receivers.reached_variance(k) * costs.t_write**2 + k * receivers.variance * costs.t_tx**2
+
+    @property
+    def capacity(self) -> float:
+        """Messages a second at saturation."""
+        return capacity(self.mean)
+
+    def queue(self, rate: float, sizes_max: int = SIZES_MAX) -> BatchQueue:
+        """Approximated where more than `sizes_max` messages wait."""
+        costs = self.costs
+        return queue_of(rate, self.mean, self.variance, wake=costs.t_wake, cold=costs.t_cold, sizes_max=sizes_max)
+
+    def rate_at(self, busy: float) -> float:
+        """Messages a second that keep the broker busy for this share of the time."""
+        return rate_at(busy, self.queue, self.capacity)
+
+
+def fit_costs(observed: Sequence[Work]) -> BatchCosts:
+    """Non-negative least squares of relative errors.
+
+    Relative to what the fit says, in a few rounds: relative to what was measured, stretches in which the machine was
+    slow would count less than those in which it was fast, and everything would come out too cheap.
+    """
+    if len(observed) < len(FITTED):
+        raise refuse(f"{len(FITTED)} parameters need as many stretches of work, not {len(observed)}", "E_LAB_RANK")
+    cpu = np.array([one.cpu_s for one in observed])
+    check_finite("cpu_s", cpu, 0, open_low=True)
+    matrix, expected = np.array([one.row for one in observed]), cpu
+    scale = np.linalg.norm(matrix / cpu[:, None], axis=0)
+    scale[scale == 0] = 1.0
+    for _ in range(ROUNDS):
+        values, _ = optimize.nnls(matrix / expected[:, None] / scale, cpu / expected)
+        expected = np.maximum(matrix @ (values / scale), cpu * 1e-3)
+    return costs_of(values / scale)
+
+
+def costs_of(values: Array) -> BatchCosts:
+    """From values in the order of FITTED.
+
+    Where every batch came after a sleep, nobody can tell t_cold from t_batch, and a fit may put all into t_cold. Then a
+    batch of a busy broker would cost nothing, and its capacity would be without limit.
+    """
+    found = BatchCosts(**dict(zip(FITTED, values.tolist(), strict=True)))
+    return replace(found, t_batch=found.t_cold, t_cold=0.0) if not np.any(values[:-1]) else found
+
+
+def work_of(counts: Mapping[str, float], filters: float) -> Work:
+    """From counters by their names in `tidings.lab.paced.Counts`."""
+    return Work(
+        counts["seconds"],
+        counts["cpu_s"],
+        counts["feeds"],
+        counts["writes"],
+        counts["received"],
+        counts["delivered"],
+        filters,
+        counts["sleeps"],
+    )

@@ -1,0 +1,1 @@
+"""The steps of `tidings demo`, one module each; tidings.cli.demo.command runs them."""

@@ -1,1 +1,0 @@
-"""The steps of `tidings demo`, one module each; tidings.cli.demo runs them."""

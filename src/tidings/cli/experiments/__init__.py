@@ -1,0 +1,1 @@
+"""Commands that repeat the papers' experiments."""

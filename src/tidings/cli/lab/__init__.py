@@ -1,0 +1,1 @@
+"""`tidings lab`: measure, fit, compare, validate."""

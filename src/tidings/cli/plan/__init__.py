@@ -1,0 +1,1 @@
+"""`tidings plan`: capacity, encoding and tracking parameters."""

@@ -1,0 +1,24 @@
+"""What goes wrong without a call that could raise it: kept for who looks, and told to who wants to hear."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from tidings.errors import TidingsError
+
+log = logging.getLogger("tidings.client")
+ERRORS_MAX = 100  # the latest are kept
+
+
+class AsyncErrors:
+    def __init__(self, on_error: Callable[[TidingsError], None] | None) -> None:
+        self.errors: deque[TidingsError] = deque(maxlen=ERRORS_MAX)
+        self._on_error = on_error
+
+    def note(self, error: TidingsError) -> None:
+        self.errors.append(error)
+        if self._on_error is not None:
+            try:
+                self._on_error(error)
+            except Exception:  # it is called while a frame is read, whose other half must not be lost
+                log.exception("on_error failed")

@@ -1,0 +1,1 @@
+"""The client's connection: transport, reconnection, outbox, pending requests."""

@@ -1,0 +1,34 @@
+"""What a subscription is asked for with: the fields of SUBSCRIBE, made of what a caller of `subscribe` gives."""
+
+from tidings.client.argument_checks import address, flag, text
+from tidings.errors import UsageError
+from tidings.model.destination import Destination, DestinationPattern
+from tidings.model.values import Value
+
+
+def subscribe_fields(
+    destination: str | Destination | DestinationPattern,
+    *,
+    type: str,
+    selector: str,
+    ack: str,
+    durable: str | bool,
+    shared: str,
+    policy: str,
+    no_local: bool,
+) -> dict[str, Value]:
+    """The arguments of `Client.subscribe`; a UsageError says what is wrong with them."""
+    if durable is True:
+        if not shared:
+            raise UsageError("E_SUBSCRIBE_NAME", "durable=True needs shared='name'; or give durable a name")
+        durable = shared
+    return {
+        "destination": address("destination", destination),
+        "type": text("type", type),
+        "selector": text("selector", selector),
+        "ack": text("ack", ack),
+        "durable": text("durable", durable or ""),
+        "shared": text("shared", shared),
+        "policy": text("policy", policy),
+        "no_local": flag("no_local", no_local),
+    }

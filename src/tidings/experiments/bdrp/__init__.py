@@ -1,0 +1,1 @@
+"""Experiments of the B-DRP paper: encodings, scale-out, large networks, hierarchy."""

@@ -1,0 +1,1 @@
+"""Experiments of the covering paper: pruning sweeps, mobile subscribers, real processes."""

@@ -1,0 +1,1 @@
+"""Experiments of the Hermes paper, E1 to E4."""

@@ -1,0 +1,1 @@
+"""Networks of broker processes on this machine: members, namespaces, ports."""

@@ -1,0 +1,1 @@
+"""Client side of a node: sessions, requests, subscriptions, consumers, transactions."""

@@ -1,0 +1,223 @@
+"""Carries out what clients ask about event types, and checks their events.
+
+Figure 3 of the Hermes paper: add and remove types, advertise and unadvertise them, subscribe to them, publish their
+events. Each request is checked against the rights of the connection's user, by the topics of the type it concerns
+(tidings.model.event_type_topics). Answers may come later: the type book may have to ask other brokers.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from tidings.errors import SecurityError, TidingsError, UsageError
+from tidings.kernel.codec import decode_message
+from tidings.model.destination import NAME_BYTES_MAX
+from tidings.model.event_type import EventType, EventTypeError, TypeTree
+from tidings.model.event_type_json import types_to_json
+from tidings.model.event_type_topics import path_of, pattern_of, topic_of
+from tidings.model.message import reserved
+from tidings.model.selector import Selector
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.event_type_registry import EventTypeRegistry
+from tidings.node.clients.session import Connection
+from tidings.node.completions import AnswerRequest
+from tidings.node.mailboxes.backpressure import Backpressure
+from tidings.node.requests import (
+    AddType,
+    AdvertiseType,
+    Done,
+    Failed,
+    RemoveType,
+    ShowTypes,
+    Subscribe,
+    TypeDeskRequest,
+    UnadvertiseType,
+)
+
+Chain = tuple[EventType, ...]
+ADVERTISED_MAX = 1000  # types that one connection publishes
+OPERATIONS = ("define", "advertise", "publish", "subscribe")
+
+
+class EventTypeRequests:
+    def __init__(self, book: EventTypeRegistry, outbox: AnswerBatch, backpressure: Backpressure) -> None:
+        self._book, self._outbox, self._backpressure = book, outbox, backpressure
+
+    def carry_out(self, client: Connection, request: TypeDeskRequest) -> None:
+        match request:
+            case AddType():
+                self._add(client, request)
+            case RemoveType(receipt, name):
+                self._known(client, receipt, name, lambda chain: self._remove(client, receipt, chain))
+            case ShowTypes(receipt, ""):
+                tree = TypeTree(self._book.types())
+                shown = [one for one in tree if self._may_see(client, (*_ancestors(tree, one.name), one))]
+                self._done(client, receipt, tuple(shown))
+            case ShowTypes(receipt, name):
+                self._known(client, receipt, name, lambda chain: self._show(client, receipt, chain))
+            case AdvertiseType(receipt, name):
+                waiting = ("advertising", client.number, name)  # events that follow must not overtake it
+                self._backpressure.hold(client.number, waiting)
+                done = partial(self._backpressure.release, waiting)
+                self._known(client, receipt, name, lambda chain: self._advertise(client, receipt, chain, done), done)
+            case UnadvertiseType(receipt, name):
+                if client.advertised.pop(name, None) is None:
+                    raise UsageError("E_TYPE_UNADVERTISED", f"this connection does not advertise event type {name!r}")
+                self._book.unadvertise(name)
+                self._done(client, receipt)
+            case _:
+                assert_never(request)
+
+    def subscribe(self, client: Connection, request: Subscribe, then: Callable[[Subscribe], None]) -> None:
+        """A subscription to a type: `then` gets it as one to topics."""
+        if request.destination:
+            raise UsageError("E_SUBSCRIBE_TYPE", "a subscription has a destination or an event type, not both")
+
+        def known(chain: Chain) -> None:
+            _check_selector(chain, request.selector)
+            then(replace(request, destination=pattern_of(_path(chain)), type=""))
+
+        self._known(client, request.receipt, request.type, known)
+
+    def check(self, client: Connection, message: bytes) -> None:
+        """An error says what is wrong with an event that this client publishes."""
+        decoded = decode_message(message)
+        path = path_of(decoded.destination.name)
+        tree = client.advertised.get(path[-1]) if path else None
+        if tree is None or _path(_ancestors(tree, path[-1])) != path[:-1]:
+            named = f"event type {path[-1]!r}" if path else f"topic {decoded.destination.name!r}"
+            raise UsageError("E_TYPE_UNADVERTISED", f"{named} is not advertised on this connection: advertise it first")
+        if self._book.chain(path[-1]) != tuple(tree):
+            reason = f"event type {path[-1]!r} was removed, and perhaps added in another form: advertise it again"
+            raise EventTypeError("E_TYPE_REDEFINED", reason)
+        if problems := tree.check(path[-1], decoded.properties):
+            raise EventTypeError(problems[0].code, "; ".join(one.reason for one in problems))
+
+    def lost(self, client: Connection) -> None:
+        for name in client.advertised:
+            self._book.unadvertise(name)
+        client.advertised.clear()
+
+    # --- one request each -----------------------------------------------------------------------------------------
+
+    def _add(self, client: Connection, request: AddType) -> None:
+        def with_parent(chain: Chain) -> None:
+            self._need(client, "define", (*chain, request.event_type))
+            _check_depth((*chain, request.event_type))
+            self._book.add(request.event_type, AnswerRequest(client.number, Done(request.receipt)))
+
+        if request.event_type.parent is None:
+            with_parent(())
+        else:
+            self._known(client, request.receipt, request.event_type.parent, with_parent)
+
+    def _remove(self, client: Connection, receipt: int, chain: Chain) -> None:
+        self._need(client, "define", chain)
+        self._book.remove(chain[-1].name, AnswerRequest(client.number, Done(receipt)))
+
+    def _show(self, client: Connection, receipt: int, chain: Chain) -> None:
+        if not self._may_see(client, chain):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may do nothing with {_named(chain)}")
+        self._done(client, receipt, chain)
+
+    def _advertise(self, client: Connection, receipt: int, chain: Chain, settled: Callable[[], None]) -> None:
+        self._need(client, "advertise", chain)
+        name = chain[-1].name
+        if name in client.advertised and tuple(client.advertised[name]) == chain:
+            self._done(client, receipt, chain)
+            settled()
+            return
+        if len(client.advertised) >= ADVERTISED_MAX and name not in client.advertised:
+            raise UsageError("E_TYPE_ADVERTISED", f"a connection advertises at most {ADVERTISED_MAX} event types")
+
+        def advertised(error: TidingsError | None) -> None:
+            settled()
+            if error is None:
+                error = self._advertised(client, receipt, name)
+            if error is not None:
+                self._outbox.answer(client.number, Failed(receipt, error))
+
+        self._book.advertise(name, advertised)
+
+    def _advertised(self, client: Connection, receipt: int, name: str) -> TidingsError | None:
+        """In the form that the type has now, which need not be the one it had when it was asked for."""
+        chain, wrong = self._book.chain(name), None
+        try:
+            if not chain:
+                raise EventTypeError("E_TYPE_UNKNOWN", f"there is no event type {name!r}")
+            self._need(client, "advertise", chain)
+        except TidingsError as error:
+            wrong = error
+        if client.gone or wrong is not None or name in client.advertised:  # each counts once
+            self._book.unadvertise(name)
+        if not client.gone and wrong is None:
+            client.advertised[name] = TypeTree(chain)
+            self._done(client, receipt, chain)
+        return wrong
+
+    # --- common to them -------------------------------------------------------------------------------------------
+
+    def _known(
+        self,
+        client: Connection,
+        receipt: int,
+        name: str,
+        then: Callable[[Chain], None],
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Go on with the type and its ancestors, or say why not."""
+
+        def found(error: TidingsError | None) -> None:
+            if client.gone:
+                failed()
+                return
+            try:
+                if error is not None:
+                    raise error
+                then(self._book.chain(name))
+            except TidingsError as wrong:
+                failed()
+                self._outbox.answer(client.number, Failed(receipt, wrong))
+
+        self._book.get(name, found)
+
+    def _done(self, client: Connection, receipt: int, types: Chain | None = None) -> None:
+        fields = {} if types is None else {"types": types_to_json(types)}
+        self._outbox.answer(client.number, Done(receipt, fields))
+
+    def _need(self, client: Connection, operation: str, chain: Chain) -> None:
+        if not client.principal.may(operation, topic_of(_path(chain))):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not {operation} {_named(chain)}")
+
+    def _may_see(self, client: Connection, chain: Chain) -> bool:
+        return any(client.principal.may(operation, topic_of(_path(chain))) for operation in OPERATIONS)
+
+
+def _ancestors(tree: TypeTree, name: str) -> Chain:
+    """The root first."""
+    return tuple(tree[one] for one in reversed(tree.ancestors(name)))
+
+
+def _path(chain: Chain) -> tuple[str, ...]:
+    return tuple(one.name for one in chain)
+
+
+def _named(chain: Chain) -> str:
+    return f"event type {'.'.join(_path(chain))!r}"
+
+
+def _check_depth(chain: Chain) -> None:
+    """Events need a topic that names the type and all its ancestors."""
+    if (size := len(topic_of(_path(chain)).encode())) > NAME_BYTES_MAX:
+        named = f"event type {chain[-1].name!r} and its {len(chain) - 1} ancestors"
+        reason = f"the topic of {named} would have {size} bytes, at most {NAME_BYTES_MAX} are possible"
+        raise EventTypeError("E_TYPE_DEPTH", reason)
+
+
+def _check_selector(chain: Chain, text: str) -> None:
+    """A filter asks only for attributes that every event of the type has."""
+    declared = TypeTree(chain).attributes(chain[-1].name)
+    for name in sorted(Selector(text).identifiers):
+        if name not in declared and not reserved(name):
+            raise EventTypeError("E_EVENT_UNKNOWN", f"event type {chain[-1].name!r} has no attribute {name!r}")

@@ -1,0 +1,192 @@
+"""Looking into queues and tidying them up: browse, move, purge. None of it consumes as a consumer would.
+
+Where message bytes are needed that only the store has, a request becomes a job that waits for them. Browsing and moving
+go by pages: the answer says whether there is more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tidings.delivery.backlog import BacklogPosition, behind
+from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.errors import SecurityError, UsageError
+from tidings.model.destination import Destination
+from tidings.model.selector import Selector
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.session import Connection
+from tidings.node.clients.subscription_plan import restricted
+from tidings.node.completions import AnswerRequest
+from tidings.node.encoded_message import expires_ms_of
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.message_filter import accepts
+from tidings.node.plane import Plane
+from tidings.node.requests import Browse, Done, Move, Purge
+
+PAGE_MESSAGES_MAX = 256
+
+
+@dataclass(slots=True)
+class _Job:
+    mailbox: Mailbox
+    places: list[BacklogPosition]
+    finish: Callable[[int, "_Job"], None]
+    messages: dict[int, bytes] = field(default_factory=dict)
+    missing: dict[int, BacklogPosition] = field(default_factory=dict)
+
+
+class Queues:
+    def __init__(self, plane: Plane, office: MailboxService, journal: Journal, outbox: AnswerBatch) -> None:
+        self._plane = plane
+        self._office = office
+        self._journal = journal
+        self._outbox = outbox
+        self.jobs: list[_Job] = []  # under way
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def browse(self, now_ms: int, client: Connection, request: Browse) -> None:
+        """Copies of what waits, as deliveries that need no acknowledgement; their tags name them."""
+        mailbox = self._queue(client, "browse", request.queue)
+        restriction = client.principal.restriction(request.queue, "browse")
+        wanted = accepts(restricted(Selector(request.selector), restriction))
+        count = min(request.count or PAGE_MESSAGES_MAX, PAGE_MESSAGES_MAX)
+        scan = mailbox.backlog.scan(behind(request.after)) if request.after.seq else mailbox.backlog.scan()
+        places = list(islice(scan, count + 1))
+        more = len(places) > count
+
+        def show(now_ms: int, job: _Job) -> None:
+            def fits(place: BacklogPosition, message: bytes) -> bool:
+                there = mailbox.backlog.holds(place) and not _late(message, now_ms)
+                return there and (wanted is None or wanted(message))
+
+            if client.number in self._outbox.connected:
+                last, cut = self._show(client.number, request, job, fits)
+                position = {"seq": last.seq, "priority": last.priority, "more": more or cut}
+                self._outbox.answer(client.number, Done(request.receipt, position))
+
+        self._start(now_ms, _Job(mailbox, places[:count], show))
+
+    def _show(
+        self, connection: int, request: Browse, job: _Job, fits: Callable[[BacklogPosition, bytes], bool]
+    ) -> tuple[BacklogPosition, bool]:
+        """The place to go on behind, and whether there was not enough room in the output for the whole page."""
+        room, last, cut = self._plane.room(connection), request.after, False
+        tags: list[int] = []
+        for place in job.places:
+            message = job.messages.get(place.seq)
+            if message is not None and fits(place, message):
+                if tags and len(message) > room:
+                    cut = True
+                    break
+                room -= len(message)
+                tags.append(place.seq)
+            last = place
+        attempts, messages = [job.mailbox.deliveries(seq) + 1 for seq in tags], [job.messages[seq] for seq in tags]
+        self._plane.deliver(connection, request.subscription, attempts, tags, messages)
+        return last, cut
+
+    def purge(self, client: Connection, request: Purge) -> None:
+        """What waits is gone: all of it, or the messages with these tags."""
+        mailbox = self._queue(client, "manage", request.queue)
+        if request.tags:
+            places = self._places(mailbox, request.tags)
+            for place in places:
+                mailbox.backlog.remove(place)
+                mailbox.finish(place.seq)
+            seqs = [place.seq for place in places]
+        else:
+            seqs = mailbox.purge()
+        self._office.finished(mailbox, seqs)
+        done = Done(request.receipt, {"count": len(seqs), "more": False})
+        self._journal.then_changed(AnswerRequest(client.number, done))
+
+    def move(self, now_ms: int, client: Connection, request: Move) -> None:
+        """To the end of another queue, in one batch with their end here."""
+        mailbox = self._queue(client, "manage", request.queue)
+        target = Destination.parse(request.target)
+        if not target.queue or str(target) == mailbox.name:
+            raise UsageError("E_QUEUE_TARGET", f"{request.target!r} is not another queue")
+        if not client.principal.may("publish", str(target)):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not publish to {target}")
+        if request.tags:
+            places = self._places(mailbox, request.tags)
+        else:
+            places = list(islice(mailbox.backlog.scan(), PAGE_MESSAGES_MAX + 1))
+        more = len(places) > PAGE_MESSAGES_MAX
+
+        def shift(_: int, job: _Job) -> None:
+            moved = 0
+            for place in job.places:
+                message = job.messages.get(place.seq)
+                if message is not None and mailbox.backlog.holds(place):
+                    mailbox.backlog.remove(place)
+                    moved += self._office.dead_letters.move(mailbox, place, message, target)
+            done = Done(request.receipt, {"count": moved, "more": more and moved > 0})
+            self._journal.then(AnswerRequest(client.number, done))
+
+        self._start(now_ms, _Job(mailbox, places[:PAGE_MESSAGES_MAX], shift))
+
+    # --- bytes from the store -------------------------------------------------------------------------------------
+
+    def wanted(self) -> list[int]:
+        return [seq for job in self.jobs for seq in job.missing] if self.jobs else []
+
+    def loaded(self, now_ms: int, messages: Mapping[int, bytes]) -> None:
+        for job in self.jobs:
+            found = job.missing.keys() & messages.keys()
+            job.messages.update((seq, messages[seq]) for seq in found)
+            for seq in found:
+                del job.missing[seq]
+        self.settle(now_ms)
+
+    def lost(self, seqs: Iterable[int]) -> None:
+        """The store will never bring these."""
+        for job in self.jobs:
+            for seq in seqs:
+                job.missing.pop(seq, None)
+
+    def settle(self, now_ms: int) -> None:
+        """Finish the jobs that wait for nothing any more; what has left its queue is not waited for."""
+        jobs, self.jobs = self.jobs, []
+        for job in jobs:
+            job.missing = {seq: place for seq, place in job.missing.items() if job.mailbox.backlog.holds(place)}
+            if job.missing:
+                self.jobs.append(job)
+            else:
+                job.finish(now_ms, job)
+
+    def _start(self, now_ms: int, job: _Job) -> None:
+        for place in job.places:
+            held = self._office.message_cache.get(place.seq)
+            if held is None:
+                job.missing[place.seq] = place
+            else:
+                job.messages[place.seq] = held.message
+        if job.missing:
+            self.jobs.append(job)
+        else:
+            job.finish(now_ms, job)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _queue(self, client: Connection, operation: str, name: str) -> Mailbox:
+        queue = Destination.parse(name)
+        if not queue.queue:
+            raise UsageError("E_QUEUE_NAME", f"{name!r} is not a queue: write queue:{queue.name}")
+        if not client.principal.may(operation, str(queue)):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not {operation} {queue}")
+        mailbox = self._office.mailboxes.by_name.get(str(queue))
+        if mailbox is None or mailbox.kind is not MailboxKind.QUEUE:
+            raise UsageError("E_QUEUE_UNKNOWN", f"there is no {queue}")
+        return mailbox
+
+    @staticmethod
+    def _places(mailbox: Mailbox, tags: Iterable[int]) -> list[BacklogPosition]:
+        wanted = set(tags)
+        return [place for place in mailbox.backlog.scan() if place.seq in wanted]
+
+
+def _late(message: bytes, now_ms: int) -> bool:
+    return 0 < expires_ms_of(message) <= now_ms

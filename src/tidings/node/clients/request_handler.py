@@ -1,0 +1,137 @@
+"""Carries out what clients ask for, or has it carried out: subscriptions, consuming, transactions, queues."""
+
+from typing import assert_never
+
+from tidings.delivery.mailbox import MailboxKind
+from tidings.errors import LimitError, SecurityError, UsageError
+from tidings.model.destination import Destination
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.consumers import Consumers
+from tidings.node.clients.publications import Publications
+from tidings.node.clients.queue_requests import Queues
+from tidings.node.clients.session import Connection
+from tidings.node.clients.subscription_plan import CLIENT_ID_MAX, is_temporary, queue_predicate
+from tidings.node.clients.subscriptions import Subscriptions
+from tidings.node.clients.transactions import OpenTransactions
+from tidings.node.completions import AnswerRequest
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.plane import Plane
+from tidings.node.requests import (
+    Ack,
+    Begin,
+    Browse,
+    Commit,
+    Credit,
+    DeskRequest,
+    Done,
+    Drain,
+    Forget,
+    Identify,
+    Leave,
+    MakeTemporary,
+    Move,
+    Purge,
+    RemoveTemporary,
+    Rollback,
+    Subscribe,
+    Sync,
+    Unsubscribe,
+)
+from tidings.node.settings import NodeSettings
+
+
+class RequestHandler:
+    def __init__(
+        self,
+        plane: Plane,
+        office: MailboxService,
+        journal: Journal,
+        outbox: AnswerBatch,
+        settings: NodeSettings,
+        publishing: Publications,
+    ) -> None:
+        self._office, self._journal, self._outbox = office, journal, outbox
+        self.queues = Queues(plane, office, journal, outbox)
+        self.consuming = Consumers(plane, office, journal, outbox, settings)
+        self.subscriptions = Subscriptions(plane, office, journal, outbox, settings)
+        self.transactions = OpenTransactions(plane, office, journal, outbox, settings, self.subscriptions, publishing)
+
+    def carry_out(self, now_ms: int, client: Connection, request: DeskRequest) -> None:
+        match request:
+            case Ack():  # the most frequent ones first
+                self.consuming.ack(now_ms, client, request)
+            case Credit():
+                self.consuming.credit(now_ms, client, request)
+            case Subscribe():
+                self.subscriptions.subscribe(now_ms, client, request)
+            case Unsubscribe():
+                self.subscriptions.unsubscribe(client, request)
+            case Forget():
+                self.subscriptions.forget(client, request)
+            case Drain():
+                self.consuming.drain(client, request)
+            case Identify():
+                self._identify(client, request)
+            case MakeTemporary():
+                self._make_temporary(client, request)
+            case RemoveTemporary():
+                self._remove_temporary(client, request)
+            case Begin():
+                self.transactions.begin(client, request)
+            case Commit():
+                self.transactions.commit(now_ms, client, request)
+            case Rollback():
+                self.transactions.roll_back(client, request)
+            case Sync():
+                self._journal.then(AnswerRequest(client.number, Done(request.receipt)))
+            case Leave():
+                self.subscriptions.end_all(client)
+                self._journal.then(AnswerRequest(client.number, Done(request.receipt)))
+            case Browse():
+                self.queues.browse(now_ms, client, request)
+            case Purge():
+                self.queues.purge(client, request)
+            case Move():
+                self.queues.move(now_ms, client, request)
+            case _:
+                assert_never(request)
+
+    def lost(self, client: Connection) -> None:
+        """The connection is gone: so are its transactions and subscriptions."""
+        self.transactions.lost(client)
+        self.subscriptions.end_all(client)
+        for mailbox in client.temporary.values():
+            with self._outbox.told("a temporary queue could not be removed"):
+                self._office.remove(mailbox)
+
+    # --- who it is, and what is its own -----------------------------------------------------------------------------
+
+    def _identify(self, client: Connection, request: Identify) -> None:
+        if client.subscriptions:
+            raise UsageError("E_IDENTIFY_LATE", "a client says who it is before it subscribes")
+        if len(client.client_id) + len(request.client_id) > CLIENT_ID_MAX:
+            raise LimitError(
+                "E_CLIENT_ID", f"a client's id has at most {CLIENT_ID_MAX} characters, its user's name included"
+            )
+        client.client_id += request.client_id
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def _make_temporary(self, client: Connection, request: MakeTemporary) -> None:
+        queue = Destination.parse(request.queue)
+        name = str(queue)
+        if not is_temporary(queue):
+            raise UsageError("E_QUEUE_TEMPORARY", f"{name!r} is no temporary queue: those are called queue:tmp.…")
+        if not client.principal.may("subscribe", name):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {name}")
+        if name in self._office.mailboxes.by_name:
+            raise UsageError("E_QUEUE_EXISTS", f"there is a temporary queue {queue.name!r} already")
+        client.temporary[name] = self._office.mailboxes.make(name, MailboxKind.TEMPORARY, queue_predicate(queue))
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def _remove_temporary(self, client: Connection, request: RemoveTemporary) -> None:
+        mailbox = client.temporary.pop(str(Destination.parse(request.queue)), None)
+        if mailbox is None:
+            raise UsageError("E_QUEUE_TEMPORARY", f"no temporary queue {request.queue!r} of this connection")
+        self._office.remove(mailbox)
+        self._outbox.answer(client.number, Done(request.receipt))

@@ -1,0 +1,127 @@
+"""From what a client asks for to what is installed: which predicate, and which mailbox if it needs one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidings.delivery.mailbox import MailboxKind
+from tidings.errors import SecurityError, UsageError
+from tidings.model.codec import decode_predicate, encode_predicate
+from tidings.model.destination import MORE_LEVELS, TOPIC_ATTRIBUTE, Destination, DestinationPattern
+from tidings.model.predicate import Predicate
+from tidings.model.selector import Selector
+from tidings.node.clients.session import Principal
+from tidings.node.message_filter import accepts
+from tidings.node.requests import AckMode, Subscribe
+
+NAME_MAX = 255  # characters of a subscription's or client's name
+CLIENT_ID_MAX = 512  # characters of what a client and its user are called together
+TEMPORARY_PREFIX = "tmp."  # a queue of such a name is made by its owner alone, never by being used
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPlan:
+    destination: str
+    predicate: bytes
+    kind: MailboxKind | None  # None: no mailbox, the forwarding plane delivers directly
+    name: str  # of the mailbox
+    accepts: Callable[[bytes], bool] | None  # what it may get of what waits: by its selector (queues), by its rule's
+    asked: bytes = b""  # of a durable subscription: the predicate without the rule's selector
+
+
+def plan(request: Subscribe, client_id: str, connection: int, principal: Principal) -> SubscriptionPlan:
+    pattern = DestinationPattern.parse(request.destination)
+    if not principal.may("subscribe", str(pattern)):
+        raise SecurityError("E_FORBIDDEN", f"{principal.name} may not subscribe to {pattern}")
+    restriction = principal.restriction(str(pattern))
+    selector = restricted(Selector(request.selector), restriction)
+    _check_names(request)
+    if pattern.queue:
+        return _plan_queue(request, pattern, selector)
+    predicate = encode_predicate(predicate_of(pattern, selector))
+    if request.durable and request.shared:
+        if request.durable != request.shared:
+            raise UsageError("E_SUBSCRIBE_NAME", "a subscription that is shared and durable has one name for both")
+        kind, name = MailboxKind.SHARED_DURABLE, shared_durable_name(request.shared)
+    elif request.durable:
+        kind, name = MailboxKind.DURABLE, durable_name(client_id, request.durable)
+    elif request.shared:
+        kind, name = MailboxKind.SHARED, f"shared:{request.shared}"
+    elif request.ack is AckMode.CLIENT:
+        kind, name = MailboxKind.PRIVATE, f"private:{connection}:{request.subscription}"
+    else:
+        return SubscriptionPlan(str(pattern), predicate, None, "", None)
+    if not request.durable:
+        return SubscriptionPlan(str(pattern), predicate, kind, name, None)
+    asked = encode_predicate(predicate_of(pattern, Selector(request.selector))) if restriction else predicate
+    return SubscriptionPlan(str(pattern), predicate, kind, name, accepts(Selector(restriction)), asked)
+
+
+def restricted(selector: Selector, restriction: str) -> Selector:
+    """What is asked for, as far as it is allowed."""
+    if not restriction:
+        return selector
+    return Selector(f"({selector.text}) AND ({restriction})" if selector.text.strip() else restriction)
+
+
+def predicate_of(pattern: DestinationPattern, selector: Selector) -> Predicate:
+    residual = None if selector.exact else selector.program
+    return Predicate(selector.conjunctions, residual).within(pattern.constraint)
+
+
+def destination_of(predicate: bytes) -> str:
+    """The topics that a subscription of this predicate is about; all, if its selector is never fulfilled."""
+    for conjunction in decode_predicate(predicate).conjunctions:
+        for constraint in conjunction:
+            if constraint.name == TOPIC_ATTRIBUTE:
+                return str(DestinationPattern.of(constraint))
+    return str(DestinationPattern(MORE_LEVELS))
+
+
+def queue_predicate(destination: Destination) -> bytes:
+    """What fills a queue: all that is sent to it."""
+    pattern = DestinationPattern(destination.name, destination.queue)
+    return encode_predicate(Predicate.of(pattern.constraint))
+
+
+def is_temporary(destination: Destination) -> bool:
+    return destination.queue and destination.name.startswith(TEMPORARY_PREFIX)
+
+
+def durable_name(client_id: str, name: str) -> str:
+    """Two clients may give their durable subscriptions the same name: theirs is the pair."""
+    owner = client_id.replace("%", "%25").replace(":", "%3A")
+    return f"durable:{owner}:{name}"
+
+
+def durable_parts(mailbox: str) -> tuple[str, str]:
+    """The client's id and the name that it gave.
+
+    >>> durable_parts(durable_name("alice/100%:a", "audit:1"))
+    ('alice/100%:a', 'audit:1')
+    """
+    _, owner, name = mailbox.split(":", 2)
+    return owner.replace("%3A", ":").replace("%25", "%"), name
+
+
+def shared_durable_name(name: str) -> str:
+    return f"shared-durable:{name}"
+
+
+def _plan_queue(request: Subscribe, pattern: DestinationPattern, selector: Selector) -> SubscriptionPlan:
+    if pattern.wild:
+        raise UsageError("E_QUEUE_WILDCARD", "a consumer names one queue, without wildcards")
+    if request.durable or request.shared:
+        raise UsageError("E_QUEUE_DURABLE", "queues are always durable and shared: leave these options out")
+    destination = Destination(pattern.name, True)
+    kind = MailboxKind.TEMPORARY if is_temporary(destination) else MailboxKind.QUEUE
+    return SubscriptionPlan(str(pattern), queue_predicate(destination), kind, str(destination), accepts(selector))
+
+
+def _check_names(request: Subscribe) -> None:
+    check_name("durable", request.durable)
+    check_name("shared", request.shared)
+
+
+def check_name(what: str, name: str) -> None:
+    if len(name) > NAME_MAX or any(character < " " for character in name):
+        raise UsageError("E_SUBSCRIBE_NAME", f"{what}: at most {NAME_MAX} characters, no control characters")

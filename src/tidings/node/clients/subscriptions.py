@@ -1,0 +1,182 @@
+"""Subscriptions of clients: made and ended, with the mailboxes that they need."""
+
+from typing import assert_never
+
+from tidings.delivery.mailbox import Consumer, Mailbox, MailboxKind
+from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
+from tidings.kernel.forwarder import DirectSink
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.session import Connection, DirectSubscription, MailboxSubscription, Subscription
+from tidings.node.clients.subscription_plan import (
+    SubscriptionPlan,
+    destination_of,
+    durable_name,
+    plan,
+    shared_durable_name,
+)
+from tidings.node.completions import ActivateConsumer, AnswerRequest, ConfirmUnsubscribe
+from tidings.node.mailboxes.durable_access import fits
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.plane import Plane
+from tidings.node.requests import AckMode, Done, Forget, Subscribe, Unsubscribe
+from tidings.node.settings import NodeSettings
+
+EVERYTHING = ">"  # who may manage all topics may see the broker, and tidy it up
+
+
+class Subscriptions:
+    def __init__(
+        self, plane: Plane, office: MailboxService, journal: Journal, outbox: AnswerBatch, settings: NodeSettings
+    ) -> None:
+        self._plane, self._office, self._mailboxes = plane, office, office.mailboxes
+        self._journal, self._outbox, self._settings = journal, outbox, settings
+
+    def subscribe(self, now_ms: int, client: Connection, request: Subscribe) -> None:
+        if request.subscription in client.subscriptions:
+            raise UsageError("E_SUBSCRIPTION_EXISTS", f"subscription {request.subscription} exists on this connection")
+        if len(client.subscriptions) >= self._settings.subscriptions_max:
+            limit = self._settings.subscriptions_max
+            raise LimitError("E_SUBSCRIPTIONS", f"a connection has at most {limit} subscriptions")
+        if request.policy.value not in self._settings.slow_policies:
+            raise UsageError("E_POLICY", f"this broker does not offer the policy {request.policy.value}")
+        wanted = plan(request, client.client_id, client.number, client.principal)
+        if request.no_local and wanted.kind is not None:
+            raise UsageError("E_NO_LOCAL", "no_local is for topics, with ack auto, neither durable nor shared")
+        if wanted.kind is None:
+            sink = DirectSink(
+                client.number,
+                request.subscription,
+                wanted.predicate,
+                credit=-1 if request.paused else 0 if request.window else request.credit,
+                policy=request.policy.value,
+                backlog_bytes_max=self._settings.sink_bytes_max,
+                no_local=request.no_local,
+            )
+            number = self._plane.subscribe(sink)
+            client.subscriptions[request.subscription] = DirectSubscription(
+                number, request.destination, request.selector
+            )
+            self._outbox.answer(client.number, Done(request.receipt))
+        else:
+            self._subscribe_mailbox(now_ms, client, request, wanted, wanted.kind)
+
+    def _subscribe_mailbox(
+        self, now_ms: int, client: Connection, request: Subscribe, wanted: SubscriptionPlan, kind: MailboxKind
+    ) -> None:
+        new = wanted.name not in self._mailboxes.by_name
+        mailbox = self._mailbox(client, request, wanted, kind)
+        asked = min(request.credit or self._settings.credit_default, self._settings.credit_max)
+        consumer = Consumer(
+            client.number,
+            request.subscription,
+            0 if request.paused else asked,
+            accepts=wanted.accepts,
+            window=request.window,
+            settles=request.window and request.ack is not AckMode.CLIENT,
+        )
+        subscription = MailboxSubscription(mailbox, consumer, request.destination, request.selector)
+        mailbox.policy = request.policy
+        mailbox.taken_ms = now_ms
+        self._office.attach(mailbox, consumer)
+        client.subscriptions[request.subscription] = subscription
+        made = new and kind is not MailboxKind.QUEUE
+        completion = ActivateConsumer(client, request.receipt, request.subscription, subscription, made)
+        self._journal.then_changed(completion)
+
+    def complete(self, completion: ActivateConsumer, error: TidingsError | None) -> None:
+        """A subscription with a mailbox is in force, or (`error`) is undone."""
+        client, subscription = completion.client, completion.subscription
+        mailbox, consumer = subscription.mailbox, subscription.consumer
+        if error is None:
+            self._office.activate(mailbox, consumer)
+        else:
+            if client.subscriptions.get(completion.number) is subscription:
+                del client.subscriptions[completion.number]
+            self._office.detach(mailbox, consumer)
+            if completion.made and self._mailboxes.is_open(mailbox) and not mailbox.consumers:
+                self._office.remove(mailbox)
+        self._outbox.answer_with(client.number, Done(completion.receipt), error)
+
+    def _mailbox(self, client: Connection, request: Subscribe, wanted: SubscriptionPlan, kind: MailboxKind) -> Mailbox:
+        """The mailbox to attach to: an existing one if it is the same, otherwise a new one."""
+        mailbox = self._mailboxes.by_name.get(wanted.name)
+        if mailbox is None:
+            if kind is MailboxKind.TEMPORARY:
+                if not request.temporary:
+                    raise UsageError("E_QUEUE_TEMPORARY", f"there is no temporary {wanted.name}, or no longer")
+                client.temporary[wanted.name] = self._mailboxes.make(wanted.name, kind, wanted.predicate)
+                return client.temporary[wanted.name]
+            return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
+        if kind is MailboxKind.TEMPORARY and client.temporary.get(wanted.name) is not mailbox:
+            # Replies are for who asked. Rules cannot say so: those who reply need a rule for all such queues.
+            raise SecurityError("E_FORBIDDEN", f"only the connection that made {wanted.name} may receive from it")
+        if mailbox.consumers and kind is MailboxKind.DURABLE:
+            raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber already")
+        is_queue = kind in (MailboxKind.QUEUE, MailboxKind.TEMPORARY)
+        if is_queue or fits(self._mailboxes, mailbox, wanted, client.principal):
+            return mailbox
+        if mailbox.consumers:
+            raise UsageError("E_SHARED_DIFFERS", f"{wanted.name!r} is in use with another topic or selector")
+        self._check_own(client, mailbox)
+        # As in JMS, a changed topic or selector means: forget the old subscription, start a new one.
+        self._office.remove(mailbox)
+        return self._mailboxes.make(wanted.name, kind, wanted.predicate, wanted.asked)
+
+    def unsubscribe(self, client: Connection, request: Unsubscribe) -> None:
+        subscription = client.subscription(request.subscription)
+        if request.release and isinstance(subscription, MailboxSubscription):
+            consumer = subscription.consumer
+            for place in subscription.mailbox.reject(consumer, list(consumer.unacknowledged)):
+                subscription.mailbox.put_back(place)
+            self._office.touch(subscription.mailbox)
+        self._end(subscription)
+        del client.subscriptions[request.subscription]
+        # So it is, even if a crash makes what was acknowledged come again.
+        self._journal.then_changed(ConfirmUnsubscribe(client.number, request.receipt))
+
+    def end_all(self, client: Connection) -> None:
+        for subscription in client.subscriptions.values():
+            with self._outbox.told("a subscription could not be ended"):
+                self._end(subscription)
+        client.subscriptions.clear()
+
+    def _end(self, subscription: Subscription) -> None:
+        match subscription:
+            case DirectSubscription(sink):
+                self._plane.unsubscribe(sink)
+            case MailboxSubscription(mailbox, consumer):
+                self._office.detach(mailbox, consumer)
+            case _:
+                assert_never(subscription)
+
+    def forget(self, client: Connection, request: Forget) -> None:
+        self._check_owner(client, request)
+        own = durable_name(client.client_id if request.owner is None else request.owner, request.durable)
+        mailbox = self._mailboxes.by_name.get(shared_durable_name(request.durable) if request.shared else own)
+        if mailbox is None:
+            raise UsageError("E_DURABLE_UNKNOWN", f"there is no durable subscription {request.durable!r}")
+        if request.look:
+            self._outbox.answer(client.number, Done(request.receipt))
+            return
+        if mailbox.consumers:
+            raise UsageError("E_DURABLE_BUSY", f"durable subscription {request.durable!r} has a subscriber")
+        self._check_own(client, mailbox)
+        self._office.remove(mailbox)
+        self._journal.then_changed(AnswerRequest(client.number, Done(request.receipt)))
+
+    def _check_owner(self, client: Connection, request: Forget) -> None:
+        if request.owner is not None and not client.principal.may("manage", EVERYTHING):
+            reason = f"{client.principal.name} may not manage {EVERYTHING}, which it takes to delete what is of others"
+            raise SecurityError("E_FORBIDDEN", reason)
+
+    def _check_own(self, client: Connection, mailbox: Mailbox) -> None:
+        """What several share ends by a hand that may manage its topic, whatever else that hand may."""
+        if mailbox.kind is not MailboxKind.SHARED_DURABLE:
+            return
+        topic = destination_of(self._mailboxes.predicate(mailbox))
+        if not client.principal.may("manage", topic):
+            raise SecurityError(
+                "E_FORBIDDEN",
+                f"{client.principal.name} may not replace or delete {mailbox.name!r}: it may not manage {topic}",
+            )

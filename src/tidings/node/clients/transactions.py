@@ -1,0 +1,137 @@
+"""Transactions: messages and acknowledgements are gathered until the commit, which does all of it or nothing."""
+
+from tidings.errors import LimitError, TidingsError, UsageError
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.consumers import give_back
+from tidings.node.clients.idempotent_commit import IdempotentCommit
+from tidings.node.clients.publications import Publications
+from tidings.node.clients.session import Connection, Transaction
+from tidings.node.clients.subscriptions import Subscriptions
+from tidings.node.completions import CommitTransaction
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.plane import Plane
+from tidings.node.requests import Begin, Commit, Done, Failed, Rollback
+from tidings.node.settings import NodeSettings
+
+
+class OpenTransactions:
+    def __init__(
+        self,
+        plane: Plane,
+        office: MailboxService,
+        journal: Journal,
+        outbox: AnswerBatch,
+        settings: NodeSettings,
+        subscriptions: Subscriptions,
+        publishing: Publications,
+    ) -> None:
+        self.once = IdempotentCommit()
+        self._plane, self._office, self._journal = plane, office, journal
+        self._outbox, self._settings = outbox, settings
+        self._subscriptions, self._publishing = subscriptions, publishing
+        self._bytes = 0  # of messages in all that are open
+
+    def begin(self, client: Connection, request: Begin) -> None:
+        if request.session in client.transactions:
+            raise UsageError("E_TRANSACTION_OPEN", f"session {request.session} is in a transaction already")
+        if len(client.transactions) >= self._settings.transactions_max:
+            limit = self._settings.transactions_max
+            raise LimitError("E_TRANSACTIONS", f"a connection has at most {limit} open transactions")
+        client.transactions[request.session] = Transaction()
+        self._plane.transacted(client.number, request.session, True)
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def add(self, client: Connection, session: int, receipt: int, message: bytes) -> None:
+        """A message that waits for the commit."""
+        transaction = client.transactions.get(session) or client.transaction(session)  # which says that there is none
+        all_bytes, own_bytes = self._bytes + len(message), transaction.bytes + len(message)
+        if transaction.failure is None and (
+            own_bytes > self._settings.transaction_bytes_max or all_bytes > self._settings.transactions_bytes_max
+        ):
+            self._bytes -= transaction.bytes
+            transaction.messages.clear()
+            transaction.bytes = 0
+            transaction.failure = LimitError("E_TRANSACTION_SIZE", "more bytes than open transactions may hold")
+        if transaction.failure is not None:
+            self._outbox.refused(client.number, receipt, transaction.failure)
+        else:
+            self._bytes, transaction.bytes = all_bytes, own_bytes
+            transaction.messages.append(message)
+            self._outbox.accepted(client.number, receipt)
+
+    def commit(self, now_ms: int, client: Connection, request: Commit) -> None:
+        transaction = self._end(client, request.session)
+        key = request.key and f"{client.principal.name}/{request.key}"  # everybody has keys of their own
+        before = self.once.number(key)
+        try:
+            if transaction.failure is not None:
+                raise transaction.failure
+            if key and self.once.done(key, request.number):
+                self._roll_back(transaction)
+                self._outbox.answer(client.number, Done(request.receipt, {"duplicate": True}))
+                return
+            # All that can go wrong comes first: what is in the journal can no longer be taken back.
+            place, late = self._office.mailboxes.for_message, request.drops_late
+            targets = [place(one, self._plane.match(one), drops_late=late) for one in transaction.messages]
+        except TidingsError:
+            self._failed(client, request, transaction)
+            raise
+        publications = tuple(
+            [
+                self._publishing.prepare(now_ms, client.number, message, mailboxes)
+                for message, mailboxes in zip(transaction.messages, targets, strict=True)
+            ]
+        )
+        for mailbox, places in transaction.acks:
+            self._office.finished_if_written(mailbox, [place.seq for place in places])
+        if key:
+            self._journal.message(self.once.begin(key, request.number, self._office.take_seq()), 0)
+        self._journal.then(CommitTransaction(client, request, transaction, publications, key, before))
+
+    def complete(self, commit: CommitTransaction, error: TidingsError | None) -> None:
+        """The transaction is durable, or (`error`) was refused."""
+        if error is not None:
+            if commit.key:
+                self.once.failed(commit.key, commit.before)
+            self._failed(commit.client, commit.request, commit.transaction)
+            self._outbox.answer(commit.client.number, Failed(commit.request.receipt, error))
+            return
+        self.once.finished(commit.key)
+        for mailbox, places in commit.transaction.acks:
+            for place in places:
+                mailbox.finish(place.seq)
+        for returned in commit.transaction.returned:
+            give_back(self._office, returned)
+        for publication in commit.publications:
+            self._publishing.publish(publication)
+        self._outbox.answer(commit.client.number, Done(commit.request.receipt))
+
+    def roll_back(self, client: Connection, request: Rollback) -> None:
+        self._roll_back(self._end(client, request.session))
+        self._outbox.answer(client.number, Done(request.receipt))
+
+    def lost(self, client: Connection) -> None:
+        """The connection is gone, and with it what was not committed."""
+        for transaction in client.transactions.values():
+            self._bytes -= transaction.bytes
+            with self._outbox.told("a transaction could not be rolled back"):
+                self._roll_back(transaction)
+
+    def _failed(self, client: Connection, request: Commit, transaction: Transaction) -> None:
+        if request.or_leaves:  # or it would be given again what it had, and that would count as one more try
+            self._subscriptions.end_all(client)
+        self._roll_back(transaction)
+
+    def _roll_back(self, transaction: Transaction) -> None:
+        for mailbox, places in transaction.acks:
+            self._office.retry(mailbox, places)
+        for returned in transaction.returned:
+            self._office.retry(returned.mailbox, returned.places)
+
+    def _end(self, client: Connection, session: int) -> Transaction:
+        transaction = client.transaction(session)
+        del client.transactions[session]
+        self._bytes -= transaction.bytes
+        self._plane.transacted(client.number, session, False)
+        return transaction

@@ -1,0 +1,1 @@
+"""Mailboxes of a node: storing, dispatch, expiry, dead letters, back-pressure, journal."""

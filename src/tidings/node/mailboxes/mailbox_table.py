@@ -1,0 +1,158 @@
+"""The mailboxes that are open, by name, and the sinks of the plane that fill them: made, found, refitted, closed."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.delivery.message_cache import MessageCache
+from tidings.delivery.retained import Retained, Retention
+from tidings.delivery.store import MailboxAdded, MailboxRemoved, Recovered, check_record
+from tidings.errors import LimitError, UsageError
+from tidings.model.destination import Destination
+from tidings.node.clients.subscription_plan import is_temporary, queue_predicate
+from tidings.node.encoded_message import QUEUE, destination_of
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.plane import Plane
+from tidings.node.settings import NodeSettings
+
+M = TypeVar("M", bound=Mailbox)
+
+
+class MailboxTable:
+    def __init__(self, plane: Plane, journal: Journal, message_cache: MessageCache, settings: NodeSettings) -> None:
+        self.by_sink: dict[int, Mailbox] = {}
+        self.by_name: dict[str, Mailbox] = {}
+        self.retained: dict[int, Retained] = {}  # by number
+        self.sinks: dict[Mailbox, tuple[int, bytes]] = {}  # which sink fills it, by which predicate
+        self.changes: list[tuple[bool, Mailbox]] = []  # (opened?, which), since they were last taken
+        self._plane, self._journal, self._message_cache, self._settings = plane, journal, message_cache, settings
+        self._old_sinks: list[tuple[int, Mailbox]] = []  # of mailboxes that have another; events may still name them
+        self._next_number = 1
+
+    def recover(self, recovered: Recovered) -> list[Mailbox]:
+        """Open those that the store knows; they are empty."""
+        self._next_number = recovered.last_mailbox + 1
+        kinds = {kind.value for kind in MailboxKind}  # what the store keeps besides is not in a mailbox
+        return [self._recovered(box) for box in recovered.mailboxes if box.kind in kinds]
+
+    def take_number(self) -> int:
+        """A number under which the store can keep something."""
+        self._next_number += 1
+        return self._next_number - 1
+
+    # --- made and closed ------------------------------------------------------------------------------------------
+
+    def make(self, name: str, kind: MailboxKind, predicate: bytes, asked: bytes = b"") -> Mailbox:
+        if name != str(self._settings.dead_letters):  # dead letters are never too many
+            self._check_room()
+        record = MailboxAdded(self.take_number(), name, kind.value, predicate, asked)
+        check_record(record)
+        mailbox = self._open(self._mailbox(record.mailbox, name, kind, asked), predicate)
+        if mailbox.durable:
+            self._journal.change(record)
+        return mailbox
+
+    def make_retained(self, name: str, predicate: bytes, retention: Retention) -> Retained:
+        self._check_room()
+        mailbox = self._open_retained(self.take_number(), name, predicate, retention)
+        self._journal.change(MailboxAdded(mailbox.number, name, mailbox.kind.value, predicate, retention.to_bytes()))
+        return mailbox
+
+    def refit(self, mailbox: Mailbox, predicate: bytes, asked: bytes) -> None:
+        """Fill it by another predicate from now on; what waits in it stays."""
+        sink, before = self.sinks[mailbox]
+        if (before, mailbox.asked) == (predicate, asked):
+            return
+        if predicate != before:
+            new = self._plane.mailbox(predicate)
+            self.by_sink[new] = mailbox
+            self.sinks[mailbox] = (new, predicate)
+            self._plane.unsubscribe(sink)
+            self._old_sinks.append((sink, mailbox))
+        mailbox.asked = asked
+        self._journal.change(MailboxAdded(mailbox.number, mailbox.name, mailbox.kind.value, predicate, asked))
+
+    def close(self, mailbox: Mailbox) -> None:
+        """Nothing comes to it any more, and the store forgets it."""
+        sink, _ = self.sinks.pop(mailbox)
+        self._plane.unsubscribe(sink)
+        del self.by_sink[sink]
+        del self.by_name[mailbox.name]
+        self.retained.pop(mailbox.number, None)
+        self.changes.append((False, mailbox))
+        if mailbox.durable:
+            self._journal.change(MailboxRemoved(mailbox.number))
+
+    def forget_old_sinks(self) -> None:
+        """About once a second: what they were still named by has come."""
+        old, self._old_sinks = self._old_sinks, []
+        for sink, mailbox in old:
+            if self.by_sink.get(sink) is mailbox and self.sinks.get(mailbox, (None,))[0] != sink:
+                del self.by_sink[sink]
+
+    def take_changes(self) -> list[tuple[bool, Mailbox]]:
+        changes, self.changes = self.changes, []
+        return changes
+
+    # --- found ----------------------------------------------------------------------------------------------------
+
+    def is_open(self, mailbox: Mailbox) -> bool:
+        return mailbox in self.sinks
+
+    def predicate(self, mailbox: Mailbox) -> bytes:
+        return self.sinks[mailbox][1]
+
+    def queue(self, destination: Destination) -> Mailbox:
+        """The queue of this name, made at first use."""
+        name = str(destination)
+        if (mailbox := self.by_name.get(name)) is not None:
+            return mailbox
+        if is_temporary(destination):
+            raise UsageError("E_QUEUE_GONE", f"there is no temporary queue {destination.name!r}, or no longer")
+        return self.make(name, MailboxKind.QUEUE, queue_predicate(destination))
+
+    def for_message(self, message: bytes, sinks: Iterable[int], *, drops_late: bool = False) -> list[Mailbox]:
+        """Where the message goes: the mailboxes it matched, or the queue it is the first to name; nowhere, if that is
+        a temporary one that is gone, and `drops_late`."""
+        mailboxes = [self.by_sink[sink] for sink in sinks if sink in self.by_sink]
+        if not mailboxes and message[1] & QUEUE:
+            queue = destination_of(message)
+            if drops_late and is_temporary(queue) and str(queue) not in self.by_name:
+                return []
+            mailboxes = [self.queue(queue)]
+        return mailboxes
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _check_room(self) -> None:
+        if len(self.by_name) >= self._settings.mailboxes_max:
+            raise LimitError("E_MAILBOXES", f"at most {self._settings.mailboxes_max} queues and kept subscriptions")
+
+    def _recovered(self, box: MailboxAdded) -> Mailbox:
+        if box.kind == MailboxKind.RETAINED.value:
+            return self._open_retained(box.mailbox, box.name, box.predicate, Retention.from_bytes(box.options))
+        return self._open(self._mailbox(box.mailbox, box.name, MailboxKind(box.kind), box.options), box.predicate)
+
+    def _mailbox(self, number: int, name: str, kind: MailboxKind, asked: bytes) -> Mailbox:
+        mailbox = Mailbox(
+            number,
+            name,
+            kind,
+            self._message_cache,
+            deliveries_max=self._settings.deliveries_max,
+            page_messages=self._settings.pieces.load_messages,
+        )
+        mailbox.asked = asked
+        return mailbox
+
+    def _open_retained(self, number: int, name: str, predicate: bytes, retention: Retention) -> Retained:
+        mailbox = self._open(Retained(number, name, self._message_cache, retention), predicate)
+        self.retained[number] = mailbox
+        return mailbox
+
+    def _open(self, mailbox: M, predicate: bytes) -> M:
+        sink = self._plane.mailbox(predicate)
+        self.by_sink[sink] = self.by_name[mailbox.name] = mailbox
+        self.sinks[mailbox] = (sink, predicate)
+        self.changes.append((True, mailbox))
+        return mailbox

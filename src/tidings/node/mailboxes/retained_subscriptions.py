@@ -1,0 +1,258 @@
+"""Retained subscriptions: made, read from an offset, released, and held to their limits.
+
+A read asks the store for the next messages after an offset, lets a selector choose among them, and answers with those
+and the offset to go on from, which is further than the last one sent if the selector refused what follows.
+
+What is dropped is noted in the batch that drops it: readers are told of losses by that note, after a crash too. The
+note of a subscription that is forgotten stays, so that one of the same name knows what its readers cannot get any more.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from tidings.delivery.retained import Retained, Retention
+from tidings.delivery.store import Acked, MailboxAdded, Note, Recovered
+from tidings.errors import LimitError, SecurityError, TidingsError, UsageError
+from tidings.kernel.codec import MessageBatch, Program
+from tidings.model.codec import encode_predicate
+from tidings.model.destination import DestinationPattern
+from tidings.model.selector import Selector
+from tidings.model.values import Value
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.session import Connection
+from tidings.node.clients.subscription_plan import check_name, predicate_of, restricted
+from tidings.node.completions import AnswerRetention
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.requests import Done, Failed, ReadRetained, Release, Retain
+from tidings.node.settings import NodeSettings
+
+READ_MESSAGES_MAX = 256  # at a time: their bytes are in memory meanwhile
+READS_MAX = 1000  # that wait for the store
+NOTE = "retained/"
+Kept = Retain | ReadRetained | Release
+
+
+@dataclass(slots=True)
+class _Read:
+    client: Connection
+    request: ReadRetained
+    mailbox: Retained
+    program: Program | None
+    seqs: list[int]
+    missing: set[int]
+    found: dict[int, bytes] = field(default_factory=dict)
+    first: int = 0  # the last offset that was gone when it began
+
+    def gone(self) -> int:
+        """The last offset that is gone, as far as this looks; without messages, it does not look beyond its place."""
+        asked, last = self.request, self.mailbox.range[1]
+        reach = self.seqs[-1] if self.seqs else (asked.up_to or last) if asked.messages else asked.after
+        return self.mailbox.gone(asked.after, reach)
+
+
+class RetainedSubscriptions:
+    def __init__(self, office: MailboxService, journal: Journal, outbox: AnswerBatch, settings: NodeSettings) -> None:
+        self._office, self._mailboxes, self._journal = office, office.mailboxes, journal
+        self._outbox, self._settings = outbox, settings
+        self.reads: list[_Read] = []  # under way
+        self.retrieved = 0  # messages sent to readers
+        self._former: dict[str, int] = {}  # the last offsets of those that were forgotten, by name
+
+    def recover(self, recovered: Recovered) -> None:
+        damaged = bool(recovered.damaged)
+        for mailbox in self._all():
+            mailbox.restore(recovered.notes.get(NOTE + mailbox.name, b""), recovered.last_seq, damaged=damaged)
+            if damaged:  # the store says so for as long as it has the damaged place, and no longer
+                self._journal.later(_note(mailbox))
+        for key, marks in recovered.notes.items():
+            name = key.removeprefix(NOTE)
+            if name != key and marks and name not in self._mailboxes.by_name:
+                self._former[name] = min(json.loads(marks)[1], recovered.last_seq)
+
+    def carry_out(self, client: Connection, request: Kept) -> None:
+        match request:
+            case Retain():
+                self._retain(client, request)
+            case ReadRetained():
+                self._read(client, request)
+            case Release():
+                self._release(client, request)
+            case _:
+                assert_never(request)
+
+    def lost(self, connection: int) -> None:
+        self.reads = [read for read in self.reads if read.client.number != connection]
+
+    def wanted(self) -> list[int]:
+        """What reads still need from the store."""
+        return [seq for read in self.reads for seq in read.seqs if seq in read.missing] if self.reads else []
+
+    def loaded(self, asked: Collection[int], messages: Mapping[int, bytes]) -> None:
+        """The store has brought some. What it was asked for and has not, was released meanwhile or is damaged."""
+        tried = set(asked)
+        for read in self.reads:
+            for seq in read.missing & tried:
+                if seq in messages:
+                    read.found[seq] = messages[seq]
+                if seq in messages or not read.mailbox.holds(seq):
+                    read.missing.discard(seq)
+        for read in [read for read in self.reads if not read.missing]:
+            self.reads.remove(read)
+            self._answer(read)
+
+    def gave_up(self, seqs: Collection[int]) -> None:
+        """The store has lost these for good."""
+        for mailbox in self._all():
+            lost = [seq for seq in seqs if mailbox.holds(seq)]
+            for seq in lost:
+                mailbox.forget(seq)
+            if lost:
+                self._office.finished(mailbox, lost)
+                self._journal.later(_note(mailbox))
+        for read in self.reads:
+            read.missing.difference_update(seqs)
+
+    def tick(self, now_ms: int) -> None:
+        """About once a second: what is too old or too much goes."""
+        for mailbox in self._all():
+            grown = mailbox.look(now_ms)
+            limit = mailbox.over(now_ms)
+            if limit:
+                self._drop(mailbox, limit)
+            if grown or limit:
+                self._journal.later(_note(mailbox))
+
+    def answer(self, completion: AnswerRetention, error: TidingsError | None) -> None:
+        first, last = completion.mailbox.range
+        self._outbox.answer_with(completion.connection, Done(completion.receipt, {"first": first, "last": last}), error)
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def _retain(self, client: Connection, request: Retain) -> None:
+        name = self._name(request.name)
+        pattern = DestinationPattern.parse(request.destination)
+        if pattern.queue:
+            raise UsageError("E_QUEUE_DURABLE", "a queue keeps its messages by itself: retain topics")
+        if not client.principal.may("subscribe", str(pattern)):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not subscribe to {pattern}")
+        limit = self._settings.retained_bytes_max
+        if request.bytes_max > limit:
+            raise LimitError("E_RETAIN_LIMIT", f"at most {limit} bytes are retained for one subscription")
+        selector = restricted(Selector(request.selector), client.principal.restriction(str(pattern)))
+        predicate = encode_predicate(predicate_of(pattern, selector))
+        retention = Retention(request.age_ms, request.bytes_max or limit, str(pattern))
+        mailbox = self._mailboxes.by_name.get(name)
+        if isinstance(mailbox, Retained):
+            if self._mailboxes.predicate(mailbox) != predicate:
+                raise UsageError("E_RETAIN_DIFFERS", f"{request.name!r} retains another topic or selector")
+            if mailbox.retention != retention and not request.keep_limits:
+                mailbox.retention = retention
+                self._journal.change(_added(mailbox, predicate))
+        else:
+            mailbox = self._mailboxes.make_retained(name, predicate, retention)
+            if name in self._former:
+                mailbox.begin(self._former.pop(name))
+        self._journal.then(AnswerRetention(client.number, request.receipt, mailbox))
+
+    def _read(self, client: Connection, request: ReadRetained) -> None:
+        mailbox = self._find(request.name)
+        destination = mailbox.retention.destination
+        if not client.principal.may("browse", destination):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not read {destination}")
+        if len(self.reads) >= READS_MAX:
+            raise LimitError("E_RETAINED_READS", f"at most {READS_MAX} reads wait at a time")
+        selector = restricted(Selector(request.selector), client.principal.restriction(destination, "browse"))
+        program = Program(selector.program) if selector.text.strip() else None
+        seqs = mailbox.after(request.after, min(request.messages, READ_MESSAGES_MAX))
+        if request.up_to:
+            seqs = [seq for seq in seqs if seq <= request.up_to]
+        read = _Read(client, request, mailbox, program, seqs, set(seqs))
+        read.first = read.gone()
+        if request.strict and request.after < read.first:
+            raise _gone(request, read.first)
+        if seqs:
+            self.reads.append(read)
+        else:
+            self._answer(read)
+
+    def _release(self, client: Connection, request: Release) -> None:
+        mailbox = self._find(request.name)
+        destination = mailbox.retention.destination
+        if not client.principal.may("subscribe", destination):
+            raise SecurityError("E_FORBIDDEN", f"{client.principal.name} may not release {destination}")
+        if request.forget:
+            self._former[mailbox.name] = mailbox.range[1]
+            mailbox.release(mailbox.range[1])
+            self._journal.change(_note(mailbox))
+            self._office.remove(mailbox)
+        else:
+            self._drop(mailbox, request.up_to)
+            self._journal.change(_note(mailbox))
+        self._journal.then(AnswerRetention(client.number, request.receipt, mailbox))
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _answer(self, read: _Read) -> None:
+        """Up to so many bytes, but at least one message; then where to go on."""
+        there = [(seq, read.found[seq]) for seq in read.seqs if seq in read.found]
+        chosen = _chosen(read.program, [message for _, message in there])
+        whole = len(there) == len(read.seqs)  # then what was dropped meanwhile is no loss: here it is
+        first, newest = read.first if whole else read.gone(), read.mailbox.range[1]
+        size, sent, request = 0, list[tuple[int, bytes]](), read.request
+        if request.strict and request.after < first:  # some went meanwhile
+            self._outbox.answer(read.client.number, Failed(request.receipt, _gone(request, first)))
+            return
+        next_after = read.seqs[-1] if read.seqs else max(request.after, min(first, request.up_to or first))
+        for (seq, message), wanted in zip(there, chosen, strict=True):
+            if not wanted:
+                continue
+            if sent and size + len(message) > request.bytes_max:
+                next_after = seq - 1
+                break
+            size += len(message)
+            sent.append((seq, message))
+        self.retrieved += len(sent)
+        fields: dict[str, Value] = {"first": first, "last": newest, "next": next_after}
+        self._outbox.answer(read.client.number, Done(request.receipt, fields, tuple(sent)))
+
+    def _drop(self, mailbox: Retained, offset: int) -> None:
+        if gone := mailbox.release(offset):
+            self._journal.later(Acked(mailbox.number, tuple(gone)))
+
+    def _all(self) -> list[Retained]:
+        return list(self._mailboxes.retained.values())
+
+    def _find(self, name: str) -> Retained:
+        mailbox = self._mailboxes.by_name.get(self._name(name))
+        if not isinstance(mailbox, Retained):
+            raise UsageError("E_RETAINED_UNKNOWN", f"there is no retained subscription {name!r}")
+        return mailbox
+
+    def _name(self, name: str) -> str:
+        check_name("retained", name)
+        if not name:
+            raise UsageError("E_SUBSCRIBE_NAME", "a retained subscription has a name")
+        return f"retained:{name}"
+
+
+def _gone(request: ReadRetained, first: int) -> UsageError:
+    return UsageError("E_RETAINED_GONE", f"offsets up to {first} of {request.name!r} are gone")
+
+
+def _note(mailbox: Retained) -> Note:
+    return Note(NOTE + mailbox.name, mailbox.marks())
+
+
+def _added(mailbox: Retained, predicate: bytes) -> MailboxAdded:
+    return MailboxAdded(mailbox.number, mailbox.name, mailbox.kind.value, predicate, mailbox.retention.to_bytes())
+
+
+def _chosen(program: Program | None, messages: list[bytes]) -> list[bool]:
+    if program is None or not messages:
+        return [True] * len(messages)
+    data = b"".join(part for one in messages for part in (len(one).to_bytes(4, "little"), one))
+    batch = MessageBatch.from_messages(data, max(map(len, messages)))
+    return [truth is True for truth in program.evaluate(batch)]

@@ -1,0 +1,1 @@
+"""Network side of a node: links, store-and-forward, relays, scheme forwarding."""

@@ -1,0 +1,39 @@
+"""Letters: to one broker of the network, by the routes there are. They may be lost with a link."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from tidings.node.network.link_channels import LinkChannels
+from tidings.overlay.effects import Router
+from tidings.routing.control.messages import Datagram
+from tidings.routing.unicast.link_state import LinkState
+from tidings.routing.unicast.protocol import Unicast
+
+
+class Datagrams:
+    def __init__(self, router: Router, hops_max: int, wires: LinkChannels, unicast: Callable[[], Unicast]) -> None:
+        self._router, self._hops_max, self._wires, self._unicast = router, hops_max, wires, unicast
+        self._inbox: list[tuple[Router, bytes]] = []  # that came for this broker: from whom, what
+
+    def topology(self) -> Mapping[Router, Collection[Router]]:
+        """Who can be reached, with their links where these are known."""
+        unicast = self._unicast()
+        known = unicast.links if isinstance(unicast, LinkState) else {}
+        return {router: tuple(known.get(router, ())) for router in (self._router, *unicast.reachable())}
+
+    def post(self, router: Router, payload: bytes) -> bool:
+        """False: there is no way there."""
+        return self._pass_on(Datagram(router, self._router, self._hops_max, payload))
+
+    def arrived(self, letter: Datagram) -> None:
+        if letter.target == self._router:
+            self._inbox.append((letter.source, letter.payload))
+        elif letter.hops_left > 0:
+            self._pass_on(replace(letter, hops_left=letter.hops_left - 1))
+
+    def take(self) -> list[tuple[Router, bytes]]:
+        inbox, self._inbox = self._inbox, []
+        return inbox
+
+    def _pass_on(self, letter: Datagram) -> bool:
+        return self._wires.say(self._unicast().next_hop(letter.target) or 0, letter)

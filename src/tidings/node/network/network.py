@@ -1,0 +1,368 @@
+"""A node among others: joins links, unicast, a routing scheme and the store-and-forward of persistent messages.
+
+    inputs of the driver ──► links ──Arrived──► unicast, flood ──Deliver──► scheme ──► tables of the plane
+                               ▲                     │ Install(routes) ─────┘  └─────► transit
+                               └───────Send──────────┘
+
+Every link is also a connection of the forwarding plane: control messages travel in CONTROL frames between the
+FORWARD frames that the plane writes and reads by itself. The driver opens the plane's connection, says so (`opened`)
+before it says Connected or Accepted, and closes it after Lost or Close.
+
+Effects gather in `out`; the driver takes them after each call: Dial, Close, SetTimer, Authenticate, Report.
+"""
+
+from random import Random
+from typing import assert_never
+
+from tidings.delivery.store import Note, Recovered
+from tidings.errors import CodecError, StoreError, TidingsError
+from tidings.kernel.events import Relayed
+from tidings.model.codec import decode_predicate
+from tidings.node.completions import Copy
+from tidings.node.effects import LinkEffect as DriverEffect
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.network.datagrams import Datagrams
+from tidings.node.network.event_custody import EventCustody
+from tidings.node.network.link_channels import CONTROL_FRAME, LinkChannels, control_frame
+from tidings.node.network.link_clock import LinkClock
+from tidings.node.network.machines import FLOOD_TIMER, make_machines
+from tidings.node.network.notes import NetworkNotes, incarnation_note, noted_incarnation, noted_interests
+from tidings.node.network.relay_inbox import RelayInbox, waiting_report
+from tidings.node.network.scheme_forwarding import SchemeForwarding
+from tidings.node.network.settings import NetworkSettings
+from tidings.node.network.store_and_forward import StoreAndForward
+from tidings.node.network.tables import NetworkTables
+from tidings.node.plane import NetworkPlane
+from tidings.overlay import effects as fx
+from tidings.overlay.effects import ControlMessage, LinkEffect, Router
+from tidings.overlay.pan.machine import TIMER as PAN_TIMER
+from tidings.overlay.pan.messages import Changed, PanAnswered, PanArrived, Unanswered
+from tidings.routing.control.codec import decode
+from tidings.routing.control.messages import Datagram, FloodAck, FloodItem, FloodSummary, SchemeMessage, Taken, Topic
+from tidings.routing.control.pan_codec import SCHEME as PAN
+from tidings.routing.effects import AskKey, Deliver, Effect, HandOver, Install, Passed, Report, Safe, Send, SetTimer
+from tidings.routing.scheme import TIMER as SCHEME_TIMER
+from tidings.routing.unicast.link_state import LinkState
+from tidings.routing.unicast.protocol import COST_MAX
+from tidings.routing.unicast.protocol import TIMER as UNICAST_TIMER
+
+
+class Network:
+    def __init__(
+        self,
+        plane: NetworkPlane,
+        settings: NetworkSettings,
+        store_and_forward: StoreAndForward,
+        event_custody: EventCustody,
+        incarnation: int,
+        rng: Random,
+    ) -> None:
+        self.settings, self.store_and_forward, self.event_custody = settings, store_and_forward, event_custody
+        self.out: list[DriverEffect] = []
+        plane.join(settings.shape())
+        self._plane, self._rng = plane, rng
+        self.clock = LinkClock()
+        self._wires = LinkChannels(plane)
+        self._notes = NetworkNotes(settings.encoding.row_bytes)
+        self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
+        self._arrange(incarnation)
+        self.intake = RelayInbox(
+            store_and_forward, lambda number, error: self.broken(self.clock.now, number, error), self._waits
+        )
+        self.letters = Datagrams(settings.router, settings.hops_max, self._wires, lambda: self.unicast)
+        self.neighbour_changes: list[tuple[bool, Router]] = []  # (came?, who) since they were last taken
+        self._started = 0.0
+        self.address = ""  # where links come in, as others see it; the driver knows it when it listens
+
+    def _arrange(self, incarnation: int) -> None:
+        """The machines of this life."""
+        settings = self.settings
+        machines = make_machines(settings, incarnation, self._rng, self._plane, self._wires, self._tables)
+        self.links, self.unicast, self.flood, self.scheme, self.pan = machines
+        self.incarnation = incarnation
+        self.scheme_forwarding = SchemeForwarding(
+            self.scheme,
+            settings,
+            self.clock,
+            self._plane,
+            self._wires,
+            self.store_and_forward,
+            self.event_custody,
+            self._routed,
+        )
+        self._questions: dict[int, int] = {}  # Pan's token of a request -> the scheme's
+
+    # --- doors ----------------------------------------------------------------------------------------------------
+
+    def recover(self, now: float, recovered: Recovered) -> None:
+        """What was in transit, and whom it could be for: a broker that comes back must know before it hears of it.
+        Its life before may have had a clock that was ahead: this one is later all the same."""
+        before = noted_incarnation(recovered.notes)
+        if self.incarnation <= before:
+            self._arrange(before + 1)
+        self.store_and_forward.recover(recovered)
+        self.event_custody.recover(recovered)
+        self.clock.at(now)
+        if self.scheme_forwarding.events is not None:
+            for chain in self._notes.recover_types(recovered.notes):
+                self.scheme_forwarding.events.own(chain)
+        for router, interests in noted_interests(recovered.notes):
+            for known in (interests, None):  # known, and not heard of for now
+                self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
+
+    def incarnation_note(self) -> Note:
+        """The next life is later than this one, and than whoever spoke in its name."""
+        self.incarnation = max(self.incarnation, self.flood.incarnation, self.unicast.incarnation)
+        return incarnation_note(self.incarnation)
+
+    def start(self, now: float) -> None:
+        self.clock.now = self._started = now
+        self._routed(self.unicast.start(now))
+        self._routed(self.scheme.start(now))
+        for address, expected in self.settings.dials:
+            self._linked(self.links.dial(now, address, expected))
+        if self.pan is not None:
+            self._panned(self.pan.start(now, self.address))
+
+    def stop(self, now: float, reason: str) -> None:
+        if self.pan is not None:
+            self.pan.stop(self.clock.at(now))
+        self._linked(self.links.stop(self.clock.at(now), reason))
+
+    def opened(self, connection: str, number: int, *, proven: bool) -> None:
+        """The plane has this connection under that number. Before its peer is proven it hears nothing but refusals."""
+        self._wires.opened(connection, number, proven=proven)
+
+    def proven(self, connection: str) -> None:
+        """The peer at this connection knows the network's secret."""
+        self._wires.proven(connection)
+
+    def step(self, now: float, told: fx.Input) -> None:
+        now = self.clock.at(now)
+        match told:
+            case fx.Timer(name=name) if name == UNICAST_TIMER:
+                self._routed(self.unicast.tick(now))
+            case fx.Timer(name=name) if name == FLOOD_TIMER:
+                self._routed(self.flood.tick(now))
+            case fx.Timer(name=name) if name == SCHEME_TIMER:
+                self._routed(self.scheme.tick(now))
+            case fx.Timer(name=name) if name == PAN_TIMER and self.pan is not None:
+                self._panned(self.pan.tick(now))
+            case fx.Lost(connection=connection):
+                self._linked(self.links.step(now, told))
+                self._forget_connection(connection)
+            case (
+                fx.Timer()
+                | fx.Accepted()
+                | fx.Connected()
+                | fx.Received()
+                | fx.Authenticated()
+                | fx.Denied()
+                | fx.Carried()
+            ):
+                self._linked(self.links.step(now, told))
+            case _:
+                assert_never(told)
+
+    def control(self, now: float, number: int, type: int, payload: bytes) -> None:
+        """A control frame that came by a link."""
+        connection = self._wires.names.get(number)
+        if connection is None:
+            return
+        try:
+            if type != CONTROL_FRAME:
+                raise CodecError("E_FRAME_TYPE", f"frame type {type:#04x} has no place on a link")
+            message = decode(payload)
+        except CodecError as error:
+            self.broken(now, number, error)
+        else:
+            self.step(now, fx.Received(connection, message))
+
+    def broken(self, now: float, number: int, error: TidingsError) -> None:
+        """What came by this link makes no sense: give it up."""
+        connection = self._wires.names.get(number)
+        if connection is not None:
+            self.out.append(fx.Close(connection, error.code))
+            self.step(now, fx.Lost(connection, str(error), code=error.code))
+
+    def relayed(self, now_ms: int, event: Relayed) -> None:
+        """A persistent copy from a neighbour. It is acknowledged when it is stored; the journal's flush follows."""
+        if event.connection in self._wires.names:
+            copy = Copy(event.hops, event.tag, event.routers, event.expires_ms, event.message)
+            self.intake.relayed(now_ms, event.connection, copy)
+
+    def _waits(self, number: int, error: StoreError | None) -> None:
+        """The store refuses what comes by a link, or takes it again: once, however often it is tried."""
+        self.out.append(waiting_report(self._wires.peer_at(number), error))
+
+    def settle(self, now_ms: int, interests: list[tuple[bool, bytes]]) -> None:
+        """The end of a turn: pass on what changed here, acknowledge, send."""
+        for added, predicate in interests:
+            change = self.scheme.subscribe if added else self.scheme.unsubscribe
+            self._routed(change(self.clock.now, decode_predicate(predicate)))
+        for number, tags in self.intake.take_acks().items():
+            self._plane.send(number, control_frame(Taken(tuple(tags))))
+        self.intake.settle(now_ms)
+        self.store_and_forward.pump(now_ms)
+        self.scheme_forwarding.settle(now_ms)
+
+    def note_types(self, journal: Journal) -> None:
+        """Write down which types were added here."""
+        if self.scheme_forwarding.events is not None:
+            self._notes.note_types(journal, self.scheme_forwarding.events.owned())
+
+    def tick(self, now_ms: int, journal: Journal) -> None:
+        """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
+        late for anybody."""
+        self.note_types(journal)
+        if max(self.flood.incarnation, self.unicast.incarnation) > self.incarnation:
+            journal.change(self.incarnation_note())
+        self.store_and_forward.unpark()
+        self.store_and_forward.expire(now_ms)
+        self.intake.tick()
+        self._notes.note_interests(journal, self.scheme.predicates)
+        if self.clock.now - self._started > self.settings.bdrp.retain_ms:
+            known = self.scheme.predicates.keys() | set(self.unicast.reachable())
+            for router in [router for router in self.store_and_forward.waiting_for() if router not in known]:
+                self._give_up(router)
+
+    def _give_up(self, router: Router) -> None:
+        """They were confirmed, so that somebody should hear of it."""
+        if count := self.store_and_forward.abandon(router):
+            told = f"broker {router} is given up: {count} persistent messages for it are dropped"
+            self.out.append(Report("E_BROKER_GIVEN_UP", told))
+
+    def take(self) -> list[DriverEffect]:
+        out, self.out = self.out, []
+        return out
+
+    # --- effects of the machines ----------------------------------------------------------------------------------
+
+    def _linked(self, effects: list[LinkEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case fx.LinkUp(peer=peer, latency_ms=latency_ms):
+                    self._link_up(peer)
+                    self._cost(peer, latency_ms)
+                case fx.LinkDown(peer=peer, reason=reason, silent=silent):
+                    self._link_down(peer, silent)
+                    self.out.append(fx.Report("LINK_DOWN", f"router {peer}: {reason}"))
+                case fx.NobodyThere(address=address):
+                    if self.pan is not None:
+                        self._panned(self.pan.nobody_at(self.clock.now, address))
+                case fx.LatencyChanged(peer=peer, latency_ms=latency_ms):
+                    self._cost(peer, latency_ms)
+                case fx.Arrived(peer=peer, message=message):
+                    self._arrived(peer, message)
+                case fx.Transmit(connection=connection, message=message):
+                    self._wires.transmit(connection, message)
+                case fx.Close(connection=connection):
+                    self.out.append(effect)
+                    self._forget_connection(connection)
+                case fx.PushBack() | fx.Release():
+                    pass  # the plane keeps the books of what it sends
+                case fx.Dial() | fx.Authenticate() | fx.SetTimer() | fx.Report():
+                    self.out.append(effect)
+                case _:
+                    assert_never(effect)
+
+    def _link_up(self, peer: Router) -> None:
+        link = self.links.link(peer)
+        assert link is not None
+        self._wires.link(peer, link.connection)
+        self.store_and_forward.link_up(peer)
+        self.neighbour_changes.append((True, peer))
+        if self.flood is not getattr(self.unicast, "flood", None):
+            self._routed(self.flood.link_up(self.clock.now, peer))
+        if self.scheme_forwarding.carrier is not None:
+            self._routed(self.scheme_forwarding.carrier.link_up(self.clock.now, peer))
+        if self.pan is not None:
+            self._panned(self.pan.link_up(self.clock.now, peer))
+        self.out.append(fx.Report("LINK_UP", f"router {peer}"))
+
+    def _link_down(self, peer: Router, silent: bool) -> None:
+        self._wires.unlink(peer)
+        self.store_and_forward.link_down(peer)
+        self.neighbour_changes.append((False, peer))
+        self._routed(self.unicast.link_down(self.clock.now, peer))
+        if self.flood is not getattr(self.unicast, "flood", None):
+            self._routed(self.flood.link_down(self.clock.now, peer))
+        if self.scheme_forwarding.carrier is not None:
+            self._routed(self.scheme_forwarding.carrier.link_down(self.clock.now, peer))
+        if self.pan is not None:
+            self._panned(self.pan.link_down(self.clock.now, peer, silent))
+
+    def _cost(self, peer: Router, latency_ms: float) -> None:
+        cost = self.settings.costs.get(peer) or min(COST_MAX, max(1, round(latency_ms * 10)))
+        self._routed(self.unicast.link_up(self.clock.now, peer, cost))
+
+    def _arrived(self, peer: Router, message: ControlMessage) -> None:
+        match message:
+            case Taken(tags=tags):
+                self.store_and_forward.taken(peer, tags)
+            case Datagram():
+                self.letters.arrived(message)
+            case SchemeMessage(scheme=scheme, payload=payload) if scheme == PAN and self.pan is not None:
+                self._panned(self.pan.heard(self.clock.now, peer, payload))
+            case SchemeMessage():
+                self._routed(self.scheme.learn(self.clock.now, (peer, message)))
+            case FloodItem() | FloodAck() | FloodSummary() if not isinstance(self.unicast, LinkState):
+                self._routed(self.flood.receive(self.clock.now, peer, message))
+            case _:
+                self._routed(self.unicast.receive(self.clock.now, peer, message))
+
+    def _routed(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(neighbour=neighbour, message=message):
+                    self._wires.say(neighbour, message)
+                case Install(table=table):
+                    self._routed(self.scheme.routed(self.clock.now, table))
+                case Deliver():
+                    self._routed(self.scheme.learn(self.clock.now, effect))
+                case HandOver():
+                    self.scheme_forwarding.handed.append(effect)
+                case AskKey(token=token, key=key, payload=payload):
+                    assert self.pan is not None
+                    number, said = self.pan.request(self.clock.now, key, payload)
+                    self._questions[number] = token
+                    self._panned(said)
+                case Safe(tag=tag):
+                    self.event_custody.safe(tag)
+                case Passed(id=id, to=to):
+                    self.scheme_forwarding.passed.append((id, to))
+                case SetTimer() | Report():
+                    self.out.append(effect)
+                case _:
+                    assert_never(effect)
+
+    def _panned(self, effects: list[LinkEffect]) -> None:
+        """What Pan wants done, and what it brought for the scheme."""
+        assert self.pan is not None
+        self._linked(effects)
+        while self.pan.inbox and self.scheme_forwarding.events is not None:
+            effect = self.pan.inbox.pop(0)
+            match effect:
+                case Changed():
+                    self._routed(self.scheme_forwarding.events.reroute(self.clock.now))
+                case PanArrived(token=0):
+                    pass  # no request: nobody waits for an answer
+                case PanArrived():
+                    answer, said = self.scheme_forwarding.events.asked(self.clock.now, effect.payload)
+                    self._linked(self.pan.reply(self.clock.now, effect, answer))
+                    self._routed(said)
+                case PanAnswered(token=token, payload=payload):
+                    self._routed(
+                        self.scheme_forwarding.events.answered(self.clock.now, self._questions.pop(token), payload)
+                    )
+                case Unanswered(token=token):
+                    self._routed(
+                        self.scheme_forwarding.events.answered(self.clock.now, self._questions.pop(token), None)
+                    )
+                case _:
+                    assert_never(effect)
+        self.pan.inbox.clear()
+
+    def _forget_connection(self, connection: str) -> None:
+        if (number := self._wires.closed(connection)) is not None:
+            self.intake.forget(number)

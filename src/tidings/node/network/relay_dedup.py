@@ -1,0 +1,103 @@
+"""Which persistent messages of other brokers were taken here already, also after a restart.
+
+A broker that lost a link before an acknowledgement came sends again, perhaps by another way; so the same message can
+arrive twice, long apart. The ids of the last ones are kept, in the store as well, in slots that are written over in
+turn: each batch rewrites one slot. Of the ids that are written over, the highest of each publisher is kept
+(`seen_marks`): a message that is not above it may have been taken before, and is delivered with that mark.
+
+What a batch writes is asked for when it leaves (`notes`): by then it is known which ids of the batch before were
+refused, and have to be taken again.
+
+>>> seen = Seen(slots=2, slot_ids=2)
+>>> records = []
+>>> for n in range(5):
+...     seen.add(bytes([n]) * 16)
+...     records += seen.notes()
+>>> [record.key for record in records]
+['seen:0', 'seen:0', 'seen:1', 'seen:1', 'seen:0', 'seen-marks:0', 'seen-marks:1']
+>>> bytes([0]) * 16 in seen, bytes([3]) * 16 in seen
+(False, True)
+>>> seen.prove_new(bytes([0]) * 16), seen.prove_new(bytes([7]) * 16)
+(False, True)
+>>> again = Seen(slots=2, slot_ids=2)
+>>> again.recover({record.key: record.value for record in records})
+>>> bytes([3]) * 16 in again, bytes([0]) * 16 in again
+(True, False)
+"""
+
+from collections.abc import Mapping
+
+from tidings.delivery.store import Note
+from tidings.node.network.relay_marks import RelayMarks
+
+ID_BYTES = 16
+
+
+class RelayDedup:
+    def __init__(self, slots: int = 256, slot_ids: int = 256) -> None:
+        self._slots: list[dict[bytes, None]] = [{} for _ in range(slots)]
+        self._slot_ids = slot_ids
+        self._ids: dict[bytes, int] = {}  # id -> slot
+        self._current = 0
+        self._turns = [0] * slots
+        self._changed: set[int] = set()  # slots, since `notes` was last asked
+        self._marks = RelayMarks()
+        self._marked: set[int] = set()  # notes of marks that the next batch must write
+        self._leaving: set[int] = set()  # those that the batch before wrote, if it was not refused
+        self._turn = 0  # how often a slot was begun: tells after a restart which one is the latest
+
+    def __contains__(self, message_id: bytes) -> bool:
+        return message_id in self._ids
+
+    def prove_new(self, message_id: bytes) -> bool:
+        """Whether a message that is not in here was never taken; False: it may have been, long ago."""
+        return self._marks.prove_new(message_id)
+
+    def add(self, message_id: bytes) -> None:
+        """It is taken; that lasts once what `notes` says is written."""
+        slot = self._slots[self._current]
+        if len(slot) >= self._slot_ids:
+            self._turn += 1
+            self._current = self._turn % len(self._slots)
+            slot = self._slots[self._current]
+            for old in slot:
+                if self._ids.get(old) == self._current:  # after a refused batch the disk may have one in two slots
+                    del self._ids[old]
+            self._marked |= self._marks.forget(slot)
+            slot.clear()
+        slot[message_id] = None
+        self._ids[message_id] = self._current
+        self._turns[self._current] = self._turn
+        self._changed.add(self._current)
+
+    def notes(self) -> list[Note]:
+        """The slots that changed, and marks; nothing if this was asked for the same batch before."""
+        changed, self._changed = sorted(self._changed), set()
+        if not changed:
+            return []
+        slots = [
+            Note(f"seen:{slot}", self._turns[slot].to_bytes(8, "little") + b"".join(self._slots[slot]))
+            for slot in changed
+        ]
+        self._leaving, self._marked = self._marked, set()
+        return [*slots, *self._marks.notes(self._leaving)]
+
+    def discard(self, message_id: bytes) -> None:
+        """It could not be stored, so it was not taken after all; nor was anything else of its batch written."""
+        self._marked |= self._leaving
+        slot = self._ids.pop(message_id, None)
+        if slot is not None:
+            del self._slots[slot][message_id]
+
+    def recover(self, notes: Mapping[str, bytes]) -> None:
+        for key, value in notes.items():
+            name, _, number = key.partition(":")
+            if name != "seen" or int(number) >= len(self._slots):
+                continue
+            ids = [value[at : at + ID_BYTES] for at in range(8, len(value), ID_BYTES)]
+            self._slots[int(number)] = dict.fromkeys(ids)
+            self._ids.update(dict.fromkeys(ids, int(number)))
+            self._turns[int(number)] = int.from_bytes(value[:8], "little")
+        self._marks.recover(notes)
+        self._turn = max(self._turns)
+        self._current = self._turn % len(self._slots)

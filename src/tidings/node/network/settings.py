@@ -1,0 +1,93 @@
+"""What an administrator may set of a broker's place in a network."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidings.errors import UsageError
+from tidings.kernel.forwarder import NetworkShape
+from tidings.node.network.pan_links import PanSettings
+from tidings.overlay.effects import Router
+from tidings.overlay.link.greeting import Greeting
+from tidings.overlay.link.machine import LinkOptions
+from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.scheme import BdrpOptions
+from tidings.routing.control.flood import FloodOptions
+from tidings.routing.covering.policies import POLICIES
+from tidings.routing.hermes import HermesOptions
+from tidings.routing.registry import SCHEMES, SchemeKind
+
+UNICASTS = ("link-state", "distance-vector")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """What must be the same everywhere: network, unicast, scheme, encoding, and under Hermes how often everything is
+    said again. The rest is each broker's own affair."""
+
+    router: Router
+    network: str = "tidings"
+    dials: tuple[tuple[str, Router | None], ...] = ()  # address, and who is expected there
+    unicast: str = "link-state"
+    scheme: str = "bdrp"
+    encoding: InterestEncoding = field(default_factory=InterestEncoding)
+    broadcast_above: int = 0
+    hops_max: int = 32
+    costs: Mapping[Router, int] = field(default_factory=dict)  # of links; others cost their measured latency in 0.1 ms
+    authenticate: bool = False  # ask the driver whether a peer is who it says
+    backlog_bytes_max: int = 8 << 20  # of one link
+    window_bytes: int = 1 << 20  # of persistent messages that a peer has not acknowledged
+    link: LinkOptions = field(default_factory=LinkOptions)
+    flood: FloodOptions = field(default_factory=FloodOptions)
+    bdrp: BdrpOptions = field(default_factory=BdrpOptions)
+    policy: str = "selective"  # of covering: what becomes of covered subscriptions
+    advertise: tuple[str, ...] = (">",)  # of covering: topics that clients of this broker may publish to
+    merge: bool = False  # of covering: what clients of this broker ask for, joined where the union is one filter
+    hermes: HermesOptions = field(default_factory=HermesOptions)
+    pan: PanSettings | None = None  # links are made as Pan decides; None: only those of `dials`
+
+    def __post_init__(self) -> None:
+        if not 0 < self.router < 2**32:
+            raise UsageError("E_ROUTER", f"{self.router} is not a router's number: 1 to {2**32 - 1}")
+        if self.unicast not in UNICASTS:
+            raise UsageError("E_UNICAST", f"there is no unicast protocol {self.unicast!r}")
+        if self.scheme not in SCHEMES:
+            raise UsageError("E_SCHEME", f"there is no routing scheme {self.scheme!r}")
+        if self.kind.needs_map and self.unicast != "link-state":
+            raise UsageError("E_SCHEME", f"{self.scheme} needs the map that only link-state unicast has")
+        if self.kind.typed and self.pan is None:
+            raise UsageError("E_SCHEME", f"{self.scheme} needs the overlay pan")
+        if self.encoding.keyless and self.scheme != "bdrp":
+            raise UsageError("E_SCHEME", f"under {self.scheme} every broker must know interests: only bdrp can relay")
+        if self.policy not in POLICIES:
+            raise UsageError("E_COVERING_POLICY", f"{self.policy} is not one of {', '.join(POLICIES)}")
+
+    @property
+    def kind(self) -> SchemeKind:
+        return SCHEMES[self.scheme]
+
+    def greeting(self, incarnation: int) -> Greeting:
+        same = [
+            ("overlay", "static" if self.pan is None else "pan"),
+            ("scheme", self.scheme),
+            ("unicast", self.unicast),
+            *self.encoding.parameters(),
+        ]
+        if self.kind.typed:  # who says things again less often would be forgotten by the others meanwhile
+            same.append(("refresh_ms", f"{self.hermes.refresh_ms:g}"))
+        return Greeting(self.network, self.router, incarnation, parameters=tuple(sorted(same)))
+
+    def shape(self) -> NetworkShape:
+        encoding = self.encoding.encoding
+        return NetworkShape(
+            self.router,
+            self.kind.by_neighbour,
+            self.kind.carries,
+            self.broadcast_above,
+            self.hops_max,
+            self.backlog_bytes_max,
+            self.encoding.vectors,
+            encoding.bits,
+            encoding.hashes,
+            encoding.key,
+            self.encoding.graded,
+        )

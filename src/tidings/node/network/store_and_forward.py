@@ -1,0 +1,426 @@
+"""Persistent messages on their way to other brokers: stored, sent on, kept until the next broker has stored them too.
+
+An *item* is a message and the routers it still has to reach. Those of them that lie behind the same neighbour go there
+in one copy with a tag; when the neighbour says Taken, it answers for them. When a link is lost, what was not taken is
+divided again by the routes there are then, or waits until there is one. So a copy may exist twice, and the router it is
+meant for knows it again by its message's id (`RelayDedup`, which outlives a restart): it is delivered once, or marked if it
+is so old that nobody can tell.
+
+    accept ──► store ──► todo ──send──► outstanding ──Taken──► gone
+                          ▲                │
+                          └───link lost────┘
+
+Items leave in the order in which they were stored. After a restart the store is read a page at a time, and nobody knows
+the routers of what was not read: so items that are accepted meanwhile wait behind all of it (`_newer`), in memory as
+long as there is room, like all others.
+
+    store ──page──► todo ◄──when the last page is read── newer ◄── accept
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from itertools import islice
+
+from tidings.delivery.mailbox import NEW, PERHAPS_SEEN
+from tidings.delivery.store import Acked, MailboxAdded, Recovered, Stored
+from tidings.errors import CodecError, StoreError, TidingsError
+from tidings.node.clients.publish_dedup import copy_refused
+from tidings.node.completions import ConfirmCopy, DeliverRelayed, ForwardMessage, RelayCompletion, RememberEntry
+from tidings.node.encoded_message import ID, expires_ms_of
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.mailboxes.mailbox_service import MailboxService
+from tidings.node.mailboxes.stored_backlog import StoredBacklog
+from tidings.node.network.relay_dedup import RelayDedup
+from tidings.node.plane import NetworkPlane
+from tidings.overlay.effects import Router
+from tidings.routing.control.codec import ControlReader, put_varint
+
+KIND = "transit"
+HEADER_BYTES = 4  # of a stored item: version, 0, the message's priority (as in a message), 0
+LOAD_MAX = 256
+EXPIRE_MAX = 10_000  # items that are looked at in one tick
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    seq: int
+    id: bytes
+    message: bytes | None  # None: only the store has it
+    size: int
+    expires_ms: int
+    hops: int
+    todo: set[Router]
+    outstanding: int = 0  # copies that are not acknowledged
+
+
+@dataclass(slots=True)
+class _Link:
+    bytes: int = 0  # sent and not acknowledged
+    copies: dict[int, tuple[_Item, tuple[Router, ...]]] = field(default_factory=dict)  # by tag
+
+
+class StoreAndForward:
+    def __init__(
+        self,
+        plane: NetworkPlane,
+        journal: Journal,
+        office: MailboxService,
+        router: Router,
+        *,
+        hops_max: int = 32,
+        window_bytes: int = 1 << 20,
+        memory_bytes_max: int = 64 << 20,
+        load_max: int = LOAD_MAX,
+    ) -> None:
+        self.router = router
+        self.expired = self.abandoned = self.duplicates = self.no_hops = 0
+        self._plane, self._journal, self._office = plane, journal, office
+        self._hops_max, self._window_bytes, self._memory_bytes_max = hops_max, window_bytes, memory_bytes_max
+        self._load_max = load_max
+        self._box = 0  # the number under which the store keeps items
+        self._seen = RelayDedup()
+        self._items: dict[int, _Item] = {}
+        self._unread = StoredBacklog(load_max)  # stored in an earlier life and not loaded yet
+        self._newer: list[_Item] = []  # accepted while there is something unread
+        self._absent: list[int] = []  # to be sent next, and only in the store
+        self._todo: dict[Router, OrderedDict[int, None]] = {}  # by destination, in order
+        self._parked: list[int] = []  # crossed too many links, tried again later
+        self._unchecked: list[int] = []  # may have expired, in this round of looking
+        self._links: dict[Router, _Link] = {}
+        self._next_hops: Mapping[Router, Router] = {}
+        self._next_tag = 1
+        self._memory_bytes = 0
+
+    def __len__(self) -> int:
+        """How many messages are on their way."""
+        return len(self._items) + len(self._unread)
+
+    def recover(self, recovered: Recovered) -> None:
+        for box in recovered.mailboxes:
+            if box.kind == KIND:
+                self._box = box.mailbox
+                self._unread.recover(recovered.waiting[box.mailbox].seqs)
+        self._seen.recover(recovered.notes)
+
+    def wanted(self) -> list[int]:
+        """What the store must bring: of an earlier life, and for the links."""
+        return [*self._unread.wanted(), *self._absent] if self._unread or self._absent else []
+
+    # --- messages in ----------------------------------------------------------------------------------------------
+
+    def accept(self, message: bytes, routers: Iterable[Router], expires_ms: int, hops: int | None = None) -> None:
+        """Take responsibility, once the batch that is being gathered is on disk."""
+        todo = set(routers)
+        seq = self._office.take_seq()
+        self._journal.message(Stored(seq, encode_item(message, todo), (self._mailbox(),)), len(message))
+        left = self._hops_max if hops is None else hops
+        self._journal.then(ForwardMessage(seq, message, todo, expires_ms, left))
+
+    def forward(self, stored: ForwardMessage) -> None:
+        """The message is safe: send it on."""
+        seq, message, routers, expires_ms, hops = stored
+        item = _Item(seq, message[ID], message, len(message), expires_ms, hops, routers)
+        self._add(item)
+        if self._unread:
+            self._newer.append(item)
+        else:
+            self._wait(item)
+
+    def relayed(
+        self,
+        now_ms: int,
+        hops: int,
+        routers: list[Router],
+        expires_ms: int,
+        message: bytes,
+        completion: RelayCompletion,
+        group: Hashable = None,
+    ) -> None:
+        """A copy from a neighbour; `completion` when it is safe here. Copies of one group can be withdrawn together."""
+        self._journal.group = group
+        try:
+            rest = set(routers) - {self.router}
+            known = self.router in routers and message[ID] in self._seen
+            if known:
+                self.duplicates += 1
+            elif self.router in routers:
+                self._deliver(now_ms, message, expires_ms)
+            if rest:
+                self.no_hops += hops == 0
+                self.accept(message, rest, expires_ms, hops)
+            self._journal.then(ConfirmCopy(message[ID], completion) if known else completion)
+        finally:
+            self._journal.group = None
+
+    def missing(self, message_id: bytes) -> StoreError | None:
+        """A copy of what is known is safe if that one is: it may have been on its way to disk still, and refused."""
+        return None if message_id in self._seen else copy_refused()
+
+    def forget(self, message_id: bytes) -> None:
+        """The message could not be stored, so it was not taken after all."""
+        self._seen.discard(message_id)
+
+    def _deliver(self, now_ms: int, message: bytes, expires_ms: int) -> None:
+        if 0 < expires_ms <= now_ms:
+            self.expired += 1
+            return
+        tries = NEW if self._seen.prove_new(message[ID]) else PERHAPS_SEEN
+        self._seen.add(message[ID])
+        self._journal.message(self._seen, 0)
+        mailboxes = self._office.mailboxes.for_message(message, self._plane.match(message))
+        self._journal.then(DeliverRelayed(now_ms, self._office.prepare(message, mailboxes, expires_ms, tries=tries)))
+
+    def deliver_relayed(self, completion: DeliverRelayed, error: TidingsError | None) -> None:
+        now_ms, offer = completion
+        if error is None:
+            self._office.offer(*offer)
+            self._plane.publish(offer.message, now_ms, None)
+        else:
+            self.forget(offer.message[ID])
+
+    def deliver(self, now_ms: int, message: bytes) -> None:
+        """To subscribers here: a message of another broker that is not persistent."""
+        expires_ms = expires_ms_of(message)
+        if 0 < expires_ms <= now_ms:
+            self.expired += 1
+            return
+        self._plane.publish(message, now_ms, None)
+        if mailboxes := self._office.mailboxes.for_message(message, self._plane.match(message)):
+            self._office.accept(message, mailboxes, expires_ms=expires_ms)
+
+    def saw(self, message_id: bytes) -> bool:
+        """A persistent message that entered here will not be delivered again; False: it was here before."""
+        if message_id in self._seen:
+            self.duplicates += 1
+            return False
+        self._seen.add(message_id)
+        self._journal.message(self._seen, 0)
+        self._journal.then(RememberEntry(message_id))
+        return True
+
+    def loaded(self, messages: dict[int, bytes]) -> None:
+        """The store has brought these; the others are not ours."""
+        ours = {seq: messages.pop(seq) for seq in list(messages) if seq in self._unread or seq in self._items}
+        for seq, blob in ours.items():
+            item = self._items.get(seq)
+            if item is not None and item.message is None:
+                item.message = decode_item(blob)[0]
+                self._memory_bytes += item.size
+        if self._unread:
+            self._read_on(ours)
+
+    def lost(self, seqs: AbstractSet[int]) -> None:
+        """The store can never bring these: what is behind them must not wait for them."""
+        for seq in self._unread.lost(seqs):
+            self._journal.later(Acked(self._mailbox(), (seq,)))
+        for item in [self._items[seq] for seq in seqs if seq in self._items]:
+            self._done_with(item, tuple(item.todo))
+            self._maybe_finish(item)
+        self._read_on({})
+
+    def _read_on(self, messages: Mapping[int, bytes]) -> None:
+        for seq, blob in self._unread.brought(messages):
+            message, routers = decode_item(blob)
+            expires_ms = expires_ms_of(message)
+            item = _Item(seq, message[ID], message, len(message), expires_ms, self._hops_max, set(routers))
+            self._add(item)
+            self._wait(item)
+        if not self._unread:
+            newer, self._newer = self._newer, []
+            for item in newer:
+                self._wait(item)
+
+    # --- the network ----------------------------------------------------------------------------------------------
+
+    def link_up(self, neighbour: Router) -> None:
+        self._links[neighbour] = _Link()
+
+    def link_down(self, neighbour: Router) -> None:
+        link = self._links.pop(neighbour, None)
+        if link is not None:
+            for item, _ in link.copies.values():
+                item.outstanding -= 1
+            self._put_back(link.copies.values())
+
+    def routed(self, next_hops: Mapping[Router, Router]) -> None:
+        self._next_hops = next_hops
+
+    def taken(self, neighbour: Router, tags: Iterable[int]) -> None:
+        link = self._links.get(neighbour)
+        for tag in tags if link else ():
+            assert link is not None
+            item, _ = link.copies.pop(tag, (None, ()))
+            if item is not None:
+                link.bytes -= item.size
+                item.outstanding -= 1
+                self._maybe_finish(item)
+
+    def abandon(self, router: Router) -> int:
+        """The router will not come back: nothing waits for it any longer; how many did."""
+        waiting = list(self._todo.pop(router, ()))
+        for seq in waiting:
+            item = self._items[seq]
+            item.todo.discard(router)
+            self._maybe_finish(item)
+        self.abandoned += len(waiting)
+        return len(waiting)
+
+    def unpark(self) -> None:
+        """About once a second, whatever the clock on the wall shows, which may be set back: try again what rested."""
+        parked, self._parked = self._parked, []
+        rested = [self._items[seq] for seq in parked if seq in self._items]
+        self._put_back([(item, tuple(item.todo)) for item in rested])
+
+    def expire(self, now_ms: int) -> None:
+        """About once a second: what waits for who cannot be reached takes no room longer than it is worth having."""
+        self._unchecked = self._unchecked or list(self._items)
+        for seq in self._unchecked[-EXPIRE_MAX:]:
+            item = self._items.get(seq)
+            if item is not None and item.todo and 0 < item.expires_ms <= now_ms:
+                self._expire(item)
+        del self._unchecked[-EXPIRE_MAX:]
+
+    def waiting_for(self) -> list[Router]:
+        """Routers that something waits for, unsent."""
+        return list(self._todo)
+
+    # --- messages out ---------------------------------------------------------------------------------------------
+
+    def pump(self, now_ms: int) -> None:
+        """Send what there are routes, and room, for; by each link in the order in which it was stored."""
+        self._absent = []
+        by_hop: dict[Router, list[Router]] = {}
+        for router in self._todo:
+            hop = self._next_hops.get(router)
+            if hop is not None and hop in self._links:
+                by_hop.setdefault(hop, []).append(router)
+        for hop, routers in by_hop.items():
+            self._send_in_order(now_ms, hop, self._links[hop], routers)
+
+    def _send_in_order(self, now_ms: int, hop: Router, link: _Link, routers: list[Router]) -> None:
+        """What waits for any of these routers, which all lie behind this link."""
+        waiting = [router for router in routers if router in self._todo]  # an item that expired or is parked left all
+        heads = [(next(iter(self._todo[router])), router) for router in waiting]
+        heapify(heads)
+        while heads and link.bytes < self._window_bytes:
+            seq, router = heads[0]
+            first = next(iter(self._todo.get(router, ())), None)
+            if first is None:
+                heappop(heads)
+            elif first != seq:  # that one went with a copy for others
+                heapreplace(heads, (first, router))
+            elif not self._send(now_ms, hop, link, self._items[seq]):
+                if self._items[seq].message is None:  # the store must bring it, and what follows it
+                    following = islice(self._todo[router], self._load_max)
+                    self._absent += [one for one in following if self._items[one].message is None]
+                break
+
+    def _send(self, now_ms: int, hop: Router, link: _Link, item: _Item) -> bool:
+        if 0 < item.expires_ms <= now_ms:
+            self._expire(item)
+            return True
+        if item.hops == 0:
+            self._park(item)
+            return True
+        if item.message is None:
+            return False
+        routers = tuple(sorted(router for router in item.todo if self._next_hops.get(router) == hop))
+        if not self._plane.relay(hop, list(routers), item.hops - 1, self._next_tag, item.message, now_ms):
+            return False
+        self._done_with(item, routers)
+        item.outstanding += 1
+        link.copies[self._next_tag] = (item, routers)
+        link.bytes += item.size
+        self._next_tag += 1
+        if self._memory_bytes > self._memory_bytes_max:
+            self._memory_bytes -= item.size
+            item.message = None
+        return True
+
+    def _expire(self, item: _Item) -> None:
+        self.expired += 1
+        self._done_with(item, tuple(item.todo))
+        self._maybe_finish(item)
+
+    def _park(self, item: _Item) -> None:
+        """It went in circles while routes changed: let them settle."""
+        self._done_with(item, tuple(item.todo), keep=True)
+        item.hops = self._hops_max
+        self._parked.append(item.seq)
+
+    # --- books ----------------------------------------------------------------------------------------------------
+
+    def _add(self, item: _Item) -> None:
+        self._items[item.seq] = item
+        self._memory_bytes += item.size
+        if self._memory_bytes > self._memory_bytes_max:
+            self._memory_bytes -= item.size
+            item.message = None
+
+    def _wait(self, item: _Item) -> None:
+        """To be sent, behind all others."""
+        for router in item.todo:
+            waiting = self._todo.get(router)
+            if waiting is None:
+                waiting = self._todo[router] = OrderedDict()
+            waiting[item.seq] = None
+
+    def _put_back(self, copies: Iterable[tuple[_Item, tuple[Router, ...]]]) -> None:
+        """To be sent again, each before those that were stored after it."""
+        changed: set[Router] = set()
+        for item, routers in copies:
+            item.todo.update(routers)
+            for router in routers:
+                self._todo.setdefault(router, OrderedDict())[item.seq] = None
+            changed.update(routers)
+        for router in changed:
+            self._todo[router] = OrderedDict.fromkeys(sorted(self._todo[router]))
+
+    def _done_with(self, item: _Item, routers: tuple[Router, ...], *, keep: bool = False) -> None:
+        for router in routers:
+            waiting = self._todo.get(router)
+            if waiting is not None:
+                waiting.pop(item.seq, None)
+                if not waiting:
+                    del self._todo[router]
+        if not keep:
+            item.todo.difference_update(routers)
+
+    def _maybe_finish(self, item: _Item) -> None:
+        if not item.todo and not item.outstanding and item.seq in self._items:
+            del self._items[item.seq]
+            if item.message is not None:
+                self._memory_bytes -= item.size
+            self._journal.change(Acked(self._mailbox(), (item.seq,)))
+
+    def _mailbox(self) -> int:
+        if not self._box:
+            self._box = self._office.mailboxes.take_number()
+            self._journal.change(MailboxAdded(self._box, KIND, KIND))
+        return self._box
+
+
+def encode_item(message: bytes, routers: Iterable[Router]) -> bytes:
+    """An item as the store keeps it; a store looks at the priority, which stands where a message has it."""
+    out = bytearray((1, 0, message[2], 0))
+    ordered = sorted(routers)
+    put_varint(out, len(ordered))
+    for router in ordered:
+        put_varint(out, router)
+    return bytes(out) + message
+
+
+def decode_item(blob: bytes) -> tuple[bytes, list[Router]]:
+    """
+    >>> decode_item(encode_item(b"1234 and more", [7, 3]))
+    (b'1234 and more', [3, 7])
+    """
+    if blob[:1] != b"\x01":
+        raise CodecError("E_TRANSIT_VERSION", "an item of another version", position=0)
+    reader = ControlReader(blob)
+    reader.at = HEADER_BYTES
+    routers = [reader.varint(2**32 - 1) for _ in range(reader.count())]
+    return blob[reader.at :], routers

@@ -1,0 +1,55 @@
+"""The plane as the rest of a node sees it: it notes which predicates are installed, and by whom.
+
+What local subscriptions ask for is what a routing scheme advertises, and who has them is what tracking records. Desk
+and post office install predicates in the plane and know nothing of either; this stands between, and lists changes.
+"""
+
+from tidings.kernel.forwarder import DirectSink
+from tidings.node.plane import Plane
+
+
+class ObservedPlane:
+    def __init__(self, plane: Plane) -> None:
+        self.changes: list[tuple[bool, bytes]] = []  # (added?, predicate), in order, since they were last taken
+        self._plane = plane
+        self._predicates: dict[int, bytes] = {}
+        self._direct: list[tuple[bool, int]] = []  # (added?, connection) of direct sinks, since they were last taken
+        self._connections: dict[int, int] = {}  # of direct sinks
+        self.credit = plane.credit
+        self.take_credit = plane.take_credit
+        self.take_overruns = plane.take_overruns
+        self.match = plane.match
+        self.publish = plane.publish
+        self.deliver = plane.deliver
+        self.room = plane.room
+        self.transacted = plane.transacted
+        self.hold = plane.hold
+        self.release = plane.release
+
+    def subscribe(self, sink: DirectSink) -> int:
+        number = self._plane.subscribe(sink)
+        self._connections[number] = sink.connection
+        self._direct.append((True, sink.connection))
+        return self._note(number, sink.predicate)
+
+    def mailbox(self, predicate: bytes) -> int:
+        return self._note(self._plane.mailbox(predicate), predicate)
+
+    def unsubscribe(self, sink: int) -> None:
+        self._plane.unsubscribe(sink)
+        self.changes.append((False, self._predicates.pop(sink)))
+        if (connection := self._connections.pop(sink, None)) is not None:
+            self._direct.append((False, connection))
+
+    def take_changes(self) -> list[tuple[bool, bytes]]:
+        changes, self.changes = self.changes, []
+        return changes
+
+    def take_direct(self) -> list[tuple[bool, int]]:
+        direct, self._direct = self._direct, []
+        return direct
+
+    def _note(self, sink: int, predicate: bytes) -> int:
+        self._predicates[sink] = predicate
+        self.changes.append((True, predicate))
+        return sink

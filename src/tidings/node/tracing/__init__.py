@@ -1,0 +1,1 @@
+"""Recording and tracing of messages at a node."""

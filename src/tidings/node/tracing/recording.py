@@ -1,0 +1,165 @@
+"""Tracking as a part of the node: joins what the plane records, who is attached, and the tracing of messages.
+
+The plane records by itself what is published, routed, forwarded and delivered straight; deliveries from mailboxes are
+told here. A *subscriber* is a client, under its client id, or a mailbox under its name: of a queue or shared
+subscription the records say that it was given out, not to whom. Everything to be stored leaves as one effect `Track`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tidings.delivery.mailbox import Mailbox, MailboxKind
+from tidings.model.message_id import MessageId
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.session import Connection
+from tidings.node.effects import Inquire, Track
+from tidings.node.network.network import Network
+from tidings.node.plane import TrackingPlane
+from tidings.node.tracing.searches import Tracing
+from tidings.overlay.effects import Router
+from tidings.tracking.recording.attachments import Attachment, AttachmentKind
+from tidings.tracking.recording.history import HistoryKind
+from tidings.tracking.recording.recorder import (
+    Effect,
+    Recorder,
+    StoreAttachment,
+    StoreEntries,
+    TraceAnswer,
+    TrackingSettings,
+)
+
+ID = slice(4, 20)  # where a message has its id
+
+
+class Tracking:
+    def __init__(
+        self,
+        plane: TrackingPlane,
+        settings: TrackingSettings,
+        outbox: AnswerBatch,
+        network: Network | None,
+        *,
+        broker: int,
+        incarnation: int,
+    ) -> None:
+        self._plane, self._outbox, self._network = plane, outbox, network
+        self.skew_ms = settings.skew_ms  # T_s
+        self._books = settings.kernel_books(broker, incarnation)
+        if self._books is not None:
+            plane.use_tracker(self._books.tracker)
+        self.recorder = Recorder(broker, settings, incarnation, self._books)
+        self.tracing = Tracing(broker, None if network is None else network.letters, self._inquire, outbox.answer)
+        self._names: dict[int, str] = {}  # of connections with subscriptions
+        self._sinks: Counter[int] = Counter()  # how many each of them has
+        self._attached: Counter[str] = Counter()  # subscribers, and through how many connections
+
+    def start(self, now_ms: int, past: Iterable[Attachment], stored_ms: Mapping[int, int]) -> None:
+        self._emit(self.recorder.start(now_ms, past, stored_ms))
+
+    def settle(
+        self,
+        now_ms: int,
+        clients: Mapping[int, Connection],
+        direct: list[tuple[bool, int]],
+        mailboxes: list[tuple[bool, Mailbox]],
+    ) -> None:
+        """The end of a turn: who came and who left, and what other brokers ask."""
+        effects: list[Effect] = []
+        if self._network is not None:
+            neighbours, self._network.neighbour_changes = self._network.neighbour_changes, []
+            for came, router in neighbours:
+                change = self.recorder.attach if came else self.recorder.detach
+                effects += change(AttachmentKind.NEIGHBOUR, str(router), now_ms)
+            if self._network.scheme_forwarding.passed:
+                self._record(now_ms, self._network.scheme_forwarding.take_passed())
+            for source, payload in self._network.letters.take():
+                self.tracing.letter(now_ms, source, payload)
+        if self._books is not None:
+            for added, connection in direct:
+                effects += self._subscribed(now_ms, connection, clients.get(connection), added)
+            for added, mailbox in mailboxes:
+                if mailbox.kind is MailboxKind.PRIVATE:
+                    connection = _owner(mailbox)
+                    effects += self._subscribed(now_ms, connection, clients.get(connection), added)
+                else:
+                    effects += self._change(now_ms, mailbox.name, added)
+        self._emit(effects)
+
+    def _record(self, now_ms: int, passed: list[tuple[bytes, Router | None]]) -> None:
+        """What a scheme has carried, which the plane knows nothing of."""
+        if self._books is None:
+            return
+        for id, to in passed:
+            kind, peer = (HistoryKind.ROUTE, "") if to is None else (HistoryKind.FORWARD, str(to))
+            self._books.add(kind, peer, id, now_ms)
+
+    def delivered(self, now_ms: int, mailbox: Mailbox, messages: list[bytes]) -> None:
+        """Given out to a consumer."""
+        if self._books is None:
+            return
+        name = self._names.get(_owner(mailbox), "") if mailbox.kind is MailboxKind.PRIVATE else mailbox.name
+        if name in self._attached:
+            self._books.add(HistoryKind.DELIVER, name, b"".join(message[ID] for message in messages), now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """A few times a second: what is full or due, and questions that nobody answers."""
+        self._emit(self.recorder.tick(now_ms, full=False))
+        self.tracing.tick(now_ms)
+
+    def close(self, now_ms: int) -> None:
+        self._emit(self.recorder.close(now_ms))
+
+    def resolved(self, now_ms: int, number: int, answer: TraceAnswer) -> None:
+        self.tracing.resolved(now_ms, number, answer)
+
+    def _inquire(self, now_ms: int, number: int, message: MessageId) -> None:
+        self._emit(self.recorder.tick(now_ms))  # what is full is on its way to the archive before the question is
+        self._outbox.add(Inquire(number, self.recorder.ask(message)))
+
+    def _subscribed(self, now_ms: int, connection: int, client: Connection | None, added: bool) -> list[Effect]:
+        """One subscription of a client more, or one fewer."""
+        assert self._books is not None
+        if added and client is not None:
+            self._sinks[connection] += 1
+            if self._sinks[connection] > 1:
+                return []
+            name = self._names[connection] = subscriber_name(client)
+            effects = self._change(now_ms, name, True)
+            self._plane.set_subscriber(connection, self._books.number(name))
+            return effects
+        if connection not in self._names:
+            return []
+        self._sinks[connection] -= 1
+        if self._sinks[connection]:
+            return []
+        del self._sinks[connection]
+        self._plane.set_subscriber(connection, 0)
+        return self._change(now_ms, self._names.pop(connection), False)
+
+    def _change(self, now_ms: int, name: str, added: bool) -> list[Effect]:
+        self._attached[name] += 1 if added else -1
+        if self._attached[name] == int(added):  # the first, or the last
+            if added:
+                return self.recorder.attach(AttachmentKind.SUBSCRIBER, name, now_ms)
+            del self._attached[name]
+            return self.recorder.detach(AttachmentKind.SUBSCRIBER, name, now_ms)
+        return []
+
+    def _emit(self, effects: list[Effect]) -> None:
+        changes = tuple(effect.change for effect in effects if isinstance(effect, StoreAttachment))
+        entries = tuple(effect.entry for effect in effects if isinstance(effect, StoreEntries))
+        if changes or entries:
+            self._outbox.add(Track(changes, entries))
+
+
+def subscriber_name(client: Connection) -> str:
+    """What a client is called in reports: its id, which stays the same; without one, its user and connection."""
+    own = client.client_id
+    if own and not own.endswith("/"):  # with users, "name/" stands before each id
+        return own
+    return f"{own or client.principal.name + '/'}#{client.number}"
+
+
+def _owner(mailbox: Mailbox) -> int:
+    """The connection that a private mailbox belongs to (`subscribing.plan` makes the name)."""
+    return int(mailbox.name.split(":")[1])

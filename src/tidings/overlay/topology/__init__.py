@@ -1,0 +1,1 @@
+"""Topology graphs: generators, drawing, positions in space, and the TOML form."""

@@ -1,0 +1,1 @@
+"""AMQP 1.0: session, links, messages, transactions, SASL."""

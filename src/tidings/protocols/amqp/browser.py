@@ -1,0 +1,140 @@
+"""A link by which we show what waits in a queue: a source with the distribution mode `copy`.
+
+As much as the client allows is asked for, a page at a time, from the place behind the last one shown. What is shown
+stays in the queue whatever the client says of it. At the end of the queue the client may drain the link to learn that
+it is there; otherwise we look now and then whether there is more.
+"""
+
+from proton import Delivery, Sender, Terminus
+
+from tidings.errors import RemoteError, SecurityError
+from tidings.model.selector import Selector
+from tidings.protocols.amqp.consumer import WINDOW_BYTES, content_of
+from tidings.protocols.amqp.context import Context, credit_of, refuse
+from tidings.protocols.amqp.source import LinkSource, answer_source, read_source
+from tidings.protocols.native.frames import FrameType, unsigned
+from tidings.protocols.native.peer import Delivered, Fields
+
+PAGE = 256  # messages that the broker shows at a time
+LOOK_AGAIN_TICKS = 2  # half a second
+
+
+class BrowserLink:
+    def __init__(self, context: Context, link: Sender, source: LinkSource) -> None:
+        self.number = context.next_number()
+        self._context = context
+        self._link = link
+        self._source = source
+        self.starved = False  # there is more to ask for than fits into the session's window
+        self._seq = self._priority = 0  # of the last one seen
+        self._asked = False
+        self._ended = False
+        self._at_end = False
+        self._ticks = 0  # since then
+        self._sent = 0
+
+    def attach(self) -> None:
+        Selector(self._source.filters.selector)  # a wrong one refuses the link
+        queue = self._source.destination
+        if not self._context.permits("browse", queue):
+            raise SecurityError("E_FORBIDDEN", f"this user may not browse {queue}")
+        answer_source(self._link, self._source)
+        self._link.open()
+
+    def refuse(self) -> None:
+        """It never came to be."""
+        self._ended = True
+
+    def end(self, *, closed: bool) -> None:
+        """The client has detached it."""
+        if not self._ended:
+            self._ended = True
+            if closed:
+                self._link.close()
+            else:
+                self._link.detach()
+        self._let_go()
+
+    def abandon(self) -> None:
+        """The session around it is gone."""
+        self._ended = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """See `tidings.protocols.amqp.session`."""
+        self._link.free()
+        del self._link
+
+    # --- pages ----------------------------------------------------------------------------------------------------
+
+    def flow(self) -> None:
+        """The client's credit has changed."""
+        if self._at_end and self._link.drain_mode:
+            self._at_end = False  # it wants to know: look once more
+        self._maybe_ask()
+
+    def tick(self) -> None:
+        """Every quarter of a second."""
+        self._ticks += 1
+        if self._at_end and self._ticks >= LOOK_AGAIN_TICKS:
+            self._at_end = False
+            self._maybe_ask()
+
+    def _maybe_ask(self) -> None:
+        if self._ended or self._asked or self._at_end:
+            return
+        credit = credit_of(self._link, self._sent)
+        if not credit:
+            return
+        self.starved = self._link.session.outgoing_bytes >= WINDOW_BYTES
+        if self.starved:
+            return
+        self._asked = True
+        page: Fields = {"subscription": self.number, "queue": self._source.destination, "count": min(credit, PAGE)}
+        page |= {"selector": self._source.filters.selector, "seq": self._seq, "priority": self._priority}
+        self._context.peer.ask(FrameType.BROWSE, page, self._shown)
+
+    def _shown(self, answer: Fields | RemoteError) -> None:
+        self._asked = False
+        if self._ended:
+            return
+        if isinstance(answer, RemoteError):
+            if answer.code != "E_QUEUE_UNKNOWN":  # a queue is made when it is first used: until then it is empty
+                self._ended = True
+                refuse(self._link, answer)
+                return
+            answer = {"seq": self._seq, "priority": self._priority}
+        self._seq, self._priority = unsigned(answer, "seq", 63), unsigned(answer, "priority")
+        if not answer.get("more"):
+            self._at_end, self._ticks = True, 0
+            if self._link.drain_mode and self._link.credit > 0:
+                self._link.drained()
+        self._maybe_ask()
+
+    # --- deliveries -----------------------------------------------------------------------------------------------
+
+    def deliver(self, delivered: Delivered) -> None:
+        if self._ended:
+            return
+        content = content_of(delivered, self._link, self._context, say_destination=False)
+        if not content:
+            return
+        self._sent += 1
+        delivery = self._link.delivery(str(self._sent))
+        self._link.stream(content)
+        self._link.advance()
+        if self._source.presettled:
+            delivery.settle()
+
+    def updated(self, delivery: Delivery) -> None:
+        """Whatever the client says of a copy, it is done with it."""
+        if delivery.settled or delivery.remote_state:
+            delivery.settle()
+
+
+def browsed(link: Sender, context: Context) -> LinkSource | None:
+    """The queue it wants to look into; None: it is a consumer's link. Of a topic `copy` is what everybody gets."""
+    if link.remote_source.distribution_mode != Terminus.DIST_MODE_COPY or not link.remote_source.address:
+        return None
+    source = read_source(link, context)
+    return source if source.destination.startswith("queue:") else None

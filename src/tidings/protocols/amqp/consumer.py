@@ -1,0 +1,364 @@
+"""A link by which we send: one subscription of the broker's.
+
+Credit. What the client allows is passed on to the broker in slices, so that a client with a small session window or a
+slow socket cannot make us hold more than a slice of its messages. To drain, the broker gives out what there is and
+takes back the rest of a slice; if a slice was used up whole, there may be more, and another one follows.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from proton import Delivery, Described, Disposition, Link, Sender
+
+from tidings.errors import RemoteError, TidingsError
+from tidings.kernel.codec import decode_message
+from tidings.protocols.amqp.address import address_of
+from tidings.protocols.amqp.conditions import condition_of
+from tidings.protocols.amqp.context import Context, credit_of, refuse
+from tidings.protocols.amqp.message import write_message
+from tidings.protocols.amqp.sections import state_of
+from tidings.protocols.amqp.source import LinkSource, answer_source, read_source
+from tidings.protocols.amqp.transactions import TRANSACTIONAL, AmqpTransactions
+from tidings.protocols.native.frames import ACK_DEAD, ACK_ELSEWHERE, ACK_RELEASE, ACK_RETRY, FrameType
+from tidings.protocols.native.peer import Delivered, Dropped, Fields
+
+SLICE = 256  # messages that the broker may have under way to us
+WINDOW_BYTES = 1 << 20  # of what waits for the client's session window, before the broker gets no more credit
+
+
+class ConsumerState(Enum):
+    ASKED = "asked"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+class Provisional(NamedTuple):
+    """An outcome that a delivery has if a transaction commits."""
+
+    session: int
+    flags: int  # of the acknowledgement
+    state: int
+
+
+class ConsumerLink:
+    def __init__(self, context: Context, link: Sender, transactions: AmqpTransactions) -> None:
+        self.number = context.next_number()
+        self._context = context
+        self._link = link
+        self.session = link.session
+        self._transactions = transactions
+        self._state = ConsumerState.ASKED
+        self._source: LinkSource | None = None
+        self.starved = False  # the client has credit that the broker does not know of
+        self._granted = 0  # credit that the broker has of us
+        self._draining = False  # the broker was asked to
+        self.waits_to_end = False  # the client has detached it, and waits for the broker's word
+        self._adrift = False
+        self._unsettled: dict[int, Delivery] = {}
+        self._confirming: list[tuple[Delivery, int]] = []  # with the outcome that we agree to once it is on disk
+        self._agreeing = 0  # so many of these the broker was asked about
+        self._provisional: dict[int, Provisional] = {}  # of deliveries that are not settled
+        self._committing: dict[int, list[tuple[Delivery, int]]] = {}  # by session, with the outcome
+        self._sent = 0
+        self._dropped = 0  # messages, since the client was last told
+        self._dropped_reason = ""
+
+    # --- beginning and end ----------------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """The client wants it: ask the broker."""
+        context = self._context
+        self._source = source = read_source(self._link, context)
+        if source.temporary:
+            context.peer.ask(FrameType.TEMPORARY, {"queue": source.destination}, _ignore)
+        context.peer.ask(FrameType.SUBSCRIBE, {"subscription": self.number, **source.fields}, self._subscribed)
+
+    def _subscribed(self, answer: Fields | RemoteError) -> None:
+        if self._state is ConsumerState.ENDED:
+            return
+        assert self._source is not None
+        if isinstance(answer, RemoteError):
+            self._state = ConsumerState.ENDED
+            refuse(self._link, answer)
+            return
+        self._state = ConsumerState.ACTIVE
+        answer_source(self._link, self._source)
+        self._link.open()
+        self.flow()
+
+    def refuse(self) -> None:
+        """It never came to be."""
+        self._state = ConsumerState.ENDED
+
+    def end(self, *, closed: bool) -> None:
+        """The client has detached the link; `closed`: and wants no more of what it stands for."""
+        if self._state is ConsumerState.ENDED:
+            self._let_go()  # it was we who ended it
+            return
+        self._state, source = ConsumerState.ENDED, self._source
+        assert source is not None
+        requests = self._end_subscription(source)
+        if closed and source.durable:
+            requests.append((FrameType.UNSUBSCRIBE, {"durable": source.durable, "shared": source.shared}))
+        for type, fields in requests[:-1]:
+            self._context.peer.ask(type, fields, _ignore)
+        self.waits_to_end = True
+        self._context.peer.ask(*requests[-1], lambda answer: self._gone(answer, closed=closed))
+
+    def abandon(self) -> None:
+        """The session around it is gone: so is the subscription, unless it is kept."""
+        if self._state is not ConsumerState.ENDED:
+            self._state = ConsumerState.ENDED
+            assert self._source is not None
+            for type, fields in self._end_subscription(self._source):
+                self._context.peer.ask(type, fields, _ignore)
+        self._let_go()
+
+    def drift(self) -> None:
+        """The session around it is gone, before the broker's word has come."""
+        self._adrift = True
+        self._confirming.clear()
+        self._committing.clear()
+        del self._link  # Proton has freed it, or will
+
+    def _let_go(self) -> None:
+        """See `tidings.protocols.amqp.session`."""
+        self._unsettled.clear()
+        self._confirming.clear()
+        self._committing.clear()
+        self._link.free()
+        del self._link
+
+    def _end_subscription(self, source: LinkSource) -> list[tuple[FrameType, Fields]]:
+        """What to ask for. What the client has not settled goes back, and is not counted as tried."""
+        for tag, one in self._provisional.items():  # it counts without the link, should its transaction commit
+            self._transactions.acknowledge(self.number, tag, one.flags, one.session)
+        self._provisional.clear()
+        self._transactions.leave(self)
+        self._unsettled.clear()
+        requests: list[tuple[FrameType, Fields]] = []
+        requests.append((FrameType.UNSUBSCRIBE, {"subscription": self.number, "release": True}))
+        if source.temporary:
+            requests.append((FrameType.TEMPORARY, {"queue": source.destination, "remove": True}))
+        return requests
+
+    def _gone(self, answer: Fields | RemoteError, *, closed: bool) -> None:
+        self.waits_to_end = False
+        if self._adrift:
+            return
+        link = self._link
+        if link.state & Link.LOCAL_UNINIT:
+            link.open()
+        if isinstance(answer, RemoteError) and answer.code != "E_DURABLE_BUSY":  # others share it: it stays for them
+            link.condition = condition_of(answer)
+        if closed:
+            link.close()
+        else:
+            link.detach()
+        self._let_go()
+
+    # --- credit ---------------------------------------------------------------------------------------------------
+
+    def flow(self) -> None:
+        """Credit has changed, or there is room again: see what the broker should be told."""
+        if self._state is not ConsumerState.ACTIVE or self._draining:
+            return
+        link, peer = self._link, self._context.peer
+        allowed = credit_of(link, self._sent)
+        if allowed < self._granted:
+            self._drain()  # the client has taken credit back
+            return
+        target = min(allowed, SLICE)
+        if self._granted * 2 <= target and self._granted < target:
+            self.starved = link.session.outgoing_bytes >= WINDOW_BYTES
+            if not self.starved:
+                peer.credit(self.number, target - self._granted)
+                self._granted = target
+        if link.drain_mode and allowed and self._granted:
+            self._drain()
+
+    def _drain(self) -> None:
+        self._draining = True
+        self._context.peer.ask(FrameType.DRAIN, {"subscription": self.number}, self._drained)
+
+    def _drained(self, answer: Fields | RemoteError) -> None:
+        self._draining = False
+        if self._state is not ConsumerState.ACTIVE or isinstance(answer, RemoteError):
+            return
+        self._granted = 0
+        if answer.get("credit") and self._link.drain_mode:
+            self._link.drained()
+        self.flow()
+
+    # --- deliveries -----------------------------------------------------------------------------------------------
+
+    def deliver(self, delivered: Delivered) -> None:
+        if self._state is ConsumerState.ENDED:
+            return  # the broker gets it back with the subscription's end
+        assert self._source is not None
+        self._granted = max(self._granted - 1, 0)
+        tag, link, peer = delivered.tag, self._link, self._context.peer
+        content = content_of(delivered, link, self._context, say_destination=self._source.wild, notices=self._notices())
+        if not content:
+            if tag:  # others may be able to take it, if there can be others
+                peer.ack(self.number, tag, ACK_RELEASE | ACK_ELSEWHERE if self._source.common else ACK_DEAD)
+            self.flow()
+            return
+        self._sent += 1
+        self._dropped = 0
+        delivery = link.delivery(str(self._sent))
+        link.stream(content)
+        link.advance()
+        if self._source.presettled or not tag:
+            delivery.settle()
+            if tag:
+                peer.ack(self.number, tag)
+        else:
+            delivery.broker_tag = tag
+            self._unsettled[tag] = delivery
+        if self._granted * 2 <= SLICE:
+            self.flow()
+
+    def dropped(self, dropped: Dropped) -> None:
+        """AMQP has no frame to say so: the next message carries it, in its delivery annotations."""
+        self._dropped += dropped.count
+        self._dropped_reason = dropped.reason
+
+    def _notices(self) -> dict[str, int | str]:
+        return {"x-opt-dropped": self._dropped, "x-opt-dropped-reason": self._dropped_reason} if self._dropped else {}
+
+    def updated(self, delivery: Delivery) -> None:
+        """The client says what became of a delivery."""
+        tag = getattr(delivery, "broker_tag", 0)
+        if tag not in self._unsettled:
+            return
+        outcome, session = _outcome(delivery), 0
+        state: int = delivery.remote_state
+        if state == TRANSACTIONAL:
+            data = state_of(delivery)
+            session = self._transactions.session_of(data[0] if data else None)
+            state, outcome = _inner(data[1] if len(data) > 1 else None)
+            if not session:
+                outcome = ACK_RETRY  # no such transaction: it did not happen
+        self._provisional.pop(tag, None)  # what is said last counts
+        if outcome is None:
+            if not delivery.settled:
+                return  # not decided yet
+            outcome = ACK_RELEASE  # settled without a word
+        if session and not delivery.settled:
+            self._provisional[tag] = Provisional(session, outcome, state)
+            self._transactions.enlist(session, self)
+            return
+        del self._unsettled[tag]
+        self._transactions.acknowledge(self.number, tag, outcome, session)
+        if delivery.settled or delivery.remote_state == TRANSACTIONAL:
+            delivery.settle()
+        else:
+            self._confirming.append((delivery, state))
+            self._confirm()
+
+    # --- outcomes in a transaction, of a receiver that keeps the deliveries until its end -------------------------
+
+    def commit(self, session: int) -> None:
+        """They become part of it: from here on they share its fate."""
+        deliveries = self._committing.setdefault(session, [])
+        for tag in self._of(session):
+            one = self._provisional.pop(tag)
+            self._transactions.acknowledge(self.number, tag, one.flags, session)
+            deliveries.append((self._unsettled.pop(tag), one.state))
+
+    def committed(self, session: int, *, done: bool) -> None:
+        """If not `done`, the broker has taken the messages back and sends them again."""
+        for delivery, state in self._committing.pop(session, ()):
+            if done:
+                delivery.update(state)
+            delivery.settle()
+
+    def roll_back(self, session: int) -> None:
+        """They were never said: the deliveries are the client's, as before."""
+        for tag in self._of(session):
+            del self._provisional[tag]
+
+    def _of(self, session: int) -> list[int]:
+        return [tag for tag, one in self._provisional.items() if one.session == session]
+
+    # --- a receiver that settles second ---------------------------------------------------------------------------
+
+    def _confirm(self) -> None:
+        """It forgets a delivery when we have: not before the broker will not remember it either, whatever happens."""
+        if self._confirming and not self._agreeing:
+            self._agreeing = len(self._confirming)
+            self._context.peer.ask(FrameType.SYNC, {}, self._confirmed)
+
+    def _confirmed(self, answer: Fields | RemoteError) -> None:
+        count, self._agreeing = self._agreeing, 0
+        if isinstance(answer, RemoteError):
+            return  # the disk takes nothing: asked again with the next one
+        for delivery, state in self._confirming[:count]:
+            delivery.update(state)
+            delivery.settle()
+        del self._confirming[:count]
+        self._confirm()
+
+
+def content_of(
+    delivered: Delivered,
+    link: Sender,
+    context: Context,
+    *,
+    say_destination: bool,
+    notices: Mapping[str, int | str] | None = None,
+) -> bytes:
+    """The message as this link can send it; empty: it cannot."""
+    try:
+        message = decode_message(delivered.message)
+        annotations: dict[str, int | str] = dict(notices or {})
+        if say_destination:
+            annotations["x-opt-destination"] = address_of(message.destination)
+        content = write_message(message, delivered.attempt, context.now_ms, annotations)
+    except TidingsError:  # what it keeps for AMQP is not what we put there
+        return b""
+    return b"" if 0 < link.remote_max_message_size < len(content) else content
+
+
+def _ignore(_: object) -> None:
+    """The answer changes nothing."""
+
+
+def _outcome(delivery: Delivery) -> int | None:
+    """As flags of an acknowledgement; None: not decided."""
+    match int(delivery.remote_state):
+        case Disposition.ACCEPTED:
+            return 0
+        case Disposition.REJECTED:
+            return ACK_DEAD
+        case Disposition.RELEASED:
+            return ACK_RELEASE
+        case Disposition.MODIFIED:
+            return _modified(delivery.remote.failed, delivery.remote.undeliverable)
+        case _:
+            return None
+
+
+def _inner(outcome: object) -> tuple[int, int | None]:
+    """The outcome inside a transactional state, and the same of it."""
+    if not isinstance(outcome, Described):
+        return Disposition.ACCEPTED, 0
+    fields = outcome.value if isinstance(outcome.value, list) else []
+    match outcome.descriptor:
+        case 0x24 | "amqp:accepted:list":
+            return Disposition.ACCEPTED, 0
+        case 0x25 | "amqp:rejected:list":
+            return Disposition.REJECTED, ACK_DEAD
+        case 0x26 | "amqp:released:list":
+            return Disposition.RELEASED, ACK_RELEASE
+        case 0x27 | "amqp:modified:list":
+            flags = _modified(bool(fields[:1] and fields[0]), bool(fields[1:2] and fields[1]))
+            return Disposition.MODIFIED, flags
+        case _:
+            return 0, None
+
+
+def _modified(failed: bool, undeliverable: bool) -> int:
+    return (ACK_RETRY if failed else ACK_RELEASE) | (ACK_ELSEWHERE if undeliverable else 0)

@@ -1,0 +1,264 @@
+"""A link by which we receive: a publisher's, or a transaction coordinator's.
+
+A delivery is settled when the broker has accepted the message, which for a durable one means that it is on disk. So
+many messages as a link has credit may be under way between the two.
+"""
+
+from functools import partial
+
+from proton import Delivery, Link, Receiver, Terminus, symbol
+
+from tidings.errors import CodecError, LimitError, RemoteError, RemoteProtocolError, SecurityError, TidingsError
+from tidings.kernel.codec import encode_message
+from tidings.model.destination import NAME_BYTES_MAX as DESTINATION_BYTES_MAX
+from tidings.model.destination import Destination
+from tidings.protocols.amqp.address import read_address
+from tidings.protocols.amqp.conditions import condition_of
+from tidings.protocols.amqp.context import Context, capabilities_of
+from tidings.protocols.amqp.message import Incoming, read_message
+from tidings.protocols.amqp.sections import state_of
+from tidings.protocols.amqp.source import address_of_pattern, answer_lifetime
+from tidings.protocols.amqp.transactions import TRANSACTIONAL, AmqpTransactions, accept_in, declared, reject
+from tidings.protocols.native.frames import FrameType
+from tidings.protocols.native.peer import Fields
+
+CREDIT = 500
+FRAME_OVERHEAD = 64  # of the frame around a message
+FIELDS_OVERHEAD = 256  # of what our fields take more than AMQP's
+PARTIAL_MESSAGES = 2  # of the largest size may be incomplete on a connection
+_CLOSED = RemoteProtocolError("E_AMQP_LINK", "the link of one of its messages was closed", fatal=False)
+
+
+class ProducerLink:
+    def __init__(self, context: Context, link: Receiver, transactions: AmqpTransactions) -> None:
+        self._context = context
+        self._link = link
+        self._transactions = transactions
+        self._destination: Destination | None = None
+        self._coordinator = link.remote_target.type == Terminus.COORDINATOR
+        self._temporary = ""
+        self._sessions: set[int] = set()  # transactions declared here
+        self._content = bytearray()  # of a delivery that is not complete
+        self._too_large = False
+        self._under_way: dict[int, Delivery] = {}  # not settled by us
+        self._taken = 0
+        self._ended = False
+        self._discards = False  # the link is refused, and what still comes is of no interest
+
+    # --- beginning and end ----------------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        link = self._link
+        target = link.remote_target
+        if target.dynamic:
+            self._make_temporary()
+        elif not self._coordinator and target.address:
+            self._destination = self._named(target.address)
+        link.snd_settle_mode = link.remote_snd_settle_mode
+        link.rcv_settle_mode = Link.RCV_FIRST
+        link.max_message_size = self._message_bytes_max()
+        if self._coordinator:
+            link.target.type = Terminus.COORDINATOR
+            link.target.capabilities.clear()
+            link.target.capabilities.put_array(False, link.target.capabilities.SYMBOL)
+            link.target.capabilities.enter()
+            for one in ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"):
+                link.target.capabilities.put_symbol(symbol(one))
+            link.target.capabilities.exit()
+        else:
+            answer_lifetime(link.target, kept=False)
+        link.open()
+        link.flow(CREDIT)
+
+    def _message_bytes_max(self) -> int:
+        """What a message may have that is not kept twice, once for AMQP and once for all others."""
+        name = DESTINATION_BYTES_MAX if self._destination is None else len(self._destination.name.encode())
+        return max(self._context.frame_bytes_max - FRAME_OVERHEAD - FIELDS_OVERHEAD - name, 1)
+
+    def _named(self, address: str) -> Destination:
+        context = self._context
+        capabilities = capabilities_of(self._link.remote_target)
+        text = read_address(address, capabilities, plain_is_queue=context.plain_is_queue)
+        destination = Destination.parse(text)
+        if not context.permits("publish", str(destination)):
+            raise SecurityError("E_FORBIDDEN", f"no permission to publish to {destination}")
+        return destination
+
+    def _make_temporary(self) -> None:
+        context = self._context
+        topic = "temporary-topic" in capabilities_of(self._link.remote_target)
+        self._destination = Destination(context.next_temporary(), queue=not topic)
+        self._link.target.address = address_of_pattern(str(self._destination))
+        if not topic:
+            self._temporary = str(self._destination)
+            context.peer.ask(FrameType.TEMPORARY, {"queue": self._temporary}, self._refused)
+
+    def _refused(self, answer: object) -> None:
+        if isinstance(answer, RemoteError):
+            self._fail(answer)
+
+    def refuse(self) -> None:
+        """It never came to be."""
+        self._discards = True
+
+    def end(self, *, closed: bool) -> None:
+        self._leave()
+        if closed:
+            self._link.close()
+        else:
+            self._link.detach()
+        self._let_go()
+
+    def abandon(self) -> None:
+        self._leave()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """See `tidings.protocols.amqp.session`."""
+        self._under_way.clear()
+        self._link.free()
+        del self._link
+
+    def _leave(self) -> None:
+        self._ended = True
+        self._forget_content()
+        self._transactions.roll_back(self._sessions)
+        if self._temporary:
+            remove: Fields = {"queue": self._temporary, "remove": True}
+            self._context.peer.ask(FrameType.TEMPORARY, remove, lambda _: None)
+
+    def _fail(self, error: TidingsError) -> None:
+        if not self._discards and not self._ended:
+            self._discards = True
+            self._forget_content()
+            self._link.condition = condition_of(error)
+            self._link.close()
+
+    # --- deliveries -----------------------------------------------------------------------------------------------
+
+    def updated(self, delivery: Delivery) -> None:
+        """More of a delivery is here."""
+        link = self._link
+        if delivery.aborted:
+            self._forget_content()
+            delivery.settle()
+            self._less()
+            return
+        if not delivery.readable:
+            return
+        if pending := delivery.pending:
+            self._keep(link.recv(pending) or b"")
+        if delivery.partial:
+            self._note_posting(delivery)
+            return
+        content, too_large = bytes(self._content), self._too_large
+        self._forget_content()
+        link.advance()
+        if self._discards:
+            self._transactions.spoil(self._claimed(delivery), _CLOSED)
+            delivery.settle()
+            return
+        self._taken += 1
+        self._under_way[self._taken] = delivery
+        session = 0
+        try:
+            session = self._session_of(delivery)
+            if too_large:
+                raise CodecError("E_AMQP_SIZE", f"at most {self._context.frame_bytes_max} bytes a message")
+            self._take(content, session, self._taken)
+        except TidingsError as error:
+            self._transactions.spoil(session, error)
+            self._settled(self._taken, error)
+
+    def _session_of(self, delivery: Delivery) -> int:
+        """Of the transaction it belongs to; 0: to none."""
+        session = self._claimed(delivery)
+        if not session and delivery.remote_state == TRANSACTIONAL:
+            raise RemoteProtocolError("E_AMQP_TRANSACTION_UNKNOWN", "there is no such transaction", fatal=False)
+        return session
+
+    def _claimed(self, delivery: Delivery) -> int:
+        """The session of the transaction that it names; 0: it names none, or there is none such."""
+        if delivery.remote_state != TRANSACTIONAL:
+            return 0
+        try:
+            return self._transactions.session_of(next(iter(state_of(delivery)), None))
+        except CodecError:
+            return 0
+
+    def _note_posting(self, delivery: Delivery) -> None:
+        """A transaction does not end well amid one of its messages."""
+        if self not in self._transactions.posting and (session := self._claimed(delivery)):
+            self._transactions.posting[self] = session
+
+    def _keep(self, part: bytes) -> None:
+        """Part of a message. Of one that is too large nothing is kept, but its end is waited for.
+
+        To detach the link in the middle would be as right, but Proton's clients send on and lose the connection.
+        """
+        context = self._context
+        if self._discards or self._too_large:
+            return
+        self._content += part
+        context.partial_bytes += len(part)
+        if context.partial_bytes > PARTIAL_MESSAGES * context.frame_bytes_max:
+            raise LimitError("E_AMQP_PARTIAL", "too many messages begun and not finished", fatal=True)
+        if len(self._content) > context.frame_bytes_max:
+            self._forget_content()
+            self._too_large = True
+
+    def _forget_content(self) -> None:
+        self._context.partial_bytes -= len(self._content)
+        self._content.clear()
+        self._too_large = False
+        self._transactions.posting.pop(self, None)
+
+    def _take(self, content: bytes, session: int, number: int) -> None:
+        context = self._context
+        if self._coordinator:
+            self._sessions |= self._transactions.command(content, partial(self._commanded, number))
+            return
+        incoming = Incoming(self._destination, context.next_id, context.now_ms, context.plain_is_queue)
+        message = encode_message(read_message(content, incoming))
+        if (size := len(message) + FRAME_OVERHEAD) > context.frame_bytes_max:
+            reason = f"with what is kept of it for AMQP it takes {size} bytes, of {context.frame_bytes_max} at most"
+            raise CodecError("E_AMQP_SIZE", reason)
+        context.peer.publish(message, lambda error: self._settled(number, error, session), session=session)
+
+    def _commanded(self, number: int, txn_id: bytes | None, error: TidingsError | None) -> None:
+        if txn_id is None or self._ended:
+            self._settled(number, error)
+        else:
+            declared(self._under_way.pop(number), txn_id)
+            self._less()
+
+    def _settled(self, number: int, error: TidingsError | None, session: int = 0) -> None:
+        """The broker has decided."""
+        if self._ended:
+            return
+        delivery = self._under_way.pop(number)
+        presettled = delivery.settled
+        if error is not None:
+            if presettled:
+                self._fail(error)  # there is no other way to say it
+                delivery.settle()
+            else:
+                reject(delivery, error)
+        elif presettled:
+            delivery.settle()
+        elif session:
+            accept_in(delivery, session)
+        else:
+            delivery.update(Delivery.ACCEPTED)
+            delivery.settle()
+        self._less()
+
+    def _less(self) -> None:
+        """One less is under way: the publisher may send one more, told in larger portions."""
+        credit = self._link.credit
+        if not 0 <= credit <= CREDIT:
+            self._fail(RemoteProtocolError("E_AMQP_CREDIT", "the delivery count leaves the credit given", fatal=False))
+            return
+        more = CREDIT - credit - len(self._under_way)
+        if more * 2 >= CREDIT and not self._discards:
+            self._link.flow(more)

@@ -1,0 +1,166 @@
+"""The SASL layer in front of AMQP (specification, part 5.3), the server's side, without I/O.
+
+    HEADER ──AMQP──────────────────────────────────────► PASSED  (no SASL: who it is, if anybody, the certificate says)
+       └─SASL header─► INIT ──► [RESPONSE] ──► CHECKING ──outcome──► PASSED
+                                                   └────────────────► REFUSED
+
+Proton's own server knows no PLAIN without the Cyrus library and its password file; our users are in the guard.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from proton import UNDESCRIBED, Array, Data, Described, symbol, ubyte, ulong
+
+from tidings.errors import CodecError, RemoteProtocolError
+from tidings.protocols.amqp.sections import AmqpValue, decode_first, encode_value
+
+AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
+FRAME_BYTES_MAX = 512
+LOG_IN_BYTES_MAX = 2 * FRAME_BYTES_MAX + len(AMQP_HEADER)  # not taken to pieces
+WAITING_BYTES_MAX = 64 << 10  # for the layer above, from a client whose log-in is being checked
+_FRAME = struct.Struct(">IBBH")
+_SASL_FRAME = 1
+_UNDESCRIBED: AmqpValue = UNDESCRIBED  # a constant of its own type, which Proton's annotations do not know
+MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = range(0x40, 0x45)
+
+
+class SaslState(Enum):
+    HEADER = "header"
+    INIT = "init"
+    RESPONSE = "response"
+    CHECKING = "checking"
+    PASSED = "passed"
+    REFUSED = "refused"
+
+
+class SaslOutcome(IntEnum):
+    OK = 0
+    AUTH = 1
+    SYS = 2
+    SYS_TEMP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client says to prove who it is; nothing at all if the certificate, or nobody, says it."""
+
+    user: str = ""
+    password: str = ""
+
+
+class Sasl:
+    def __init__(self, mechanisms: tuple[str, ...]) -> None:
+        self.state = SaslState.HEADER
+        self.output = bytearray()
+        self._mechanisms = mechanisms
+        self._input = bytearray()
+
+    @property
+    def layered(self) -> bool:
+        """Whether the client speaks SASL, and waits for an outcome."""
+        return self.state not in (SaslState.HEADER, SaslState.PASSED)
+
+    def receive(self, data: bytes) -> Credentials | None:
+        """Bytes from the client; what it says of itself once it has said so."""
+        self._input += data
+        if self.state is SaslState.HEADER and len(self._input) >= len(AMQP_HEADER):
+            header = bytes(self._input[: len(AMQP_HEADER)])
+            if header == AMQP_HEADER:
+                self.state = SaslState.PASSED
+                return Credentials()
+            if header != SASL_HEADER:
+                self.output += SASL_HEADER  # what is understood here, and no frames: the client speaks something else
+                self.state = SaslState.REFUSED
+                raise RemoteProtocolError("E_AMQP_HEADER", "neither AMQP 1.0 nor SASL", position=0)
+            del self._input[: len(header)]
+            self.state = SaslState.INIT
+            self.output += SASL_HEADER + sasl_frame(
+                MECHANISMS, [Array(_UNDESCRIBED, Data.SYMBOL, *map(symbol, self._mechanisms))]
+            )
+        while self.state in (SaslState.INIT, SaslState.RESPONSE) and (frame := self._next_frame()) is not None:
+            if (credentials := self._said(frame)) is not None:
+                return credentials
+        waits = self.state in (SaslState.CHECKING, SaslState.PASSED)
+        if len(self._input) > (WAITING_BYTES_MAX if waits else LOG_IN_BYTES_MAX):
+            raise RemoteProtocolError("E_AMQP_SASL", "more bytes than a log-in takes")
+        return None
+
+    def decide(self, outcome: SaslOutcome) -> None:
+        """The answer to what the client has said."""
+        self.output += sasl_frame(OUTCOME, [ubyte(outcome)])
+        self.state = SaslState.REFUSED if outcome else SaslState.PASSED
+
+    def take_input(self) -> bytes:
+        """What belongs to the layer above."""
+        data = bytes(self._input)
+        self._input.clear()
+        return data
+
+    def _next_frame(self) -> AmqpValue:
+        """A described list; None: it is not all here."""
+        if len(self._input) < _FRAME.size:
+            return None
+        size, offset, kind, _ = _FRAME.unpack_from(self._input)
+        if kind != _SASL_FRAME or not 2 <= offset <= size // 4 or size > FRAME_BYTES_MAX:
+            raise RemoteProtocolError("E_AMQP_SASL", "not a SASL frame of a log-in", position=0)
+        if len(self._input) < size:
+            return None
+        content = bytes(self._input[4 * offset : size])
+        del self._input[:size]
+        try:
+            value, _ = decode_first(Data(), content)
+        except CodecError as error:
+            raise RemoteProtocolError("E_AMQP_SASL", error.reason) from None
+        if not isinstance(value, Described) or not isinstance(value.value, list):
+            raise RemoteProtocolError("E_AMQP_SASL", "not a SASL frame of a log-in")
+        return value
+
+    def _said(self, frame: AmqpValue) -> Credentials | None:
+        fields: list[AmqpValue] = frame.value
+        first = fields[0] if fields else None
+        if self.state is SaslState.RESPONSE and frame.descriptor in (ulong(RESPONSE), "amqp:sasl-response:list"):
+            return self._plain(first)
+        if self.state is not SaslState.INIT or frame.descriptor not in (ulong(INIT), "amqp:sasl-init:list"):
+            raise RemoteProtocolError("E_AMQP_SASL", f"unexpected in state {self.state.value}")
+        response = fields[1] if len(fields) > 1 else None
+        if first not in self._mechanisms:
+            self.decide(SaslOutcome.AUTH)
+            offered = ", ".join(self._mechanisms)
+            raise RemoteProtocolError("E_AMQP_MECHANISM", f"{str(first)[:40]!r} is not offered; there is {offered}")
+        if first == "PLAIN":
+            if response is not None:
+                return self._plain(response)
+            self.output += sasl_frame(CHALLENGE, [b""])
+            self.state = SaslState.RESPONSE
+            return None
+        self.state = SaslState.CHECKING
+        return Credentials(_text(response) if first == "EXTERNAL" else "")
+
+    def _plain(self, response: AmqpValue) -> Credentials:
+        """RFC 4616: [whom to act for] NUL who NUL password. Nobody acts for others here."""
+        parts = _text(response).split("\0")
+        if len(parts) != 3 or parts[0] not in ("", parts[1]) or not parts[1]:
+            self.decide(SaslOutcome.AUTH)
+            raise RemoteProtocolError("E_AMQP_SASL", "PLAIN takes a user and a password")
+        self.state = SaslState.CHECKING
+        return Credentials(parts[1], parts[2])
+
+
+def _text(response: AmqpValue) -> str:
+    if not isinstance(response, bytes):
+        return ""
+    try:
+        return response.decode()
+    except UnicodeDecodeError:
+        raise RemoteProtocolError("E_AMQP_SASL", "not UTF-8") from None
+
+
+def sasl_frame(code: int, fields: AmqpValue) -> bytes:
+    return amqp_frame(code, fields, _SASL_FRAME)
+
+
+def amqp_frame(code: int, fields: AmqpValue, kind: int = 0) -> bytes:
+    content = encode_value(Described(ulong(code), fields))
+    return _FRAME.pack(_FRAME.size + len(content), 2, kind, 0) + content

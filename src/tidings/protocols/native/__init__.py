@@ -1,0 +1,1 @@
+"""The native protocol: frames, requests, broker and client sessions."""

@@ -1,0 +1,195 @@
+"""Encodes requests as native frames: the client's side of `native.NativeSession.receive`."""
+
+from typing import assert_never
+
+from tidings.errors import UsageError
+from tidings.model.event_type_json import types_to_json
+from tidings.model.values import Value
+from tidings.node.protocol_session import Hello
+from tidings.node.requests import (
+    Ack,
+    AddType,
+    Advertise,
+    AdvertiseType,
+    Begin,
+    Browse,
+    Commit,
+    Credit,
+    Drain,
+    Forget,
+    Identify,
+    Leave,
+    MakeTemporary,
+    Move,
+    Purge,
+    ReadRetained,
+    Release,
+    RemoveTemporary,
+    RemoveType,
+    Request,
+    Retain,
+    Rollback,
+    ShowTypes,
+    Subscribe,
+    Sync,
+    Trace,
+    Unadvertise,
+    UnadvertiseType,
+    Unsubscribe,
+)
+from tidings.protocols.native.frames import (
+    ACK_CUMULATIVE,
+    ACK_ELSEWHERE,
+    ACK_WITH_COMMIT,
+    VERSION,
+    FrameType,
+    control,
+    encode_ack,
+    encode_credit,
+    encode_tags,
+)
+
+
+def encode_hello(hello: Hello) -> bytes:
+    fields: dict[str, Value] = {"version": VERSION, "user": hello.user, "password": hello.password}
+    fields |= {"client": hello.client_id, "heartbeat_ms": hello.heartbeat_ms, "time_ms": hello.time_ms}
+    return control(FrameType.HELLO, fields)
+
+
+def encode_request(request: Request) -> bytes:
+    """The frame that asks for this; E_REQUEST_FORM if native frames have no way to say it."""
+    if isinstance(request, Ack):
+        return _ack(request)
+    if isinstance(request, Credit):
+        return encode_credit(request.subscription, request.more)
+    if isinstance(request, Subscribe):
+        return _subscribe(request)
+    if isinstance(request, Begin):
+        return control(FrameType.BEGIN, {"receipt": request.receipt}, session=request.session)
+    if isinstance(request, Rollback):
+        return control(FrameType.ROLLBACK, {"receipt": request.receipt}, session=request.session)
+    if isinstance(request, Commit):
+        return _commit(request)
+    if isinstance(request, Leave):
+        raise UsageError("E_REQUEST_FORM", f"native frames cannot ask for {request}")
+    type, fields = _plain(request)
+    return control(type, {"receipt": request.receipt, **fields})
+
+
+def _commit(asked: Commit) -> bytes:
+    _only_stomp(asked.drops_late or asked.or_leaves, asked)
+    fields: dict[str, Value] = {"receipt": asked.receipt, "key": asked.key, "number": asked.number}
+    return control(FrameType.COMMIT, fields, session=asked.session)
+
+
+def _plain(
+    request: Unsubscribe
+    | Forget
+    | Drain
+    | Identify
+    | MakeTemporary
+    | RemoveTemporary
+    | Sync
+    | Browse
+    | Purge
+    | Move
+    | Trace
+    | Retain
+    | ReadRetained
+    | Release
+    | Advertise
+    | Unadvertise
+    | AddType
+    | RemoveType
+    | ShowTypes
+    | AdvertiseType
+    | UnadvertiseType,
+) -> tuple[FrameType, dict[str, Value]]:
+    match request:
+        case Unsubscribe(_, subscription, release):
+            return FrameType.UNSUBSCRIBE, {"subscription": subscription, "release": release}
+        case Forget(_, durable, shared, look, owner):
+            fields: dict[str, Value] = {"durable": durable, "shared": "shared" if shared else "", "look": look}
+            return FrameType.UNSUBSCRIBE, fields if owner is None else {**fields, "owner": owner}
+        case Drain(_, subscription):
+            return FrameType.DRAIN, {"subscription": subscription}
+        case Identify(_, client_id):
+            return FrameType.IDENTIFY, {"client": client_id}
+        case MakeTemporary(_, queue):
+            return FrameType.TEMPORARY, {"queue": queue}
+        case RemoveTemporary(_, queue):
+            return FrameType.TEMPORARY, {"queue": queue, "remove": True}
+        case Sync():
+            return FrameType.SYNC, {}
+        case Browse(_, subscription, queue, selector, after, count):
+            place = {"seq": after.seq, "priority": after.priority, "count": count}
+            return FrameType.BROWSE, {"subscription": subscription, "queue": queue, "selector": selector, **place}
+        case Purge(_, queue, tags):
+            return FrameType.PURGE, {"queue": queue, "tags": encode_tags(tags)}
+        case Move(_, queue, target, tags):
+            return FrameType.MOVE, {"queue": queue, "target": target, "tags": encode_tags(tags)}
+        case Trace(_, message, everywhere):
+            return FrameType.TRACE, {"message": str(message), "everywhere": everywhere}
+        case Advertise(_, number, destination, selector):
+            return FrameType.ADVERTISE, {"number": number, "destination": destination, "selector": selector}
+        case Unadvertise(_, number):
+            return FrameType.ADVERTISE, {"number": number, "withdraw": True}
+        case Retain() | ReadRetained() | Release():
+            return _retained(request)
+        case AddType(_, event_type):
+            return FrameType.TYPE, {"operation": "add", "types": types_to_json([event_type])}
+        case RemoveType(_, name):
+            return FrameType.TYPE, {"operation": "remove", "name": name}
+        case ShowTypes(_, name):
+            return FrameType.TYPE, {"operation": "show", "name": name}
+        case AdvertiseType(_, name):
+            return FrameType.TYPE, {"operation": "advertise", "name": name}
+        case UnadvertiseType(_, name):
+            return FrameType.TYPE, {"operation": "unadvertise", "name": name}
+        case _:
+            assert_never(request)
+
+
+def _ack(ack: Ack) -> bytes:
+    _only_stomp(bool(ack.receipt), ack)
+    flags = ack.verdict.value | (ACK_CUMULATIVE if ack.cumulative else 0)
+    flags |= (ACK_ELSEWHERE if ack.elsewhere else 0) | (ACK_WITH_COMMIT if ack.with_commit else 0)
+    return encode_ack(ack.subscription, ack.tags, flags, session=ack.session)
+
+
+def _subscribe(asked: Subscribe) -> bytes:
+    _only_stomp(asked.window or asked.temporary, asked)
+    fields: dict[str, Value] = {
+        "receipt": asked.receipt,
+        "subscription": asked.subscription,
+        "destination": asked.destination,
+        "selector": asked.selector,
+        "ack": asked.ack.value,
+        "durable": asked.durable,
+        "shared": asked.shared,
+        "credit": asked.credit,
+        "policy": asked.policy.value,
+        "no_local": asked.no_local,
+        "paused": asked.paused,
+        "type": asked.type,
+    }
+    return control(FrameType.SUBSCRIBE, fields, session=asked.session)
+
+
+def _retained(request: Retain | ReadRetained | Release) -> tuple[FrameType, dict[str, Value]]:
+    match request:
+        case Retain(_, name, destination, selector, age_ms, bytes_max, keep_limits):
+            limits: dict[str, Value] = {"age_ms": age_ms, "bytes_max": bytes_max, "keep_limits": keep_limits}
+            return FrameType.RETAIN, {"name": name, "destination": destination, "selector": selector, **limits}
+        case ReadRetained(_, name, after, up_to, messages, bytes_max, selector, strict):
+            bounds: dict[str, Value] = {"after": after, "up_to": up_to, "messages": messages, "bytes_max": bytes_max}
+            return FrameType.READ, {"name": name, "selector": selector, "strict": strict, **bounds}
+        case Release(_, name, up_to, forget):
+            return FrameType.RELEASE, {"name": name, "up_to": up_to, "forget": forget}
+        case _:
+            assert_never(request)
+
+
+def _only_stomp(asked: bool, request: Request) -> None:
+    if asked:
+        raise UsageError("E_REQUEST_FORM", f"native frames cannot ask for {request}")

@@ -1,0 +1,166 @@
+"""A STOMP session's subscriptions: from headers to requests, and how its client calls them (docs/protocols.md)."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tidings.delivery.mailbox import SlowPolicy
+from tidings.errors import RemoteProtocolError
+from tidings.node.requests import AckMode, Forget, Subscribe, Unsubscribe
+from tidings.protocols.stomp.frames import StompFrame, StompVersion
+
+# Names that other brokers use for the same are understood too.
+DURABLE = ("durable-subscription-name", "activemq.subscriptionName")
+SHARED = ("shared-subscription-name",)
+NO_LOCAL = ("no-local", "activemq.noLocal")
+PREFETCH = ("prefetch-count", "activemq.prefetchSize")
+POLICY = "slow-policy"
+PREFIXES = {"/topic/": ("topic:", False), "/queue/": ("queue:", False)}
+PREFIXES |= {"/temp-topic/": ("topic:", True), "/temp-queue/": ("queue:", True)}
+ID_MAX = 1_024  # characters
+NUMBERS, SPREAD = 1 << 30, 0x9E3779B1  # of subscriptions; the golden ratio keeps neighbours far apart
+MODES = ("auto", "client-individual", "client")  # of acknowledgement
+
+Key: TypeAlias = tuple[str, str]  # ("id", …) or, without one, ("destination", …)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    number: int
+    id: str | None  # 1.0 may do without
+    destination: str
+    mode: str  # auto, client, client-individual
+    shared: bool
+
+    @property
+    def cumulative(self) -> bool:
+        return self.mode == "client"
+
+    @property
+    def acks(self) -> int:
+        """What its acknowledgements mean, as the forwarder has it."""
+        return MODES.index(self.mode)
+
+
+class StompSubscriptions:
+    def __init__(self) -> None:
+        self.temporary = ""  # what the names of this connection's temporary destinations begin with
+        self._known: dict[Key, Subscribed] = {}
+        self._numbers: dict[str, Subscribed] = {}
+        self._next = 1
+
+    def begin(self, publisher: int, broker: int) -> None:
+        """The client has logged in. Acknowledgements name a message by the subscription's number: one of an earlier
+        connection must not mean another message here, so numbers begin where no connection near this one has any."""
+        self.temporary = f"tmp.{broker}.{publisher}."
+        self._next = publisher * SPREAD % NUMBERS + 1
+
+    def add(self, frame: StompFrame, version: StompVersion, receipt: int) -> tuple[Subscribed, Subscribe]:
+        destination = needed(frame, "destination")
+        key = _key(frame, version)
+        if key in self._known:
+            raise RemoteProtocolError(
+                "E_SUBSCRIPTION_EXISTS", f"subscription {key[1][:100]!r} exists on this connection"
+            )
+        mode = frame.headers.get("ack", "auto")
+        if mode not in MODES:
+            raise RemoteProtocolError("E_STOMP_HEADER", "ack is auto, client or client-individual")
+        durable, shared = _first(frame, DURABLE), _first(frame, SHARED)
+        id = frame.headers.get("id")
+        subscribed = Subscribed(self._next, id, destination, mode, bool(shared))
+        request = Subscribe(
+            receipt=receipt,
+            subscription=subscribed.number,
+            destination=self.canonical(destination),
+            selector=frame.headers.get("selector", ""),
+            ack=AckMode.AUTO if mode == "auto" else AckMode.CLIENT,
+            durable=durable,
+            shared=shared,
+            credit=_prefetch(frame),
+            policy=_policy(frame),
+            no_local=_no_local(frame),
+            window=True,
+            temporary=destination.startswith("/temp-"),
+        )
+        self._next += 1
+        self._known[key] = self._numbers[str(subscribed.number)] = subscribed
+        return subscribed, request
+
+    def remove(
+        self, frame: StompFrame, version: StompVersion, receipt: int
+    ) -> tuple[Subscribed | None, tuple[Unsubscribe | Forget, ...]]:
+        """End a subscription; with the name of a durable one, delete that, whether it is in use here or not."""
+        durable = _first(frame, DURABLE)
+        key = None if durable and "id" not in frame.headers else self._meant(_key(frame, version))
+        subscribed = self._known.pop(key, None) if key is not None else None
+        if subscribed is None:
+            if not durable:
+                called = "" if key is None else key[1]
+                raise RemoteProtocolError(
+                    "E_SUBSCRIPTION_UNKNOWN", f"no subscription {called[:100]!r} on this connection"
+                )
+            return None, (Forget(receipt, durable, shared=bool(_first(frame, SHARED))),)
+        del self._numbers[str(subscribed.number)]
+        if durable:
+            shared = subscribed.shared or bool(_first(frame, SHARED))
+            return subscribed, (Unsubscribe(0, subscribed.number), Forget(receipt, durable, shared=shared))
+        return subscribed, (Unsubscribe(receipt, subscribed.number),)
+
+    def _meant(self, key: Key) -> Key:
+        """In 1.0 a destination ends a subscription that has an id too; of several, the oldest."""
+        kind, text = key
+        if kind == "id" or key in self._known:
+            return key
+        return next((known for known, one in self._known.items() if one.destination == text), key)
+
+    def by_number(self, number: str) -> Subscribed | None:
+        return self._numbers.get(number)
+
+    def canonical(self, destination: str) -> str:
+        """A destination as the node writes it."""
+        for prefix, (kind, temporary) in PREFIXES.items():
+            if destination.startswith(prefix):
+                return kind + (self.temporary if temporary else "") + destination[len(prefix) :]
+        offered = ", ".join(PREFIXES)
+        raise RemoteProtocolError("E_STOMP_DESTINATION", f"a destination begins with one of {offered}")
+
+
+def needed(frame: StompFrame, name: str) -> str:
+    try:
+        return frame.headers[name]
+    except KeyError:
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{frame.command} without the header {name}") from None
+
+
+def _key(frame: StompFrame, version: StompVersion) -> Key:
+    if version is StompVersion.V10 and "id" not in frame.headers:
+        return ("destination", needed(frame, "destination"))
+    id = needed(frame, "id")
+    if len(id) > ID_MAX:
+        raise RemoteProtocolError("E_STOMP_HEADER", f"an id has at most {ID_MAX} characters")
+    return ("id", id)
+
+
+def _first(frame: StompFrame, names: tuple[str, ...]) -> str:
+    return next((frame.headers[name] for name in names if name in frame.headers), "")
+
+
+def _prefetch(frame: StompFrame) -> int:
+    text = _first(frame, PREFETCH)
+    if text and not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{PREFETCH[0]} is a number of messages")
+    return int(text or 0)
+
+
+def _no_local(frame: StompFrame) -> bool:
+    text = _first(frame, NO_LOCAL).strip().lower()
+    if text not in ("", "true", "false"):
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{NO_LOCAL[0]} is true or false")
+    return text == "true"
+
+
+def _policy(frame: StompFrame) -> SlowPolicy:
+    try:
+        return SlowPolicy(frame.headers.get(POLICY, SlowPolicy.PUSH_BACK.value))
+    except ValueError:
+        offered = ", ".join(policy.value for policy in SlowPolicy)
+        raise RemoteProtocolError("E_STOMP_HEADER", f"{POLICY} is one of {offered}") from None

@@ -1,0 +1,144 @@
+"""WebSocket (RFC 6455) on the broker's side, without I/O: bytes of a socket in, what is inside out, and back.
+
+Handshake, masks, fragments, pings and the closing handshake are those of the library `websockets`; here it is said who
+may connect and what is spoken. The protocol inside is a stream: where messages of clients begin and end means nothing;
+where those of the broker do, `tidings.protocols.websocket.messages` says.
+"""
+
+import codecs
+import ipaddress
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from websockets.datastructures import Headers
+from websockets.exceptions import InvalidMessage, InvalidOrigin
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+from websockets.typing import Origin, Subprotocol
+
+from tidings.protocols.websocket.messages import Cutter
+
+SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")  # the best first
+VERSION = "13"  # of WebSocket
+LOGIN_BYTES_MAX = 64 << 10
+
+
+class _Handshake(ServerProtocol):
+    """Browsers say of which origin a page is: one in the list, or the very address that it connects to.
+
+    An address, not a name: names can be made to lead here by anybody who has one.
+    """
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        super().__init__(select_subprotocol=lambda _, offered: _best(offered), max_size=LOGIN_BYTES_MAX)
+        self._allowed = allowed
+        self._told = False
+
+    def process_origin(self, headers: Headers) -> Origin | None:
+        origin = super().process_origin(headers)
+        if origin is None or "*" in self._allowed or origin in self._allowed:
+            return origin
+        try:
+            place = urlsplit(origin)
+        except ValueError:  # half an address of IPv6
+            raise InvalidOrigin(origin) from None
+        if place.netloc != headers.get("Host") or not _is_address(place.hostname or ""):
+            raise InvalidOrigin(origin)
+        return origin
+
+    def accept(self, request: Request) -> Response:
+        """Who speaks another version is told ours (RFC 6455, 4.4)."""
+        response = super().accept(request)
+        if request.headers.get_all("Sec-WebSocket-Version") not in ([], [VERSION]):
+            if response.status_code == HTTPStatus.BAD_REQUEST:
+                response = self.reject(HTTPStatus.UPGRADE_REQUIRED, f"The version of WebSocket is {VERSION}.\n")
+                response.headers["Upgrade"] = "websocket"
+            response.headers["Sec-WebSocket-Version"] = VERSION
+        return response
+
+    def send_eof(self) -> None:
+        """What is no request at all has an answer too (RFC 6455, 4.2.1): the library would only end."""
+        if self._told or not isinstance(self.handshake_exc, InvalidMessage):
+            super().send_eof()
+            return
+        self._told = True
+        self.send_response(self.reject(HTTPStatus.BAD_REQUEST, "Not a request that opens a WebSocket connection.\n"))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
+def _best(offered: object) -> Subprotocol | None:
+    assert isinstance(offered, (list, tuple))
+    return next((Subprotocol(one) for one in SUBPROTOCOLS if one in offered), None)
+
+
+class WebSocketLayer:
+    def __init__(self, origins: tuple[str, ...] = ()) -> None:
+        self._machine = _Handshake(origins)
+        self._text: codecs.IncrementalDecoder | None = None  # while a text message goes on
+        self._cutter = Cutter()
+        self.ended = False
+
+    @property
+    def message_bytes_max(self) -> int:
+        return self._machine.max_message_size or 0
+
+    @message_bytes_max.setter
+    def message_bytes_max(self, bytes_max: int) -> None:
+        self._machine.max_message_size = bytes_max
+
+    def receive(self, data: bytes) -> bytes:
+        """What is inside of what came; take `to_send` afterwards."""
+        self._machine.receive_data(data)
+        inside = []
+        for event in self._machine.events_received():
+            if isinstance(event, Request):
+                self._machine.send_response(self._machine.accept(event))
+            elif isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+                if not self._is_text(event):
+                    self._machine.fail(CloseCode.INVALID_DATA, "not UTF-8")
+                    break
+                inside.append(bytes(event.data))
+        if self._machine.close_expected():
+            self.ended = True
+        return b"".join(inside)
+
+    def _is_text(self, frame: Frame) -> bool:
+        """Text must be UTF-8, over all fragments of a message."""
+        if frame.opcode is Opcode.TEXT:
+            self._text = codecs.getincrementaldecoder("utf-8")()
+        if self._text is None:
+            return True
+        try:
+            self._text.decode(bytes(frame.data), final=frame.fin)
+        except UnicodeDecodeError:
+            return False
+        if frame.fin:
+            self._text = None
+        return True
+
+    def to_send(self) -> bytes:
+        return b"".join(self._machine.data_to_send())
+
+    def wrap(self, data: bytes) -> bytes:
+        """The broker's next bytes as messages. Before the handshake nothing."""
+        if self._machine.state is not State.OPEN:
+            return b""
+        for text, content in self._cutter.cut(data):
+            if text:
+                self._machine.send_text(content)
+            else:
+                self._machine.send_binary(content)
+        return self.to_send()
+
+    def close(self) -> None:
+        if self._machine.state is State.OPEN:
+            self._machine.send_close(CloseCode.NORMAL_CLOSURE)

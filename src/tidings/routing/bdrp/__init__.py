@@ -1,0 +1,1 @@
+"""B-DRP: content-based routing with encoded interests of every router."""

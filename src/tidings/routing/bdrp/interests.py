@@ -1,0 +1,183 @@
+"""Encoded interests: what a router tells the others of its subscriptions, as rows, and rows as bytes.
+
+A *row* is one encoded conjunction, in one of two forms that a network chooses between: a vector of M bits, as in the
+paper, or the elements themselves, ascending, 8 bytes each. Both are just bytes here; only the matrix in the kernel
+looks inside. What is advertised is aggregated: no row that another one of the same router makes needless.
+
+>>> from tidings.model.constraint import Constraint, Op
+>>> interests = LocalInterests(InterestEncoding(Encoding(bits=64, hashes=2), vectors=True))
+>>> interests.add(Predicate.of(Constraint("stock", Op.EQ, "XYZ"), Constraint("price", Op.GT, 20)))
+>>> interests.add(Predicate.of(Constraint("stock", Op.EQ, "XYZ")))
+>>> len(interests.rows())  # the second asks for less: the first adds nothing
+1
+>>> change = Change(added=tuple(interests.rows()))
+>>> decode_change(encode_change(change, 8), 8) == change
+True
+"""
+
+import hashlib
+import hmac
+import struct
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tidings.kernel.reference_matrix import minimal_vectors
+from tidings.matching.encoding import SET_ELEMENTS_MAX, Encoding, minimal_sets
+from tidings.model.destination import QUEUE_ATTRIBUTE
+from tidings.model.predicate import Predicate
+from tidings.overlay.link.greeting import ANY
+from tidings.routing.bdrp.antichain import Antichain
+from tidings.routing.control.codec import ControlReader, put_varint
+
+ELEMENT_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class InterestEncoding:
+    """How interests become rows; the same in the whole network."""
+
+    encoding: Encoding = field(default_factory=Encoding)
+    vectors: bool = True  # rows are vectors of M bits; otherwise sets of elements
+    keyless: bool = False  # this broker has not the network's key: it forwards, and can neither read nor make rows
+    key_proof: str = ""  # made of all that the key was made of; empty: of the key
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a vector; 0 where rows are sets of elements, which differ in length."""
+        return self.encoding.bits // 8 if self.vectors else 0
+
+    @property
+    def graded(self) -> bool:
+        return type(self.encoding.grade).__name__ != "PlainGrade"
+
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """What two brokers must agree on before they can be linked. The key is compared, never shown."""
+        form = f"vectors of {self.encoding.bits} bits, {self.encoding.hashes} hashes" if self.vectors else "elements"
+        proof = ANY if self.keyless else self.key_proof or key_proof(self.encoding.key.to_bytes(8, "little"))
+        return (("encoding", form), ("encoding key", proof), ("grade", "graded" if self.graded else "plain"))
+
+    def rows(self, predicate: Predicate) -> set[bytes]:
+        if self.keyless:
+            return set()
+        if self.vectors:
+            return self.from_vectors(self.encoding.predicate_vectors(predicate))
+        return self.from_sets(self.encoding.predicate_elements(predicate))
+
+    def everything(self) -> set[bytes]:
+        """The row that every message has all of."""
+        return {bytes(self.row_bytes)}
+
+    def minimal(self, rows: set[bytes]) -> set[bytes]:
+        """Without those that another makes needless."""
+        if self.vectors:
+            return self.from_vectors(minimal_vectors({int.from_bytes(row, "little") for row in rows}))
+        return self.from_sets(minimal_sets({frozenset(elements(row)) for row in rows}))
+
+    def members(self, row: bytes) -> frozenset[int]:
+        """What a row asks for: elements, or the bits of its vector that are set."""
+        if not self.vectors:
+            return frozenset(elements(row))
+        vector = int.from_bytes(row, "little")
+        return frozenset(bit for bit in range(vector.bit_length()) if vector >> bit & 1)
+
+    def from_vectors(self, vectors: Iterable[int]) -> set[bytes]:
+        return {vector.to_bytes(self.row_bytes, "little") for vector in vectors}
+
+    @staticmethod
+    def from_sets(sets: Iterable[frozenset[int]]) -> set[bytes]:
+        return {b"".join(one.to_bytes(ELEMENT_BYTES, "little") for one in sorted(each)) for each in sets}
+
+
+def key_proof(key: bytes, secret: bytes = b"") -> str:
+    """Equal for equal keys in a network with this secret. Guesses of the key can be compared with it only by who knows
+    the secret, since a greeting is heard by everybody who connects."""
+    fingerprint = hmac.digest(key, b"tidings encoding key", hashlib.sha256)
+    return hmac.digest(secret, fingerprint, hashlib.sha256)[:8].hex()
+
+
+def elements(row: bytes) -> list[int]:
+    return list(struct.unpack(f"<{len(row) // ELEMENT_BYTES}Q", row))
+
+
+class LocalInterests:
+    """LOCAL-PREDICATES, counted: many subscriptions ask for the same."""
+
+    def __init__(self, encoding: InterestEncoding) -> None:
+        self.encoding = encoding
+        self._counts: Counter[Predicate] = Counter()
+        self._rows: dict[Predicate, set[bytes]] = {}
+        self._minimal = Antichain(encoding.members)
+
+    def add(self, predicate: Predicate) -> None:
+        self._counts[predicate] += 1
+        if predicate not in self._rows:
+            topics = Predicate([one for one in predicate.conjunctions if not _of_queues(one)], predicate.residual)
+            self._rows[predicate] = self.encoding.rows(topics)
+            for row in self._rows[predicate]:
+                self._minimal.add(row)
+
+    def remove(self, predicate: Predicate) -> None:
+        self._counts[predicate] -= 1
+        if self._counts[predicate] <= 0:
+            for row in self._rows[predicate]:
+                self._minimal.remove(row)
+            del self._counts[predicate], self._rows[predicate]
+
+    def rows(self) -> set[bytes]:
+        return set(self._minimal)
+
+
+def _of_queues(conjunction: Iterable[object]) -> bool:
+    """A queue belongs to one broker: nobody else need know who waits for it."""
+    return any(getattr(constraint, "name", "") == QUEUE_ATTRIBUTE for constraint in conjunction)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    added: tuple[bytes, ...] = ()
+    removed: tuple[bytes, ...] = ()
+
+
+def encode_change(change: Change, row_bytes: int) -> bytes:
+    """The payload of an advertisement; `row_bytes` is 0 for sets of elements."""
+    out = bytearray()
+    for rows in (change.removed, change.added):
+        put_varint(out, len(rows))
+        for row in sorted(rows):
+            if not row_bytes:
+                put_varint(out, len(row) // ELEMENT_BYTES)
+            out += row
+    return bytes(out)
+
+
+def decode_change(data: bytes, row_bytes: int) -> Change:
+    reader = ControlReader(data)
+    removed, added = _rows(reader, row_bytes), _rows(reader, row_bytes)
+    if reader.at != len(data):
+        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+    return Change(added, removed)
+
+
+def _rows(reader: ControlReader, row_bytes: int) -> tuple[bytes, ...]:
+    rows: list[bytes] = []
+    for _ in range(reader.count()):
+        at = reader.at
+        size = row_bytes or reader.varint(SET_ELEMENTS_MAX) * ELEMENT_BYTES
+        if size > len(reader.data) - reader.at:
+            raise reader.fail("SHORT", f"a row of {size} bytes, {len(reader.data) - reader.at} left", at)
+        row = reader.data[reader.at : reader.at + size]
+        reader.at += size
+        if rows and row <= rows[-1]:
+            raise reader.fail("ROWS", "rows do not ascend", at)
+        if not row_bytes:
+            _check_elements(reader, row, at)
+        rows.append(row)
+    return tuple(rows)
+
+
+def _check_elements(reader: ControlReader, row: bytes, at: int) -> None:
+    numbers = elements(row)
+    if any(one >= other for one, other in pairwise(numbers)):
+        raise reader.fail("ROWS", "the elements of a row do not ascend", at)

@@ -1,0 +1,1 @@
+"""Control messages between brokers: records, byte codec, reliable flooding."""

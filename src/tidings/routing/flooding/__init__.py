@@ -1,0 +1,1 @@
+"""Controlled flooding, the scheme to compare with."""

@@ -1,0 +1,1 @@
+"""Unicast routing: the interface, link-state and distance-vector protocols."""

@@ -1,0 +1,1 @@
+"""Stores that keep messages across restarts."""

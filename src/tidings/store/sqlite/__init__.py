@@ -1,0 +1,1 @@
+"""The embedded store: a log of checksummed batches in one SQLite file."""

@@ -1,0 +1,226 @@
+"""The store's file, through SQLite: batches written in transactions, on a disk that may be full, and messages read.
+
+A batch goes to the write-ahead log; the log is copied into the file when it is long enough (`checkpoint`). On a full
+disk either the reserve is used, for what frees space, or the log is emptied, whose place may be all that is missing
+(`store_room`). A file that turns out to be damaged when it is opened is mended or rebuilt (`sqlite_salvage`).
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from tidings.delivery.batch_codec import Ints, layout
+from tidings.delivery.store import Damage
+from tidings.errors import CodecError, StoreError
+from tidings.store.sqlite import salvage
+from tidings.store.sqlite.errors import NOT_DAMAGED, cannot_open, hindrance, is_full, translated
+from tidings.store.sqlite.lock import StoreLock
+from tidings.store.sqlite.reserve import Reserve
+from tidings.store.sqlite.state import StateChange
+
+INSERT = "INSERT INTO batch VALUES (?, ?)"
+CLAIM_BYTES = 256 << 10  # of log, before it is looked whether the file has room for it
+CELL_BYTES = 64  # more than what SQLite needs of a page for itself
+T = TypeVar("T")
+
+
+class SqliteFile:
+    def __init__(
+        self,
+        path: Path,
+        load: Callable[[sqlite3.Connection], None],
+        damaged: list[Damage],
+        *,
+        reserve_bytes: int,
+        checkpoint_bytes_max: int,
+    ) -> None:
+        """`load` reads what it holds, twice if it had to be rebuilt; what is damaged goes on the list."""
+        self._path = path
+        self._load = load
+        self._damaged = damaged
+        self._checkpoint_bytes_max = checkpoint_bytes_max
+        self.log_bytes = 0  # written since the last checkpoint
+        self._unclaimed_bytes = 0  # written since it was last looked whether the file has room for the log
+        self._room = Reserve(path, reserve_bytes)
+        self._page: tuple[int, bytes, Ints] = (-1, b"", np.empty(0, np.int64))  # the batch read last
+        self._lock = StoreLock(path)
+        try:
+            damaged += salvage.missing(path, made=self._lock.made, logged=self._lock.logged)
+            self._db = self._with_reserve(self._open)
+            self._room.open()
+            self._claim_all()
+        except BaseException:
+            self._lock.close()
+            raise
+        self._lock.opened()
+
+    def close(self) -> None:
+        try:
+            with suppress(sqlite3.Error):  # then the log stays, and the next process reads it
+                self._with_reserve(self._empty_log)
+            self._db.close()
+        finally:
+            self._room.close()
+            self._lock.close()
+
+    # --- opening ---
+
+    def _open(self) -> sqlite3.Connection:
+        self._damaged += salvage.mend(self._path)
+        try:
+            if not salvage.is_cut(self._path, made=self._lock.made):
+                return self._opened()
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in NOT_DAMAGED:
+                raise
+            if not self._lock.made and not salvage.is_store(self._path):
+                raise StoreError("E_STORE_VERSION", f"{self._path} is not a Tidings store") from error
+        self._lock.log_emptied()
+        self._damaged += salvage.rebuild(self._path)
+        return self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            db = salvage.connect(self._path)
+        except sqlite3.OperationalError as error:
+            if not cannot_open(error, self._path):
+                raise
+            raise StoreError("E_STORE_IO", f"{self._path} cannot be opened{hindrance(self._path)}") from error
+        try:
+            db.execute(f"PRAGMA wal_autocheckpoint={self._checkpoint_bytes_max // salvage.PAGE_BYTES}")
+            self._load(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _claim_all(self) -> None:
+        """What the log held when the store was opened may be more than the file has room for."""
+        ((pages,),) = self._db.execute("PRAGMA page_count").fetchall()
+        with suppress(OSError):  # then messages are refused, and the rest goes on
+            self._with_reserve(lambda: self._room.claim(pages * salvage.PAGE_BYTES))
+
+    # --- writing ---
+
+    def check(self, *, frees: bool) -> None:
+        """The files are there. If the disk was full: before messages are taken again, there is a reserve again."""
+        self._room.check()
+        if not frees and not self._room.reserved:
+            if self._room.due():
+                self._make_room()
+            if not self._room.reserved:
+                raise StoreError("E_STORE_FULL", "the disk is full")
+
+    def has_room(self) -> bool:
+        with suppress(StoreError):
+            self.check(frees=False)
+            return self._room.spacious()
+        return False
+
+    def write(
+        self, number: int, blob: bytes, changes: Sequence[StateChange], *, delete_before: int, frees: bool
+    ) -> None:
+        """One transaction: a new batch, old ones deleted (0: none). What frees space may use the reserve."""
+
+        def write() -> None:
+            self._unclaimed_bytes += len(blob) + salvage.PAGE_BYTES
+            if self._unclaimed_bytes > CLAIM_BYTES:
+                self._claim(len(blob))
+            if changes or delete_before:
+                self._transact(number, blob, changes, delete_before)
+            else:
+                self._db.execute(INSERT, (number, blob))  # a transaction by itself
+
+        if frees:
+            self._with_reserve(write)
+        else:
+            self._with_room(write)
+        self.log_bytes += len(blob) + salvage.PAGE_BYTES
+        self._lock.log_filled()
+        if not self._room.reserved:
+            with suppress(StoreError), translated():  # it is written; room is made another time
+                self._make_room()
+
+    def _transact(self, number: int, blob: bytes, changes: Sequence[StateChange], oldest: int) -> None:
+        execute = self._db.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            execute("DELETE FROM batch WHERE number < ?", (oldest,))
+            execute(INSERT, (number, blob))
+            for change in changes:
+                change.write(self._db)
+            execute("COMMIT")
+        except sqlite3.Error:
+            if self._db.in_transaction:
+                execute("ROLLBACK")
+            raise
+
+    def checkpoint(self) -> None:
+        """Copy the log into the file, as far as that goes without waiting."""
+        self._with_reserve(lambda: self._checkpoint("PASSIVE"))
+
+    # --- room ---
+
+    def _claim(self, size: int) -> None:
+        """The file must have room for what the log holds, or it can never be copied there on a full disk."""
+        ((pages,),) = self._db.execute("PRAGMA page_count").fetchall()
+        ((free,),) = self._db.execute("PRAGMA freelist_count").fetchall()
+        more = size // (salvage.PAGE_BYTES - CELL_BYTES) if size > CLAIM_BYTES else 0
+        self._room.claim((pages + max(0, more - free)) * salvage.PAGE_BYTES)
+        self._unclaimed_bytes = 0
+
+    def _with_reserve(self, use: Callable[[], T]) -> T:
+        """If the disk is full, with the reserve."""
+        try:
+            return use()
+        except (sqlite3.Error, OSError) as error:
+            if not is_full(error) or not self._room.release():
+                raise
+        return use()
+
+    def _with_room(self, use: Callable[[], None]) -> None:
+        """If the disk is full, once more without the log, whose place may be all that is missing. The reserve is for
+        emptying it: there must be one again before anything is written."""
+        try:
+            use()
+        except (sqlite3.Error, OSError) as error:
+            if not is_full(error) or not self._room.due() or not self._room.release():
+                raise
+            with suppress(sqlite3.Error):
+                self._empty_log()
+            if not self._room.restore():
+                raise
+            use()
+
+    def _make_room(self) -> None:
+        """Empty the log into the file, whose place is kept, and take the reserve from what the log had."""
+        if not self._room.restore():
+            self._empty_log()
+            self._room.restore()
+
+    def _empty_log(self) -> None:
+        self._lock.log_emptied()
+        self._checkpoint("TRUNCATE")
+
+    def _checkpoint(self, mode: str) -> None:
+        self._db.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        self.log_bytes = 0
+
+    # --- reading ---
+
+    def message(self, number: int, start: int, size: int) -> bytes | None:
+        """Bytes of a batch, if they are still what they were."""
+        if self._page[0] != number:
+            (blob,) = self._db.execute("SELECT payload FROM batch WHERE number = ?", (number,)).fetchone()
+            try:
+                where = layout(blob)
+                self._page = (number, blob, where.ends[where.good])
+            except CodecError:
+                self._page = (number, blob, np.empty(0, np.int64))
+        _, blob, ends = self._page
+        at = int(np.searchsorted(ends, start + size))
+        return blob[start : start + size] if at < len(ends) and ends[at] == start + size else None

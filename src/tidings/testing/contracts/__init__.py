@@ -1,0 +1,1 @@
+"""Contract checks: the same random inputs against every implementation of a structure."""

@@ -1,9 +1,0 @@
-"""The same random client scripts at the simulated broker and at the real one on sockets: both must answer alike.
-
-    python -m tidings.testing.differential 17          # one script
-    python -m tidings.testing.differential 1 1000      # many
-
-- `script`: what clients do, as data; `author`: makes a script of a seed
-- `paired`: the interface to a broker; `simulated` and `sockets`: the two
-- `compare`: runs a script at both
-"""

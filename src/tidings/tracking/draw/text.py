@@ -1,0 +1,114 @@
+"""Pictures of a reconstructed path: a tree for terminals, DOT for graphviz.
+
+>>> from tidings.model.message_id import MessageId
+>>> from tidings.tracking.recording.recorder import Statement
+>>> hops = (Hop(1, None, 8e-6), Hop(2, 1, 8e-6, (Statement("audit", 3e-6),)), Hop(3, 1, 8e-6, suspect=True))
+>>> path = Path(MessageId(7, 1, 1000), True, hops, (), {4: "no route"}, (), asked=4, filters=5)
+>>> print(to_text(path))
+message 00000007000000010000000003e80000 of publisher 7 at broker 1, 1970-01-01 00:00:01.000 UTC
+broker 1 (origin, 8e-06)
+├── broker 2 (8e-06)
+│   └── ▸ audit (3e-06)
+└── broker 3 (8e-06, suspect: neither delivered nor passed on)
+not asked: broker 4 (no route)
+"""
+
+from tidings.tracking.query.path import Hop, Path
+
+
+def to_text(path: Path) -> str:
+    """The numbers in brackets: how probably such a statement is made of somebody the message did not reach."""
+    children: dict[int, list[Hop]] = {}
+    for hop in path.hops:
+        if hop.sender is not None:
+            children.setdefault(hop.sender, []).append(hop)
+    roots = [hop for hop in path.hops if hop.sender is None]
+    trees = [line for root in roots for line in _tree(root, children, path.message.broker)]
+    return "\n".join([*heading(path), *trees, *notes(path)])
+
+
+def heading(path: Path) -> list[str]:
+    message = path.message
+    lines = [f"message {message} of publisher {message.publisher} at broker {message.broker}, {utc(message.ms)}"]
+    if not path.confirmed:
+        lines.append(f"broker {message.broker} does not confirm that it was published there")
+    return lines
+
+
+def notes(path: Path) -> list[str]:
+    """What else must be known to judge it."""
+    lines = [f"false positive: broker {hop.broker} (no neighbour has it)" for hop in path.false_positives]
+    lines += [f"not asked: broker {broker} ({printable(reason)})" for broker, reason in path.unasked.items()]
+    lines += [f"unknown: broker {broker} (records of that time are lost, at least in part)" for broker in path.unknown]
+    return lines
+
+
+def hop_line(hop: Hop, origin: int) -> str:
+    return f"broker {hop.broker} ({', '.join(_notes(hop, origin))})"
+
+
+def _tree(root: Hop, children: dict[int, list[Hop]], origin: int) -> list[str]:
+    lines: list[str] = []
+    stack: list[tuple[Hop, str, str]] = [(root, "", "")]
+    while stack:  # not recursive: a line of a thousand brokers is a tree a thousand deep
+        hop, first, rest = stack.pop()
+        lines.append(first + hop_line(hop, origin))
+        below = children.get(hop.broker, [])
+        for number, one in enumerate(hop.subscribers):
+            last = number == len(hop.subscribers) - 1 and not below
+            lines.append(f"{rest}{'└' if last else '├'}── ▸ {printable(one.peer)} ({one.probability:.2g})")
+        for position, child in enumerate(reversed(below)):
+            last = position == 0
+            stack.append((child, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   ")))
+    return lines
+
+
+def _notes(hop: Hop, origin: int) -> list[str]:
+    notes = ["origin"] if hop.broker == origin else []
+    notes.append("could not say" if hop.opaque else f"{hop.probability:.2g}")
+    if hop.sender is None and hop.broker != origin:
+        notes.append("no way there is known")
+    if hop.suspect:
+        notes.append("suspect: neither delivered nor passed on")
+    if hop.other_senders:
+        notes.append("or from " + ", ".join(map(str, hop.other_senders)))
+    return notes
+
+
+def to_dot(path: Path) -> str:
+    lines = ["digraph path {", "  node [shape=circle];"]
+    for hop in path.hops:
+        style = ", style=dashed" if hop.opaque or hop.suspect else ""
+        lines.append(f'  b{hop.broker} [label="{hop.broker}"{style}];')
+        if hop.sender is not None:
+            lines.append(f"  b{hop.sender} -> b{hop.broker};")
+        for number, one in enumerate(hop.subscribers):
+            name = f"s{hop.broker}_{number}"
+            lines += [f"  {name} [label={_quoted(one.peer)}, shape=box];", f"  b{hop.broker} -> {name};"]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def utc(ms: int) -> str:
+    """Milliseconds since 1970 as a date: the civil calendar by arithmetic, because nothing here may ask for the time.
+
+    >>> utc(1_762_000_000_123), utc(951_782_400_000)
+    ('2025-11-01 12:26:40.123 UTC', '2000-02-29 00:00:00.000 UTC')
+    """
+    days, rest = divmod(ms, 86_400_000)
+    # Days since 0000-03-01: years begin in March, so that the leap day is the last one.
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    date = f"{era * 400 + year + (month >= 10):04}-{(month + 2) % 12 + 1:02}-{day - (153 * month + 2) // 5 + 1:02}"
+    seconds, millis = divmod(rest, 1000)
+    return f"{date} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{millis:03} UTC"
+
+
+def printable(text: str) -> str:
+    """Names come from strangers: none of them may move the cursor."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

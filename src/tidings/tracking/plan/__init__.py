@@ -1,0 +1,1 @@
+"""Planning of tracking parameters."""

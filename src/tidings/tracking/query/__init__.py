@@ -1,0 +1,1 @@
+"""Queries over recorded histories: archives, path reconstruction, answers as JSON and bytes."""

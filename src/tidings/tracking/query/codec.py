@@ -1,0 +1,127 @@
+"""Questions and answers about messages as brokers send them to each other (docs/wire.md, "Tracing").
+
+>>> decode(encode(Question(7, MessageId(1, 2, 3))))
+Question(number=7, message=MessageId(publisher=1, broker=2, ms=3, counter=0))
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isnan
+from typing import TypeAlias
+
+from tidings.errors import CodecError
+from tidings.model.message_id import SIZE, MessageId
+from tidings.routing.control.codec import ControlReader, put_varint
+from tidings.tracking.recording.recorder import Statement, TraceAnswer, TraceVerdict
+
+QUESTION, ANSWER = 1, 2
+NAME_BYTES_MAX = 4096
+_VERDICTS = (TraceVerdict.HELD, TraceVerdict.ABSENT, TraceVerdict.UNKNOWN)
+_F64 = struct.Struct("<d")
+_U32, _U64 = 2**32 - 1, 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TraceQuestion:
+    """What do you know about this message? The number comes back with the answer."""
+
+    number: int
+    message: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    number: int
+    answer: TraceAnswer
+
+
+Letter: TypeAlias = TraceQuestion | Answered
+
+
+def encode(letter: Letter) -> bytes:
+    out = bytearray((QUESTION if isinstance(letter, TraceQuestion) else ANSWER,))
+    put_varint(out, letter.number)
+    if isinstance(letter, TraceQuestion):
+        out += bytes(letter.message)
+    else:
+        _put_answer(out, letter.answer)
+    return bytes(out)
+
+
+def decode(data: bytes) -> Letter:
+    reader = ControlReader(data)
+    kind = reader.byte()
+    if kind not in (QUESTION, ANSWER):
+        raise CodecError("E_TRACE_KIND", f"no letter about messages has the number {kind}", position=0)
+    number = reader.varint(_U64)
+    if kind == QUESTION:
+        letter: Letter = TraceQuestion(number, MessageId.from_bytes(_fixed(reader, SIZE)))
+    else:
+        letter = Answered(number, _get_answer(reader))
+    if reader.at != len(data):
+        raise reader.fail("LONG", f"{len(data) - reader.at} bytes after the end")
+    return letter
+
+
+def _put_answer(out: bytearray, answer: TraceAnswer) -> None:
+    put_varint(out, answer.broker)
+    out.append(_VERDICTS.index(answer.verdict))
+    out += _F64.pack(answer.probability)
+    _put_routers(out, answer.neighbours)
+    out.append(answer.forwarded is not None)
+    _put_routers(out, answer.forwarded or ())
+    put_varint(out, len(answer.subscribers))
+    for one in answer.subscribers:
+        name = one.peer.encode()
+        put_varint(out, len(name))
+        out += name + _F64.pack(one.probability)
+    put_varint(out, answer.filters)
+    out.append(answer.incomplete)
+
+
+def _get_answer(reader: ControlReader) -> TraceAnswer:
+    broker, verdict = reader.varint(_U32), _VERDICTS[reader.varint(len(_VERDICTS) - 1)]
+    probability, neighbours = _probability(reader), _get_routers(reader)
+    known, at, forwarded = reader.varint(1), reader.at, _get_routers(reader)
+    if forwarded and not known:
+        raise reader.fail("RANGE", "neighbours it went to, of which nothing is known", at)
+    subscribers = tuple(_statement(reader) for _ in range(reader.count()))
+    filters, incomplete = reader.varint(_U64), bool(reader.varint(1))
+    statements = (neighbours, forwarded if known else None, subscribers)
+    return TraceAnswer(broker, verdict, probability, *statements, filters, incomplete)
+
+
+def _put_routers(out: bytearray, routers: Iterable[int]) -> None:
+    all_routers = tuple(routers)
+    put_varint(out, len(all_routers))
+    for router in all_routers:
+        put_varint(out, router)
+
+
+def _get_routers(reader: ControlReader) -> tuple[int, ...]:
+    return tuple([reader.varint(_U32) for _ in range(reader.count())])
+
+
+def _statement(reader: ControlReader) -> Statement:
+    at = reader.at
+    try:
+        name = reader.take(NAME_BYTES_MAX).decode()
+    except UnicodeDecodeError:
+        raise reader.fail("TEXT", "not UTF-8", at) from None
+    return Statement(name, _probability(reader))
+
+
+def _probability(reader: ControlReader) -> float:
+    at = reader.at
+    value: float = _F64.unpack(_fixed(reader, _F64.size))[0]
+    if isnan(value) or not 0 <= value <= 1:
+        raise reader.fail("RANGE", "a probability lies between 0 and 1", at)
+    return value
+
+
+def _fixed(reader: ControlReader, size: int) -> bytes:
+    if len(reader.data) - reader.at < size:
+        raise reader.fail("SHORT", f"{size} bytes expected, {len(reader.data) - reader.at} left")
+    reader.at += size
+    return reader.data[reader.at - size : reader.at]

@@ -1,0 +1,77 @@
+"""A reconstructed path as JSON: what `tidings trace --json` prints, and what a broker answers its client with.
+
+>>> path = Path(MessageId(7, 1, 1000), True, (Hop(1, None, 8e-6),), (), {4: "no route"}, (), asked=2, filters=1)
+>>> from_json(to_json(path)) == path
+True
+"""
+
+import json
+from typing import Any
+
+from tidings.errors import CodecError, UsageError
+from tidings.model.message_id import MessageId
+from tidings.tracking.query.path import Hop, Path
+from tidings.tracking.recording.recorder import Statement
+
+
+def to_json(path: Path) -> str:
+    return json.dumps(to_dict(path), separators=(",", ":"))
+
+
+def from_json(text: str) -> Path:
+    try:
+        found = json.loads(text)
+        return Path(
+            message=MessageId.parse(str(found["message"])),
+            confirmed=bool(found["confirmed"]),
+            hops=tuple(map(_hop, found["hops"])),
+            false_positives=tuple(map(_hop, found["false_positives"])),
+            unasked={int(one["broker"]): str(one["reason"]) for one in found["unasked"]},
+            unknown=tuple(map(int, found["unknown"])),
+            asked=int(found["asked"]),
+            filters=int(found["filters"]),
+        )
+    except (ValueError, KeyError, TypeError, UsageError) as error:
+        raise CodecError("E_TRACE_REPORT", f"not a path: {error!r}") from None
+
+
+def to_dict(path: Path) -> dict[str, object]:
+    message = path.message
+    return {
+        "message": str(message),
+        "publisher": message.publisher,
+        "origin": message.broker,
+        "ms": message.ms,
+        "confirmed": path.confirmed,
+        "complete": path.complete,
+        "hops": [_hop_dict(hop) for hop in path.hops],
+        "false_positives": [_hop_dict(hop) for hop in path.false_positives],
+        "unasked": [{"broker": broker, "reason": reason} for broker, reason in path.unasked.items()],
+        "unknown": list(path.unknown),
+        "asked": path.asked,
+        "filters": path.filters,
+    }
+
+
+def _hop_dict(hop: Hop) -> dict[str, object]:
+    return {
+        "broker": hop.broker,
+        "sender": hop.sender,
+        "other_senders": list(hop.other_senders),
+        "probability": hop.probability,
+        "opaque": hop.opaque,
+        "suspect": hop.suspect,
+        "subscribers": [{"name": one.peer, "probability": one.probability} for one in hop.subscribers],
+    }
+
+
+def _hop(found: dict[str, Any]) -> Hop:
+    return Hop(
+        broker=int(found["broker"]),
+        sender=None if found["sender"] is None else int(found["sender"]),
+        probability=float(found["probability"]),
+        subscribers=tuple(Statement(str(one["name"]), float(one["probability"])) for one in found["subscribers"]),
+        other_senders=tuple(map(int, found["other_senders"])),
+        opaque=bool(found["opaque"]),
+        suspect=bool(found["suspect"]),
+    )

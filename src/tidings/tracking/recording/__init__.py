@@ -1,0 +1,1 @@
+"""Recording of message ids: histories, strategies, attachments, compaction."""

@@ -1,0 +1,129 @@
+"""Who was attached to a broker, and when: subscribers, and neighbours too, because a network of last month differs.
+
+A subscriber is attached while a subscription of it exists, connected or not: a durable one can be given a message long
+after the message's time. Changes are few and must survive everything, so each is stored on its own before it counts.
+An *era* is one life of the broker's process; whoever was attached when it ended was attached until the next began.
+Clients decide how often they come and go, so of those that have gone only so many are remembered.
+
+>>> attached = AttachmentMap()
+>>> attached.apply(Attachment(AttachmentKind.SUBSCRIBER, "audit", 1000, attached=True))
+>>> attached.apply(Attachment(AttachmentKind.SUBSCRIBER, "audit", 5000, attached=False))
+>>> attached.between(AttachmentKind.SUBSCRIBER, 4900, 5200), attached.between(AttachmentKind.SUBSCRIBER, 5100, 5200)
+(['audit'], [])
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from tidings.tracking.query.time_index import TimeIndex
+
+
+class AttachmentKind(Enum):
+    SUBSCRIBER = "subscriber"
+    NEIGHBOUR = "neighbour"
+    ERA = "era"  # the broker started or ended: everybody else is gone; the peer is the strategy that recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One change, by the broker's clock."""
+
+    kind: AttachmentKind
+    peer: str
+    ms: int
+    attached: bool
+    incarnation: int = 0
+
+
+class AttachmentMap:
+    """Changes are applied in the order of their making."""
+
+    def __init__(self, past_max: int | None = None) -> None:
+        """`past_max`: of those that have gone, so many are remembered; None: all."""
+        self._past_max = past_max
+        self._since: dict[tuple[AttachmentKind, str], int] = {}
+        self._past: dict[AttachmentKind, TimeIndex[str]] = {kind: TimeIndex() for kind in AttachmentKind}
+        self.first_ms: int | None = None  # nothing is known about the time before
+        self.since_ms = 0  # who had gone before this may have been forgotten
+
+    def apply(self, change: Attachment) -> None:
+        if self.first_ms is None:
+            self.first_ms = change.ms
+        if change.kind is AttachmentKind.ERA:
+            for kind, peer in list(self._since):
+                self._end(kind, peer, change.ms)
+        elif change.attached:
+            self._since.setdefault((change.kind, change.peer), change.ms)
+        else:
+            self._end(change.kind, change.peer, change.ms)
+
+    def is_attached(self, kind: AttachmentKind, peer: str) -> bool:
+        return (kind, peer) in self._since
+
+    def between(self, kind: AttachmentKind, first_ms: int, last_ms: int) -> list[str]:
+        """Who was attached at some time from first to last, sorted."""
+        now = {peer for (of, peer), since in self._since.items() if of is kind and since <= last_ms}
+        return sorted(now | set(self._past[kind].between(first_ms, last_ms)))
+
+    def forget(self, before_ms: int) -> None:
+        """Nobody will ask about that time any more."""
+        for past in self._past.values():
+            if gone := past.ended_before(before_ms):
+                self._drop(past, gone)
+
+    def __len__(self) -> int:
+        """How many are remembered that have gone."""
+        return sum(map(len, self._past.values()))
+
+    def _end(self, kind: AttachmentKind, peer: str, ms: int) -> None:
+        since = self._since.pop((kind, peer), None)
+        if since is not None:
+            past = self._past[kind]
+            past.add(peer, (since, max(since, ms)))
+            if self._past_max is not None and len(past) > self._past_max + self._past_max // 8:
+                self._drop(past, len(past) - self._past_max)
+
+    def _drop(self, past: TimeIndex[str], count: int) -> None:
+        """They are in the order of their leaving."""
+        self.since_ms = max(self.since_ms, past.drop_first(count) + 1)
+
+
+def since_of_last(changes: Iterable[Attachment], past_max: int) -> int:
+    """The time from which on at most so many have gone; 0: there are no more in all."""
+    attached: set[tuple[AttachmentKind, str]] = set()
+    ends: list[int] = []
+    for change in changes:
+        about = change.kind, change.peer
+        if change.kind is AttachmentKind.ERA:
+            ends += [change.ms] * len(attached)
+            attached.clear()
+        elif change.attached:
+            attached.add(about)
+        elif about in attached:
+            attached.remove(about)
+            ends.append(change.ms)
+    return ends[-past_max - 1] + 1 if len(ends) > past_max else 0
+
+
+def relevant(changes: Iterable[Attachment], since_ms: int) -> list[Attachment]:
+    """Without comings and goings that were over before this time; eras stay, because they tell what was recorded.
+
+    >>> came, went = (Attachment(AttachmentKind.SUBSCRIBER, "audit", ms, ms == 5) for ms in (5, 9))
+    >>> relevant([came, went], since_ms=9) == [came, went], relevant([came, went], since_ms=10)
+    (True, [])
+    """
+    kept: dict[int, Attachment] = {}
+    open_since: dict[tuple[AttachmentKind, str], list[int]] = {}  # the numbers of changes that speak of it
+    for number, change in enumerate(changes):
+        kept[number] = change
+        if change.kind is AttachmentKind.ERA:
+            ended, open_since = list(open_since.values()), {}
+        else:
+            about = open_since.setdefault((change.kind, change.peer), [])
+            about.append(number)
+            ended = [] if change.attached else [open_since.pop((change.kind, change.peer))]
+        for numbers in ended if change.ms < since_ms else ():
+            for one in numbers:
+                del kept[one]
+    return list(kept.values())

@@ -1,0 +1,293 @@
+"""What one broker records: its histories and who was attached. Ids go in, effects come out, questions are answered.
+
+    published(ids)            H_P
+    routed(ids)               H_b, by the origin in each id; own messages are in H_P already
+    forwarded(d, ids)         H_{b,d}, if wanted
+    delivered(s, ids)         H_{b,s}
+
+Nothing here writes: `StoreEntries` and `StoreAttachment` ask the driver to. It calls `tick` every now and then, and `close`
+before it ends. A filter in memory dies with the process: what a killed broker had recorded since its last
+store is a *gap*, about which its successor says "unknown" where otherwise it could say "no".
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from tidings.errors import UsageError
+from tidings.model.message_id import MessageId
+from tidings.tracking.ids import Ids
+from tidings.tracking.plan.limits import BETWEEN_BROKERS_MS
+from tidings.tracking.query.archive import Archive
+from tidings.tracking.recording.attachments import Attachment, AttachmentKind, AttachmentMap
+from tidings.tracking.recording.history import HistoryEntry, HistoryKind, Key, Span, efpp
+from tidings.tracking.recording.recorder_backend import Current, KernelBackend, PlainBackend, RecorderBackend
+from tidings.tracking.recording.strategies import AsyncStrategy, BloomStrategy, NoStrategy, Strategy
+
+TIME_MAX_MS = 2**48
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEntries:
+    """Append this entry. Until it is on disk, keep it where the archive finds it."""
+
+    entry: HistoryEntry
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAttachment:
+    """Append this change, and let it be on disk before the change takes effect."""
+
+    change: Attachment
+
+
+Effect: TypeAlias = StoreEntries | StoreAttachment
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingSettings:
+    strategy: Strategy = field(default_factory=BloomStrategy)
+    persist_ms: int = 1000  # T_p
+    skew_between_brokers_ms: int = BETWEEN_BROKERS_MS  # widens the time that is looked up; T_s + T_j at least
+    forwards: bool = False  # record H_{b,d} too: fewer questions at path reconstruction
+    attachments_max: int | None = 100_000  # of subscribers that have gone, so many are remembered; None: all
+
+    @property
+    def skew_ms(self) -> int | None:
+        """T_s; None: nothing is recorded."""
+        match self.strategy:
+            case BloomStrategy(settings=bloom):
+                return bloom.skew_ms
+            case AsyncStrategy(skew_ms=skew_ms):
+                return skew_ms
+            case _:
+                return None
+
+    def books(self, broker: int, incarnation: int) -> RecorderBackend:
+        """The plain ones."""
+        return PlainBackend(broker, self.strategy, incarnation, persist_ms=self.persist_ms, forwards=self.forwards)
+
+    def kernel_books(self, broker: int, incarnation: int) -> KernelBackend | None:
+        """Those that a forwarding plane fills; None: nothing is recorded."""
+        if self.strategy.name == NoStrategy().name:
+            return None
+        return KernelBackend(broker, self.strategy, incarnation, persist_ms=self.persist_ms, forwards=self.forwards)
+
+    def __post_init__(self) -> None:
+        if self.persist_ms < 1 or self.skew_between_brokers_ms < 0:
+            raise UsageError("E_TRACKING_TIME", "T_p is at least 1 ms, a skew is not negative")
+        if self.attachments_max is not None and self.attachments_max < 1:
+            raise UsageError("E_TRACKING_ATTACHMENTS", "at least one subscriber that has gone must be remembered")
+
+
+class TraceVerdict(Enum):
+    HELD = "held"  # it passed here, unless this is a false positive
+    ABSENT = "absent"  # it certainly did not
+    UNKNOWN = "unknown"  # the records of that time are lost or gone
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Somebody got the message; `probability` of saying so of one that did not."""
+
+    peer: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAnswer:
+    """What a broker knows about one message."""
+
+    broker: int
+    verdict: TraceVerdict
+    probability: float = 0.0  # of claiming a message that did not pass
+    neighbours: tuple[int, ...] = ()  # since the time of the message
+    forwarded: tuple[int, ...] | None = None  # to these neighbours at most; None: not recorded
+    subscribers: tuple[Statement, ...] = ()
+    filters: int = 0  # how many were asked
+    incomplete: bool = False  # records of that time may be lost: who is not named may have got it all the same
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFinding:
+    held: bool
+    probability: float
+    filters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """A question as far as memory answers it; `Recorder.resolve` asks the archive for the rest, anywhere, any time."""
+
+    message: MessageId
+    neighbours: tuple[int, ...]  # since the time of the message
+    subscribers: tuple[str, ...]  # attached at that time, or given it later as far as memory knows
+    current: Mapping[Key, Current]  # filters in memory that match
+    since_ms: int = 0  # who had gone before this may be forgotten
+
+
+class Recorder:
+    def __init__(
+        self, broker: int, settings: TrackingSettings, incarnation: int, books: RecorderBackend | None = None
+    ) -> None:
+        self.broker = broker
+        self.attachments = AttachmentMap(settings.attachments_max)
+        self._settings, self._incarnation = settings, incarnation
+        self._books = books or settings.books(broker, incarnation)
+        self._gaps: list[Span] = []
+        self._now_ms = 0
+
+    def start(
+        self, now_ms: int, past: Iterable[Attachment] = (), stored_ms: Mapping[int, int] | None = None
+    ) -> list[Effect]:
+        """Begin an era; `past` is what was stored in earlier ones, in order, and `stored_ms` when each of them, by
+        incarnation, last stored an entry. One that ended without `close`, or recorded nothing, has left a gap."""
+        opened: Attachment | None = None
+        strategy = self._settings.strategy.name
+        own = Attachment(AttachmentKind.ERA, strategy, now_ms, attached=True, incarnation=self._incarnation)
+        for change in (*past, own):
+            if change.kind is AttachmentKind.ERA:
+                if opened is not None:
+                    self._end_era(opened, change, (stored_ms or {}).get(opened.incarnation, opened.ms))
+                opened = change if change.attached else None
+            self.attachments.apply(change)
+        if strategy == NoStrategy().name:
+            self._gaps.append((now_ms, TIME_MAX_MS))
+        return [StoreAttachment(own)]
+
+    def _end_era(self, opened: Attachment, end: Attachment, stored_ms: int) -> None:
+        if opened.peer == NoStrategy().name:
+            self._gaps.append((opened.ms, end.ms))
+        elif end.attached:  # the next one has begun: this one was killed
+            self._gaps.append((min(stored_ms, end.ms) - self._settings.persist_ms, end.ms))
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._books.memory_bytes
+
+    def published(self, ids: Ids, now_ms: int) -> list[Effect]:
+        return self._add(HistoryKind.PUBLISH, "", ids, now_ms)
+
+    def routed(self, ids: Ids, now_ms: int) -> list[Effect]:
+        return self._add(HistoryKind.ROUTE, "", ids, now_ms)
+
+    def forwarded(self, neighbour: int, ids: Ids, now_ms: int) -> list[Effect]:
+        return self._add(HistoryKind.FORWARD, str(neighbour), ids, now_ms)
+
+    def delivered(self, subscriber: str, ids: Ids, now_ms: int) -> list[Effect]:
+        return self._add(HistoryKind.DELIVER, subscriber, ids, now_ms)
+
+    def attach(self, kind: AttachmentKind, peer: str, now_ms: int) -> list[Effect]:
+        known = self.attachments.is_attached(kind, peer)
+        return [] if known else self._change(kind, peer, now_ms, attached=True)
+
+    def detach(self, kind: AttachmentKind, peer: str, now_ms: int) -> list[Effect]:
+        """Also stores the histories that will not grow any more."""
+        if not self.attachments.is_attached(kind, peer):
+            return []
+        of = HistoryKind.DELIVER if kind is AttachmentKind.SUBSCRIBER else HistoryKind.FORWARD
+        stored = map(StoreEntries, self._books.end(of, peer, now_ms))
+        return [*stored, *self._change(kind, peer, now_ms, attached=False)]
+
+    def tick(self, now_ms: int, *, full: bool = True) -> list[Effect]:
+        """Every now and then: what is due, and what is full. `full=False`: that may wait for company on its way."""
+        self._now_ms = now_ms
+        return list(map(StoreEntries, self._books.take(now_ms, full=full)))
+
+    def close(self, now_ms: int) -> list[Effect]:
+        """Store everything: the process ends."""
+        stored = map(StoreEntries, self._books.end_all(now_ms))
+        return [*stored, *self._change(AttachmentKind.ERA, self._settings.strategy.name, now_ms, attached=False)]
+
+    def answer(self, message: MessageId, archive: Archive) -> TraceAnswer:
+        return self.resolve(self.ask(message), archive)
+
+    def ask(self, message: MessageId) -> Inquiry:
+        first, last = self._around(message)
+        # It may have been kept for long, and sent to a neighbour that came later.
+        neighbours = tuple(sorted(map(int, self.attachments.between(AttachmentKind.NEIGHBOUR, first, TIME_MAX_MS))))
+        attached = self.attachments.between(AttachmentKind.SUBSCRIBER, first, last)
+        late = self._books.stragglers(message, self._now_ms)
+        subscribers = tuple(sorted({*attached, *late}))
+        keys = [
+            self._passing(message),
+            *(Key(HistoryKind.FORWARD, message.broker, str(peer)) for peer in neighbours if self._settings.forwards),
+            *(Key(HistoryKind.DELIVER, message.broker, peer) for peer in subscribers),
+        ]
+        found = ((key, self._books.find(key, message, self._now_ms)) for key in keys)
+        current = {key: one for key, one in found if one is not None}
+        return Inquiry(message, neighbours, subscribers, current, self.attachments.since_ms)
+
+    def resolve(self, inquiry: Inquiry, archive: Archive) -> TraceAnswer:
+        """Looks at nothing that changes while the broker runs."""
+        message, neighbours = inquiry.message, inquiry.neighbours
+        found = self._find(self._passing(message), inquiry, archive)
+        if not found.held:
+            incomplete = self._incomplete(inquiry, archive)
+            verdict = TraceVerdict.UNKNOWN if incomplete else TraceVerdict.ABSENT
+            return TraceAnswer(self.broker, verdict, 0.0, neighbours, None, (), found.filters, incomplete)
+        filters, forwarded = found.filters, None
+        if self._settings.forwards:
+            asked = [
+                self._find(Key(HistoryKind.FORWARD, message.broker, str(peer)), inquiry, archive) for peer in neighbours
+            ]
+            filters += sum(finding.filters for finding in asked)
+            if not self._incomplete(inquiry, archive) and not self.lost_since(message):
+                forwarded = tuple(peer for peer, finding in zip(neighbours, asked, strict=True) if finding.held)
+        subscribers = []
+        late = archive.stragglers(self.broker, message.broker, message.ms)
+        for peer in sorted({*inquiry.subscribers, *late}):
+            finding = self._find(Key(HistoryKind.DELIVER, message.broker, peer), inquiry, archive)
+            filters += finding.filters
+            if finding.held:
+                subscribers.append(Statement(peer, finding.probability))
+        incomplete = self._incomplete(inquiry, archive)  # asked last: what is missing may have shown only now
+        statements = (neighbours, forwarded, tuple(subscribers))
+        return TraceAnswer(self.broker, TraceVerdict.HELD, found.probability, *statements, filters, incomplete)
+
+    def unsure(self, inquiry: Inquiry) -> TraceAnswer:
+        """The answer of a broker whose archive cannot be read."""
+        return TraceAnswer(self.broker, TraceVerdict.UNKNOWN, neighbours=inquiry.neighbours, incomplete=True)
+
+    def _around(self, message: MessageId) -> Span:
+        """The time of a message by the clocks of brokers."""
+        skew_ms = self._settings.skew_between_brokers_ms
+        return message.ms - skew_ms, message.ms + skew_ms
+
+    def _passing(self, message: MessageId) -> Key:
+        """The history that has every message that came by here."""
+        return Key(HistoryKind.PUBLISH if message.broker == self.broker else HistoryKind.ROUTE, message.broker)
+
+    def _find(self, key: Key, inquiry: Inquiry, archive: Archive) -> RecordFinding:
+        """The matching set, in memory and stored, and whether one of it holds the message."""
+        one, current = bytes(inquiry.message), inquiry.current.get(key)
+        held, fpps = current is not None and current.held, [] if current is None else [current.fpp]
+        for entry in archive.matching(self.broker, key, inquiry.message.ms):
+            growing = current is not None and entry.sequence == current.sequence
+            if not (growing and entry.incarnation == self._incarnation):  # else a copy of what is in memory
+                opened = entry.opened()
+                held = held or bool(opened.contains(one)[0])
+                fpps.append(opened.fpp())
+        return RecordFinding(held, efpp(fpps), len(fpps))
+
+    def _incomplete(self, inquiry: Inquiry, archive: Archive) -> bool:
+        """Whether records of this time may be missing."""
+        first_ms, last_ms = self._around(inquiry.message)
+        began_ms = self.attachments.first_ms
+        if began_ms is None or last_ms < began_ms or first_ms < max(archive.since_ms, inquiry.since_ms):
+            return True
+        return any(start <= last_ms and end >= first_ms for start, end in self._gaps)
+
+    def lost_since(self, message: MessageId) -> bool:
+        """Whether records of a later time are missing: a message may have been sent on long after it came."""
+        return any(end >= message.ms for _, end in self._gaps)
+
+    def _add(self, kind: HistoryKind, peer: str, ids: Ids, now_ms: int) -> list[Effect]:
+        self._books.add(kind, peer, ids, now_ms)
+        return self.tick(now_ms)
+
+    def _change(self, kind: AttachmentKind, peer: str, now_ms: int, *, attached: bool) -> list[Effect]:
+        change = Attachment(kind, peer, now_ms, attached, self._incarnation)
+        self.attachments.apply(change)
+        return [StoreAttachment(change)]

@@ -1,0 +1,177 @@
+"""How messages are recorded: `bloom`, `async` (an exact log) or `none`, behind one interface.
+
+A strategy makes histories; all of them take ids in batches and return what is to be stored (`history.History`).
+
+>>> strategy("async", buffer_bytes=160).open(Key(Kind.ROUTE, origin=3)).add(bytes(16 * 10), now_ms=5)[0].count
+10
+>>> strategy("none").open(Key(Kind.ROUTE, origin=3)).add(bytes(16 * 10), now_ms=5)
+[]
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol
+
+from tidings.errors import UsageError
+from tidings.tracking.ids import Ids, as_ids
+from tidings.tracking.recording.history import (
+    BloomHistory,
+    BloomSettings,
+    ExactIds,
+    FilterEncoding,
+    History,
+    HistoryEntry,
+    HistoryKind,
+    Key,
+    Searchable,
+    TimeRange,
+)
+from tidings.tracking.recording.log_codec import encode_ids
+
+ID_BYTES = 16
+BLOOM_DEFAULT = BloomSettings()
+
+
+class Strategy(Protocol):
+    @property
+    def name(self) -> str: ...
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BloomStrategy:
+    settings: BloomSettings = field(default_factory=BloomSettings)
+    name: str = field(default="bloom", init=False)
+
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History:
+        return BloomHistory(key, self.settings, incarnation, numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncStrategy:
+    """Every id as it is, in a buffer of limited size: no errors, more bytes, and the disk more often."""
+
+    buffer_bytes: int = 10_000
+    skew_ms: int = 250
+    jitter_ms: int = 0
+    name: str = field(default="async", init=False)
+
+    def __post_init__(self) -> None:
+        if self.buffer_bytes < ID_BYTES:
+            raise UsageError("E_TRACKING_BUFFER", f"a buffer of {self.buffer_bytes} bytes holds no id")
+
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History:
+        span = TimeRange(self.skew_ms, 0 if key.kind is HistoryKind.PUBLISH else self.jitter_ms)
+        return LogHistory(key, self.buffer_bytes // ID_BYTES, span, incarnation, numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class NoStrategy:
+    name: str = field(default="none", init=False)
+
+    def open(self, key: Key, incarnation: int = 0, numbers: Iterator[int] | None = None) -> History:
+        return NoHistory(key)
+
+
+def strategy(name: str, bloom: BloomSettings = BLOOM_DEFAULT, buffer_bytes: int = 10_000) -> Strategy:
+    """By its name in a configuration; skew and jitter of the settings hold for all."""
+    match name:
+        case "bloom":
+            return BloomStrategy(bloom)
+        case "async":
+            return AsyncStrategy(buffer_bytes, bloom.skew_ms, bloom.jitter_ms)
+        case "none":
+            return NoStrategy()
+        case _:
+            raise UsageError("E_TRACKING_STRATEGY", f"{name!r} is none of bloom, async, none")
+
+
+class LogHistory:
+    """Ids in a buffer; stored when it is full or on T_p, always all of it."""
+
+    def __init__(
+        self, key: Key, capacity: int, span: TimeRange, incarnation: int = 0, numbers: Iterator[int] | None = None
+    ) -> None:
+        self.key = key
+        self._capacity, self._range, self._incarnation = capacity, span, incarnation
+        self._buffer = bytearray()
+        self._numbers = count() if numbers is None else numbers
+        self.sequence = next(self._numbers)
+
+    @property
+    def dirty(self) -> bool:
+        return bool(self._buffer)
+
+    @property
+    def singles(self) -> Collection[int]:
+        return self._range.singles
+
+    @property
+    def memory_bytes(self) -> int:
+        return len(self._buffer)
+
+    def add(self, ids: Ids, now_ms: int) -> list[HistoryEntry]:
+        left, stored = as_ids(ids), []
+        while len(left):
+            taken = left[: self._capacity - len(self._buffer) // ID_BYTES]
+            left = left[len(taken) :]
+            self._buffer += taken.tobytes()
+            self._range.add(taken, now_ms)
+            if len(self._buffer) >= self._capacity * ID_BYTES:
+                stored += self.close(now_ms)
+        return stored
+
+    def persist(self, now_ms: int) -> list[HistoryEntry]:
+        return self.close(now_ms)
+
+    def close(self, now_ms: int) -> list[HistoryEntry]:
+        if not self._buffer:
+            return []
+        entry = self._entry(now_ms)
+        self._buffer.clear()
+        self._range.clear()
+        self.sequence = next(self._numbers)
+        return [entry]
+
+    def matching(self, moment: int) -> Searchable | None:
+        return ExactIds(as_ids(bytes(self._buffer))) if self._range.holds(moment) else None
+
+    def _entry(self, now_ms: int) -> HistoryEntry:
+        ids = as_ids(bytes(self._buffer))
+        assert self._range.opened_ms is not None
+        return HistoryEntry(
+            key=self.key,
+            sequence=self.sequence,
+            span=self._range.span,
+            singles=tuple(sorted(self._range.singles)),
+            count=len(ids),
+            full=len(ids) >= self._capacity,
+            encoding=FilterEncoding.IDS,
+            data=encode_ids(ids),
+            opened_ms=self._range.opened_ms,
+            stored_ms=now_ms,
+            incarnation=self._incarnation,
+        )
+
+
+class NoHistory:
+    """Remembers nothing."""
+
+    dirty, memory_bytes, sequence = False, 0, 0
+    singles: Collection[int] = ()
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+
+    def add(self, ids: Ids, now_ms: int) -> list[HistoryEntry]:
+        return []
+
+    def persist(self, now_ms: int) -> list[HistoryEntry]:
+        return []
+
+    def close(self, now_ms: int) -> list[HistoryEntry]:
+        return []
+
+    def matching(self, moment: int) -> Searchable | None:
+        return None

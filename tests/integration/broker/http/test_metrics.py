@@ -1,0 +1,85 @@
+import json
+import re
+import time
+
+from tidings.broker.http.metrics import MAILBOXES_MAX, SLOW_SECONDS, Metrics
+from tidings.client import connect
+from tidings.errors import StoreError
+from tidings.node.settings import NodeSettings
+from tidings.testing.local_broker import local_broker, run
+
+SAMPLE = re.compile(r'tidings_[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.e+-]+')
+
+
+def test_the_text_is_what_prometheus_reads() -> None:
+    async def check() -> None:
+        async with local_broker() as here, connect(here.url) as client:
+            await client.subscribe('queue:a "quoted" \\ name')
+            await client.subscribe("t", ack="client")
+            page = Metrics(here.broker.view).metrics()
+            assert page.type.startswith("text/plain; version=0.0.4")
+            kinds: dict[str, str] = {}
+            for line in page.body.splitlines():
+                if line.startswith("# TYPE "):
+                    _, _, name, kind = line.split(" ")
+                    assert name not in kinds, f"{name} twice"
+                    kinds[name] = kind
+                elif not line.startswith("# HELP "):
+                    assert SAMPLE.fullmatch(line), line
+                    name = re.sub(r"_(bucket|sum|count)$", "", line.split("{")[0].split(" ")[0])
+                    assert name in kinds
+            assert set(kinds.values()) == {"counter", "gauge", "histogram"}
+            assert 'mailbox="queue:a \\"quoted\\" \\\\ name"' in page.body
+            assert 'tidings_mailboxes{kind="private"} 1' in page.body
+
+    run(check())
+
+
+def test_many_mailboxes_do_not_make_a_long_page() -> None:
+    async def check() -> None:
+        async with local_broker() as here, connect(here.url) as client:
+            for number in range(MAILBOXES_MAX + 20):
+                await client.publish(f"queue:q{number}", wait=number == MAILBOXES_MAX + 19)
+            body = Metrics(here.broker.view).metrics().body
+            assert body.count("tidings_mailbox_waiting{") == MAILBOXES_MAX
+            assert f'tidings_mailboxes_waiting{{kind="queue"}} {MAILBOXES_MAX + 20}' in body
+
+    run(check())
+
+
+def test_what_mailboxes_drop_and_push_back_is_counted_when_they_are_gone() -> None:
+    async def check() -> None:
+        async with local_broker(settings=NodeSettings(sink_bytes_max=3_000)) as here, connect(here.url) as client:
+            for policy in ("drop-newest", "drop-oldest"):
+                taking = await client.subscribe("t", ack="client", window=1, policy=policy)
+                for number in range(20):
+                    await client.publish("t", body=bytes(1_000), wait=number == 19)
+                await taking.close()
+            body = Metrics(here.broker.view).metrics().body
+            drops = dict(re.findall(r'messages_dropped_total{reason="(\w+)"} (\d+)', body))
+            assert int(drops["newest"]) > 10
+            assert int(drops["oldest"]) > 10
+
+    run(check())
+
+
+def test_health_tells_the_state_of_the_store() -> None:
+    async def check() -> None:
+        async with local_broker() as here:
+            metrics = Metrics(here.broker.view)
+            page = metrics.health()
+            assert (page.status, json.loads(page.body)["store"]) == (200, "ok")
+            assert here.broker.writer is not None
+            assert "\ntidings_store_write_age_seconds 0.0\n" in metrics.metrics().body
+            here.broker.writer._began = time.perf_counter() - 2 * SLOW_SECONDS  # of a write that does not end
+            page = metrics.health()
+            assert (page.status, json.loads(page.body)["store"]) == (200, "slow")
+            (age,) = re.findall(r"\ntidings_store_write_age_seconds (\S+)", metrics.metrics().body)
+            assert float(age) >= 2 * SLOW_SECONDS
+            here.broker.writer.complaints.error = StoreError("E_STORE_FULL", "no space")
+            page = metrics.health()
+            assert (page.status, json.loads(page.body)["store"]) == (200, "E_STORE_FULL")
+            here.broker.ready = False
+            assert metrics.health().status == 503
+
+    run(check())

@@ -1,0 +1,174 @@
+"""Costs of batches: fitted, kept, estimated while a broker runs; and a real broker, loaded and timed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tidings.capacity.batch_costs import BatchCosts, BatchReceivers, BatchScenario, Work, costs_of, fit_costs
+from tidings.capacity.online import BATCHES, Estimator, Interval
+from tidings.capacity.online_batches import BatchServer, server_seen
+from tidings.errors import CodecError, UsageError
+from tidings.lab.paced import measure_paced
+from tidings.lab.servers import TidingsServer
+from tidings.lab.workloads import SETUPS
+
+TRUE = BatchCosts(t_batch=25e-6, t_write=5e-6, t_rcv=4e-7, t_fltr=1e-7, t_tx=6e-8, t_cold=15e-6)
+
+
+def worked(scenario: BatchScenario, rate: float, seconds: float = 1.0) -> Work:
+    """What a broker with these costs would have counted."""
+    queue = scenario.queue(rate)
+    reads = seconds / queue.cycle
+    writes = reads * queue.per_batch(scenario.receivers.reached)
+    received, copies = rate * seconds, rate * seconds * scenario.receivers.mean
+    work = Work(seconds, 1.0, reads, writes, received, copies, scenario.filters, reads * queue.slept)
+    return Work(seconds, scenario.costs.cpu_s(work), *(getattr(work, name) for name in Work.__slots__[2:]))
+
+
+def scenarios(costs: BatchCosts) -> list[BatchScenario]:
+    loads = [(10, 1.0, 0), (50, 0.5, 1000), (100, 0.1, 20_000), (5, 0.9, 100), (200, 0.05, 0)]
+    return [BatchScenario(costs, n + m, BatchReceivers(m, p)) for m, p, n in loads]
+
+
+def test_costs_are_found_again_and_batches_are_what_the_queue_says() -> None:
+    observed = [worked(one, one.rate_at(busy)) for one in scenarios(TRUE) for busy in (0.2, 0.5, 0.9, 0.98)]
+    found = fit_costs(observed)
+    for name in ("t_batch", "t_write", "t_rcv", "t_fltr", "t_tx", "t_cold"):
+        assert getattr(found, name) == pytest.approx(getattr(TRUE, name), rel=1e-3)
+    for one in observed:  # CPU time is the time in which batches are served
+        assert one.cpu_s <= one.seconds
+
+
+def test_noise_does_not_make_everything_cheaper() -> None:
+    rng = np.random.default_rng(3)
+    observed = []
+    for one in scenarios(TRUE) * 20:
+        work = worked(one, one.rate_at(float(rng.uniform(0.2, 0.95))))
+        slower = float(rng.uniform(0.6, 1.4))
+        observed.append(Work(work.seconds, work.cpu_s * slower, *(getattr(work, n) for n in Work.__slots__[2:])))
+    found = fit_costs(observed)
+    ratio = np.mean([found.cpu_s(one) for one in observed]) / np.mean([one.cpu_s for one in observed])
+    assert ratio == pytest.approx(1.0, abs=0.03)
+
+
+def test_costs_are_kept_as_json() -> None:
+    assert BatchCosts.from_json(TRUE.to_json()) == TRUE
+    for wrong in (
+        "{",
+        "[]",
+        "{}",
+        '{"format": "tidings-batch-costs", "version": 9}',
+        TRUE.to_json().replace("2.5", "-1"),
+    ):
+        with pytest.raises(CodecError):
+            BatchCosts.from_json(wrong)
+    with pytest.raises(UsageError):
+        fit_costs([])
+
+
+@pytest.mark.parametrize(("subscribers", "probability", "busy"), [(1, 1.0, 0.75), (60, 0.3, 0.5), (300, 0.05, 0.9)])
+def test_a_broker_sees_from_its_counters_what_it_is(subscribers: int, probability: float, busy: float) -> None:
+    scenario = BatchScenario(TRUE, 100, BatchReceivers(subscribers, probability))
+    rate = scenario.rate_at(busy)
+    seen = server_seen(TRUE, worked(scenario, rate))
+    assert seen.together
+    outlook, queue = seen.outlook(rate, (0.9999,)), scenario.queue(rate)
+    assert outlook.busy == pytest.approx(busy, rel=0.05)
+    assert outlook.waiting_mean == pytest.approx(queue.waiting_mean, rel=0.02)
+    assert outlook.waiting_quantiles[0][1] == pytest.approx(queue.quantile(0.9999), rel=0.02)
+    assert seen.capacity(0.9) == pytest.approx(scenario.rate_at(0.9), rel=0.02)
+
+
+def test_the_allowed_rate_keeps_to_the_bound_and_no_less() -> None:
+    warm = replace(TRUE, t_cold=0.0)
+    seen = BatchServer(BatchScenario(warm, 100, BatchReceivers(60, 0.3)), together=True)
+    for bound in (2e-4, 4e-4):
+        allowed = seen.rate_allowed(bound, 0.9999)
+        assert seen.outlook(allowed, (0.9999,)).waiting_quantiles[0][1] <= bound
+        assert seen.outlook(1.05 * allowed, (0.9999,)).waiting_quantiles[0][1] > bound
+        assert seen.rate_allowed(bound, 0.9999, allowed / 2) == allowed / 2
+
+
+@pytest.mark.parametrize("rate", [150_000.0, 500_000.0])
+def test_a_broker_with_large_batches_sees_what_it_is_and_admits_what_it_carries(rate: float) -> None:
+    scenario = BatchScenario(replace(TRUE, t_fltr=0.0), 500, BatchReceivers(500, 0.01))
+    seen = server_seen(scenario.costs, worked(scenario, rate))
+    assert seen.together
+    assert seen.scenario.receivers.subscribers == pytest.approx(500, rel=0.02)
+    waiting = scenario.queue(rate).quantile(0.9999)
+    assert seen.rate_allowed(1.05 * waiting, 0.9999, 2 * rate) >= rate
+    assert seen.rate_allowed(1.0, 0.9999, 1.1 * rate) == 1.1 * rate
+
+
+def test_messages_over_many_connections_are_served_one_by_one() -> None:
+    """Each read brings one message, however many wait: what is seen is no batching."""
+    rate = 8000.0
+    work = Work(1.0, 0.9, rate, rate * 5, rate, rate * 5, 5, 100.0)
+    seen = server_seen(TRUE, work)
+    assert not seen.together
+    assert seen.capacity(0.9) == pytest.approx(0.9 / float(seen.alone.first))
+    with pytest.raises(UsageError):
+        seen.outlook(1.01 / float(seen.alone.first), (0.99,))
+    assert seen.rate_allowed(1e-3, 0.9999) < 1 / float(seen.alone.first)
+
+
+def interval(work: Work, busy_s: float) -> Interval:
+    return Interval(
+        1.0,
+        round(work.received),
+        round(work.delivered),
+        work.filters,
+        busy_s,
+        reads=round(work.reads),
+        writes=round(work.writes),
+        sleeps=round(work.sleeps),
+    )
+
+
+def test_the_model_that_predicts_better_is_believed() -> None:
+    batching, single = Estimator("log"), Estimator("log")
+    scenario = scenarios(TRUE)[1]
+    second = 0
+    for _ in range(4):
+        for busy in (0.2, 0.9, 0.4, 0.97):
+            work = worked(scenario, scenario.rate_at(busy))
+            batching.observe(float(second), interval(work, work.cpu_s))
+            single.observe(float(second), interval(work, work.received * 2e-5 + work.delivered * 1e-6))
+            second += 1
+    found = batching.snapshot()
+    assert found.model == BATCHES
+    assert found.costs is not None
+    assert found.costs.t_write == pytest.approx(TRUE.t_write, rel=0.1)
+    assert found.capacity == pytest.approx(scenario.rate_at(0.9), rel=0.1)
+    assert single.snapshot().model == "log"
+    assert 0 < batching.rate_allowed(1e-3, 0.9999) <= 2 * work.received
+    assert single.rate_allowed(1e-3, 0.9999) > 0
+
+
+def test_a_broker_that_slept_before_every_batch_has_a_capacity_all_the_same() -> None:
+    """Nothing tells t_cold from t_batch then; if all went into t_cold, a busy broker would work for nothing."""
+    costs = costs_of(np.array([0.0, 0.0, 0.0, 0.0, 0.0, 5e-5]))
+    assert (costs.t_batch, costs.t_cold) == (5e-5, 0.0)
+    assert BatchScenario(costs, 10, BatchReceivers(1, 1.0)).queue(100.0).busy == pytest.approx(0.005, rel=0.01)
+    free = BatchScenario(BatchCosts(0.0, 0.0, 0.0, 0.0, 0.0), 10, BatchReceivers(1, 1.0))
+    with pytest.raises(UsageError, match="the time a batch takes"):
+        _ = free.capacity
+    estimator = Estimator("log")
+    for second in range(5):
+        estimator.observe(float(second), Interval(1.0, 10, 0, 5, 0.0, reads=10, writes=0, sleeps=10))
+    assert estimator.batch_server() is None
+
+
+def test_every_message_of_a_real_broker_is_timed() -> None:
+    design = SETUPS["mix"]({"subscribers": 6, "match_percent": 50, "others": 20}, "lab.paced")
+    with TidingsServer() as server:
+        run = measure_paced(server, design, 400.0, 1.0, np.random.default_rng(5), warm_s=0.1)
+    assert run.counts.received == pytest.approx(400, abs=120)
+    assert len(run.waits_s) <= run.counts.received
+    assert np.all(run.waits_s > 0)  # no message was read before it was sent
+    assert run.counts.delivered == pytest.approx(run.counts.received * np.mean(design.grades), rel=0.02)
+    assert 0 < run.counts.feeds <= run.counts.received
+    assert run.counts.writes <= run.counts.delivered
+    assert run.met_idle.any()
+    assert run.wake_s <= run.waits_s.max()

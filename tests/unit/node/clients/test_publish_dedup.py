@@ -1,0 +1,33 @@
+"""Messages that are sent again after the broker crashed between the write and the receipt."""
+
+import pytest
+from hardening.support.node_driver import NodeDriver
+
+from tidings.delivery.store import MailboxAdded, MemoryStore, Stored
+from tidings.kernel.forwarder import PERHAPS_SENT
+from tidings.node.clients import publish_dedup as repeats
+from tidings.node.clients.publish_dedup import recent_seqs
+
+
+def test_what_was_stored_before_a_crash_and_waits_is_not_stored_again() -> None:
+    driver = NodeDriver()
+    driver.connect("me").subscribe(1, "t.*", durable="d")
+    message = driver.message("t.x", b"once", persistent=True)
+    driver.connect("publisher").publish(message)
+    driver.crash()
+    publisher = driver.connect("publisher")
+    receipt = publisher.publish(message, flags=PERHAPS_SENT)
+    assert receipt in publisher.accepted
+    reader = driver.connect("me")
+    reader.subscribe(1, "t.*", durable="d", credit=10)
+    assert [one.message.body for one in reader.receive()] == [b"once"]
+
+
+def test_the_last_messages_for_clients_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "RECENT_MAX", 3)
+    store = MemoryStore()
+    store.append(
+        [MailboxAdded(1, "queue:a", "queue"), MailboxAdded(2, "d", "durable"), MailboxAdded(3, "t", "transit")]
+    )
+    store.append([Stored(seq, b"", (box,)) for seq, box in enumerate([1, 1, 1, 2, 3, 1, 3], 1)])
+    assert recent_seqs(store.recover()) == [3, 4, 6]

@@ -1,0 +1,399 @@
+"""Every completion at its three endings: the batch is durable, it is refused, or the broker ends after the write."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import pytest
+from hardening.support.node_driver import DrivenClient, NodeDriver
+
+from tidings.errors import StoreError, TidingsError
+from tidings.kernel.codec import encode_message
+from tidings.kernel.forwarder import PERHAPS_SENT
+from tidings.model.destination import Destination
+from tidings.model.message import Message
+from tidings.model.message_id import MessageId
+from tidings.node import completions as records
+from tidings.node.clients.answer_batch import AnswerBatch
+from tidings.node.clients.client_sessions import ClientOptions
+from tidings.node.completer import Completer
+from tidings.node.completions import AnswerRequest, Completion, Copy
+from tidings.node.engine import Engine
+from tidings.node.inputs import Turn
+from tidings.node.mailboxes.journal import Journal
+from tidings.node.network.pan_links import PanSettings
+from tidings.node.network.settings import NetworkSettings
+from tidings.node.requests import (
+    Accepted,
+    AckMode,
+    Begin,
+    Commit,
+    Done,
+    Failed,
+    Forget,
+    Move,
+    Refused,
+    Retain,
+    Unsubscribe,
+)
+from tidings.routing.control.codec import decode
+from tidings.routing.control.messages import Taken
+from tidings.routing.effects import HandOver
+
+FULL = StoreError("E_STORE_FULL", "no space")
+LINK = 9
+COPY = "refused E_STORE_IO"  # what rests on a copy that was refused
+
+
+def persistent(destination: str = "t") -> bytes:
+    return encode_message(Message(Destination.parse(destination), {}, id=MessageId(1, 1, 1, 9), persistent=True))
+
+
+class Driver(NodeDriver):
+    """A node in a network of event types, whose writes wait; it notes which completions its journal was given."""
+
+    def make_engine(self) -> Engine:
+        settings = NetworkSettings(1, scheme="hermes", pan=PanSettings(""))
+        return Engine(self.plane, self.settings, ClientOptions(count(1)), settings, rng=Random(1))
+
+    def start(self) -> None:
+        super().start()
+        self.given: list[Completion] = []
+        journal: Any = self.node._journal
+        for name in ("then", "then_changed"):
+            setattr(journal, name, self._noting(getattr(journal, name)))
+
+    def _noting(self, then: Callable[[Completion], None]) -> Callable[[Completion], None]:
+        def note(completion: Completion) -> None:
+            self.given.append(completion)
+            then(completion)
+
+        return note
+
+    crash = start
+
+    def prepare(self) -> None:
+        """Something durable is there; two clients; what follows waits for the disk."""
+        one = self.connect("one")
+        one.subscribe(1, "t", durable="d", ack=AckMode.CLIENT)
+        one.subscribe(2, "queue:a", ack=AckMode.CLIENT)
+        one.ask(Unsubscribe(one.next_receipt(), 2))
+        one.publish(self.message("queue:a"))
+        self.one, self.two, self.told = one, self.connect("two"), list[str]()
+        plane: Any = self.plane
+        plane.send = self._sent
+        events: Any = self.network.scheme_forwarding.events
+        events.handed = lambda now, type, tag: self._scheme_told("safe")
+        events.refused = lambda now, type, tag: self._scheme_told("refused")
+        for client in self.clients.values():
+            client.answers.clear()
+        self.given.clear()
+        self.hold_writes = True
+
+    def _sent(self, connection: int, frame: bytes) -> None:
+        if connection != LINK:
+            type(self.plane).send(self.plane, connection, frame)
+            return
+        match decode(frame[8:]):
+            case Taken(tags):
+                self.told += [f"taken {tag}" for tag in tags]
+
+    def _scheme_told(self, what: str) -> list[Any]:
+        self.told.append(what)
+        return []
+
+    @property
+    def network(self) -> Any:
+        return self.node.network
+
+    def end(self, ending: str) -> None:
+        """Of the batch that waits; those behind it are written."""
+        self.failure = FULL if ending == "refused" else None
+        if ending == "restarted":
+            self.store.append(self.writes[0].records)
+            self.crash()
+            return
+        self.write()
+        self.failure = None
+        while self.writes:
+            self.write()
+
+    def said(self, client: DrivenClient) -> list[str]:
+        """The answers to this client."""
+        said = []
+        for answer in client.answers:
+            match answer:
+                case Accepted(receipts):
+                    said += ["accepted"] * len(receipts)
+                case Done():
+                    said.append("done")
+                case Refused(_, error):
+                    said.append(f"refused {error.code}")
+                case Failed(_, error):
+                    said.append(f"failed {error.code}")
+        return said
+
+    def waiting(self, name: str = "durable:one:d") -> int | None:
+        mailbox = self.node.mailbox_service.mailboxes.by_name.get(name)
+        return None if mailbox is None else len(mailbox.backlog) + sum(len(c.unacknowledged) for c in mailbox.consumers)
+
+    def relay(self, *tags: int) -> None:
+        for tag in tags:
+            self.network.intake.relayed(self.now_ms, LINK, Copy(5, tag, [1], 0, persistent()))
+            self.step(Turn())
+
+    def event(self, client: DrivenClient) -> None:
+        self.node.publishing.event(self.now_ms, client.number, client.next_receipt(), persistent("@type.Trade.event"))
+        self.step(Turn())
+
+
+# --- what is done -------------------------------------------------------------------------------------------------
+
+
+def publish(driver: Driver) -> None:
+    driver.one.publish(persistent())
+
+
+def move(driver: Driver) -> None:
+    driver.one.ask(Move(driver.one.next_receipt(), "queue:a", "queue:b"))
+
+
+def publish_twice(driver: Driver) -> None:
+    driver.one.publish(persistent())
+    driver.two.publish(persistent(), flags=PERHAPS_SENT)
+
+
+def publish_event(driver: Driver) -> None:
+    driver.event(driver.one)
+
+
+def publish_event_twice(driver: Driver) -> None:
+    driver.event(driver.one)
+    driver.event(driver.two)
+
+
+def commit(driver: Driver) -> None:
+    driver.one.ask(Begin(driver.one.next_receipt(), 1))
+    driver.one.publish(persistent(), session=1)
+    driver.one.answers.clear()
+    driver.one.ask(Commit(driver.one.next_receipt(), 1))
+
+
+def forget(driver: Driver) -> None:
+    driver.one.ask(Unsubscribe(driver.one.next_receipt(), 1))
+    driver.write()
+    driver.one.answers.clear()
+    driver.one.ask(Forget(driver.one.next_receipt(), "d"))
+
+
+def subscribe(driver: Driver) -> None:
+    driver.one.subscribe(3, "t", durable="new", ack=AckMode.CLIENT)
+
+
+def unsubscribe(driver: Driver) -> None:
+    driver.one.ask(Unsubscribe(driver.one.next_receipt(), 1))
+
+
+def retain(driver: Driver) -> None:
+    driver.one.ask(Retain(driver.one.next_receipt(), "r", "t"))
+
+
+def forward(driver: Driver) -> None:
+    driver.network.store_and_forward.accept(persistent(), [3], 0)
+    driver.step(Turn())
+
+
+def relay(driver: Driver) -> None:
+    driver.relay(1)
+
+
+def relay_twice(driver: Driver) -> None:
+    driver.relay(1, 2)
+
+
+def hand_over(driver: Driver) -> None:
+    driver.network.scheme_forwarding.handed.append(HandOver(persistent(), b"tag", "Trade"))
+    driver.step(Turn())
+    driver.step(Turn())
+
+
+# --- what is seen then --------------------------------------------------------------------------------------------
+
+
+def answers(driver: Driver) -> object:
+    return driver.said(driver.one), driver.waiting()
+
+
+def answers_of_both(driver: Driver) -> object:
+    return driver.said(driver.one), driver.said(driver.two), driver.waiting()
+
+
+def queues(driver: Driver) -> object:
+    return driver.said(driver.one), driver.waiting("queue:a"), driver.waiting("queue:b")
+
+
+def new_mailbox(driver: Driver) -> object:
+    return driver.said(driver.one), driver.waiting("durable:one:new")
+
+
+def retained(driver: Driver) -> object:
+    return driver.said(driver.one), driver.waiting("retained:r")
+
+
+def consumers(driver: Driver) -> object:
+    mailbox = driver.node.mailbox_service.mailboxes.by_name["durable:one:d"]
+    return driver.said(driver.one), len(mailbox.consumers)
+
+
+def events(driver: Driver) -> object:
+    known = driver.network.store_and_forward.missing(persistent()[4:20]) is None
+    return driver.said(driver.one), driver.said(driver.two), len(driver.network.event_custody), known
+
+
+def in_transit(driver: Driver) -> object:
+    return len(driver.network.store_and_forward)
+
+
+def taken(driver: Driver) -> object:
+    return driver.told, driver.waiting()
+
+
+@dataclass(frozen=True)
+class Case:
+    completion: type
+    act: Callable[[Driver], None]
+    look: Callable[[Driver], object]
+    durable: object
+    refused: object
+    restarted: object
+
+
+CASES = [
+    Case(records.OfferMessage, publish, answers, (["accepted"], 1), (["refused E_STORE_FULL"], 0), ([], 1)),
+    Case(records.OfferMessage, move, queues, (["done"], 0, 1), (["failed E_STORE_FULL"], 1, 0), ([], 0, 1)),
+    Case(
+        records.ConfirmRepeat,
+        publish_twice,
+        answers_of_both,
+        (["accepted"], ["accepted"], 1),
+        (["refused E_STORE_FULL"], [COPY], 0),
+        ([], [], 1),
+    ),
+    Case(
+        records.ConfirmEntry,
+        publish_event_twice,
+        events,
+        (["accepted"], ["accepted"], 1, True),
+        (["refused E_STORE_FULL"], [COPY], 0, False),
+        ([], [], 1, True),
+    ),
+]
+CASES += [
+    Case(
+        completion,
+        publish_event,
+        events,
+        (["accepted"], [], 1, True),
+        (["refused E_STORE_FULL"], [], 0, False),
+        ([], [], 1, True),
+    )
+    for completion in (records.PublishEvent, records.CarryEvent, records.RememberEntry)
+]
+CASES += [
+    Case(records.CommitTransaction, commit, answers, (["done"], 1), (["failed E_STORE_FULL"], 0), ([], 1)),
+    Case(records.AnswerRequest, forget, answers, (["done"], None), (["failed E_STORE_FULL"], None), ([], None)),
+    Case(records.ActivateConsumer, subscribe, new_mailbox, (["done"], 0), (["failed E_STORE_FULL"], None), ([], 0)),
+    Case(records.ConfirmUnsubscribe, unsubscribe, consumers, (["done"], 0), (["done"], 0), ([], 0)),
+    Case(records.AnswerRetention, retain, retained, (["done"], 0), (["failed E_STORE_FULL"], 0), ([], 0)),
+    Case(records.ForwardMessage, forward, in_transit, 1, 0, 1),
+    Case(records.DeliverRelayed, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
+    Case(records.TakeRelay, relay, taken, (["taken 1"], 1), ([], 0), ([], 1)),
+    Case(records.ConfirmCopy, relay_twice, taken, (["taken 1", "taken 2"], 1), ([], 0), ([], 1)),
+    Case(records.ConfirmHandOver, hand_over, taken, (["safe"], 1), (["refused"], 0), ([], 1)),
+]
+ENDINGS = ("durable", "refused", "restarted")
+
+
+def members(union: object) -> set[type]:
+    """Those of a union, and of the unions in it."""
+    return {inner for one in get_args(union) for inner in (members(one) or {one})}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.completion.__name__}-{case.act.__name__}")
+def test_what_a_batch_decides_at_each_of_its_endings(case: Case, ending: str) -> None:
+    driver = Driver()
+    driver.prepare()
+    case.act(driver)
+    assert case.completion in {type(one) for one in driver.given}
+    driver.end(ending)
+    assert case.look(driver) == getattr(case, ending)
+
+
+def test_each_completion_has_such_a_case() -> None:
+    assert {case.completion for case in CASES} == members(Completion)
+
+
+class _Anything:
+    """Stands for every part of a node, and says nothing wrong."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _Anything()
+
+    def __call__(self, *given: object) -> Any:
+        return None
+
+
+@pytest.mark.parametrize("error", [None, FULL])
+@pytest.mark.parametrize("completion", sorted(members(Completion), key=str))
+def test_each_completion_is_carried_out(completion: type, error: TidingsError | None) -> None:
+    part: Any = _Anything()
+    inner = {"then": records.ConfirmHandOver("Trade", b"tag")}  # of another completion
+    fields = [inner.get(name, part) for name in getattr(completion, "__match_args__", ())]
+    Completer(Journal(), part, part, part, part, part, part).complete(completion(*fields), error)
+
+
+def test_nothing_else_is() -> None:
+    part: Any = _Anything()
+    other: Any = "not a completion"
+    with pytest.raises(AssertionError, match="not a completion"):
+        Completer(Journal(), part, part, part, part, part, part).complete(other, None)
+
+
+@pytest.mark.parametrize("error", [None, FULL])
+def test_all_are_carried_out_even_if_one_raises(error: StoreError | None) -> None:
+    told: list[int] = []
+
+    def answer_with(connection: int, done: Done, error: TidingsError | None) -> None:
+        told.append(done.receipt)
+        if done.receipt in (1, 2):
+            raise ValueError(done.receipt)
+
+    outbox: Any = SimpleNamespace(answer_with=answer_with)
+    unused: Any = None
+    completer = Completer(Journal(), outbox, unused, unused, unused, unused, None)
+    with pytest.raises(ValueError, match="2"):
+        completer.complete_all([AnswerRequest(1, Done(receipt)) for receipt in range(4)], error)
+    assert told == [0, 1, 2, 3]
+
+
+def test_an_entry_that_mailboxes_here_could_not_take_is_refused_though_its_batch_is_durable() -> None:
+    driver = Driver()
+    driver.prepare()
+    for refusal in (FULL, None):
+        driver.node.publishing.confirm_entry(records.ConfirmEntry(driver.one.number, 1, refusal=refusal), None)
+    driver.step(Turn())
+    assert driver.said(driver.one) == ["accepted", "refused E_STORE_FULL"]  # receipts leave first
+
+
+def test_what_needs_no_write_is_carried_out_at_once() -> None:
+    outbox, journal = AnswerBatch(), Journal()
+    outbox.connected.add(1)
+    unused: Any = None
+    completer = Completer(journal, outbox, unused, unused, unused, unused, None)
+    journal.then(AnswerRequest(1, Done(7)))
+    assert completer.flush() == []
+    assert [one.answer for one in outbox.take() if hasattr(one, "answer")] == [Done(7)]
