@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 HARDENING := bench/results/hardening
-NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(wildcard native/*.cpp native/*.hpp native/tidings/*.hpp)
+NATIVE := CMakeLists.txt pyproject.toml requirements-dev.lock $(shell find native -name "*.[ch]pp")
 
 .PHONY: help setup demo test check wheel bench versus fuzz sanitize tsan audit crash sim load flaps partition pan hermes covering differential docs proton container trace-kills spark-kills stub clean
 

@@ -1,4 +1,4 @@
-"""The paper's scale-out in the simulator (tidings.experiments.bdrp.scale_out): `python -m bench.network`; about five minutes.
+"""The paper's scale-out in the simulator : `python -m bench.network`; about five minutes.
 
 Results and pictures go to bench/results: what 2, 4 and 8 brokers deliver under a rising load with links of 1 MB/s, and
 what the links carry for it, for B-DRP with graded and with plain encoding and for controlled flooding.

@@ -66,7 +66,7 @@ async def trade(url: str) -> dict[str, int]:
     async with tidings.connect(url, client_id="feed") as feed, tidings.connect(url, client_id="auditor") as auditor:
         async with tidings.connect(url, client_id="desks") as desks:
             # Everybody also wants to hear of the end of the day, which is an attribute like any other.
-            request_handler = {
+            desk = {
                 name: asyncio.create_task(
                     count_all(await desks.subscribe("quotes.>", selector=f"({wanted}) OR closing = TRUE"))
                 )
@@ -78,7 +78,7 @@ async def trade(url: str) -> dict[str, int]:
             for quote in quotes(QUOTES, seed=1):
                 await feed.publish(quote.topic, quote.properties, persistent=quote.volume == 1000, wait=False)
             await feed.publish("quotes.end", {"closing": True, "volume": 1000}, persistent=True)
-            received = {name: await task for name, task in request_handler.items()}
+            received = {name: await task for name, task in desk.items()}
         received["auditor"] = await read_audit(auditor)
         return received
 

@@ -2,7 +2,7 @@
 
     python -m hardening.kills.power_loss 1000 [SEED]
 
-A process writes batches to a store, with `native/testing/disk_log.cpp` between it and the C library, which notes every
+A process writes batches to a store, with `native/tests/disk_log.cpp` between it and the C library, which notes every
 write and every sync in order. From these notes the disk is made as it may be after a power failure at any instant:
 all that was synced; of the rest any part, in any order the disk liked, cut off at a sector. The store must open, and
 hold every batch that was acknowledged before that instant, whole, and perhaps the one that was under way.
@@ -24,7 +24,7 @@ from tidings.delivery.store import MemoryStore
 from tidings.store.sqlite.store import SqliteStore
 from tidings.testing.contracts.store import check_same
 
-SOURCE = Path(__file__).parents[2] / "native" / "testing" / "disk_log.cpp"
+SOURCE = Path(__file__).parents[2] / "native" / "tests" / "disk_log.cpp"
 HEAD = struct.Struct("<IIQQ")
 NAME, WRITTEN, TRUNCATED, SYNCED, REMOVED = range(5)
 SECTOR_BYTES = 512

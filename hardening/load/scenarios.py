@@ -3,7 +3,7 @@
     python -m hardening.load.scenarios half 5000              # connections that begin a frame and say no more
     python -m hardening.load.scenarios churn 100000 1000 20   # subscriptions, changes a second, seconds
     python -m hardening.load.scenarios silent 1000            # subscribers, one of which never reads
-    python -m hardening.load.scenarios soak 30                # minutes at 70 % of capacity; memory and files must stay flat
+    python -m hardening.load.scenarios soak 30         # minutes at 70 % of capacity; memory and files must stay flat
 
 Each begins a broker process of its own and fails with a reason. A file name at the end: the figures are added to it.
 """

@@ -2,7 +2,8 @@
 
     python -m hardening.network.partition 5 [RESULTS]      # as root
 
-Each broker is in a network namespace of its own, the links are cables between them (tidings.localnet.namespaces). Pulling
+Each broker is in a network namespace of its own, the links are cables between them (tidings.localnet.namespaces).
+Pulling
 the cables between two halves loses packets without a word, as a network that fails does: no connection is reset. While
 it is cut, messages are published on both sides for durable subscriptions on both.
 """

@@ -1,8 +1,8 @@
 """Seeds that failed once, by what was wrong; the tests run them for ever, and hold that they fail without what mended
 it: a seed drifts when the simulation changes, and is then replaced by another that does, or by a schedule by hand
 (what was parked by one link was looked for by another, and what went in circles rested by a clock that was set back:
-`tests/unit/node/network/test_store_and_forward.py`; the rest of a batch that was split noted as taken what was gathered since:
-`tests/unit/node/mailboxes/test_journal.py`).
+`tests/unit/node/network/test_store_and_forward.py`; the rest of a batch that was split noted as taken what was
+gathered since: `tests/unit/node/mailboxes/test_journal.py`).
 """
 
 SEEDS: dict[str, tuple[int, dict[str, str]]] = {

@@ -1,6 +1,6 @@
 """STOMP for tests: a client that says anything, and in plain Python what the kernel makes of SEND and MESSAGE.
 
-`message_of` and `frame_of` are the reference for native/tidings/stomp_send.hpp and stomp_message.hpp.
+`message_of` and `frame_of` are the reference for native/include/tidings/stomp/send.hpp and stomp_message.hpp.
 """
 
 import asyncio

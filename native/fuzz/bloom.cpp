@@ -1,7 +1,7 @@
 // Any bytes as a Bloom filter. What is accepted is written back byte for byte, and can be asked, filled and united.
 #include "target.hpp"
 
-#include "tidings/bloom.hpp"
+#include "tidings/tracking/bloom.hpp"
 
 using namespace tidings;
 

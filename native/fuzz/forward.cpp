@@ -1,8 +1,8 @@
 // Any bytes as the header of a FORWARD frame. What is accepted says the same when it is written and read again.
 #include "target.hpp"
 
-#include "tidings/batch.hpp"
-#include "tidings/forward_frame.hpp"
+#include "tidings/codec/batch.hpp"
+#include "tidings/codec/forward_frame.hpp"
 
 using namespace tidings;
 

@@ -4,7 +4,7 @@
 #include "pieces.hpp"
 #include "seeds.hpp"
 #include "target.hpp"
-#include "tidings/forwarder.hpp"
+#include "tidings/forwarding/forwarder.hpp"
 
 using namespace tidings;
 using seeds::everything, seeds::frame;

@@ -6,8 +6,8 @@
 
 #include "seeds.hpp"
 #include "target.hpp"
-#include "tidings/linear_matcher.hpp"
-#include "tidings/matcher.hpp"
+#include "tidings/matching/linear_matcher.hpp"
+#include "tidings/matching/matcher.hpp"
 
 using namespace tidings;
 using seeds::frame;

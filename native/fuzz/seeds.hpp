@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
-#include "tidings/predicate.hpp"
-#include "tidings/program.hpp"
-#include "tidings/writer.hpp"
+#include "tidings/codec/predicate.hpp"
+#include "tidings/codec/program.hpp"
+#include "tidings/codec/writer.hpp"
 
 namespace tidings::seeds {
 

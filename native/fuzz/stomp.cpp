@@ -3,7 +3,7 @@
 // same as one that is taken to pieces.
 #include "seeds.hpp"
 #include "target.hpp"
-#include "tidings/forwarder.hpp"
+#include "tidings/forwarding/forwarder.hpp"
 
 using namespace tidings;
 using seeds::everything;

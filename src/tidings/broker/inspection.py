@@ -221,7 +221,7 @@ def _destinations(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]
 
 
 def _traffic(broker: BrokerView, request: Inspect) -> tuple[int, list[Item]]:
-    """What is published to, busiest first: counted as long as somebody asks (native/tidings/topic_meter.hpp)."""
+    """Destinations published to, busiest first; counted while a client asks (topic_meter.hpp)."""
     found = [
         (came, given, name)
         for name, (came, given) in broker.forwarder.destination_counts(now_ms()).items()

@@ -4,8 +4,8 @@ A broker of the network is an M/GI/1 queue of three kinds of messages: those pub
 clients' copies), those sent here because somebody here wants them (the same, and at least one copy), and those that
 only pass. What nobody wants ends where it is published; otherwise copies over links are counted by their mean, that of
 messages published here and that of others. A message waits at every broker on its way; these waiting times
-are taken to be independent, and their sum gets the Gamma-approximation that `tidings.capacity.waiting` has for one of them:
-right mean, right variance, right probability of not waiting at all. What is asked for is the longest way, by mean
+are taken to be independent, and their sum gets the Gamma-approximation that `tidings.capacity.waiting` has for one of
+them: right mean, right variance, right probability of not waiting at all. What is asked for is the longest way, by mean
 waiting time, so that no destination waits longer.
 """
 

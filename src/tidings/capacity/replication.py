@@ -23,8 +23,8 @@ way the seconds that the broker spends on the message, on average, are
 
 The mean over e is the broker's work per message published in the network; the busiest broker decides the capacity:
 λ_max = ρ / max_i E_e[w_i(e)]. `filtering`, t_rcv and t_tx are those of a single broker, measured as in
-`tidings.capacity.fitting`; t_link defaults to t_tx and t_entry is given (0: not counted). Not modelled: control traffic,
-the broadcast threshold, links as bottlenecks, and what batching saves under load; a measurement that beats the
+`tidings.capacity.fitting`; t_link defaults to t_tx and t_entry is given (0: not counted). Not modelled: control
+traffic, the broadcast threshold, links as bottlenecks, and what batching saves under load; a measurement that beats the
 prediction has usually found the last.
 
 >>> from tidings.capacity.thesis import FIORANO_CORRELATION_ID as server

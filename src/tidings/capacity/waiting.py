@@ -12,8 +12,8 @@ it is worth elsewhere is tabulated in bench/results/waiting_accuracy.md, against
 (Abate and Whitt's Euler algorithm, good to about 1e-8 where the distribution is smooth), discrete-time analysis, and
 simulation. All functions work element by element on arrays.
 
-Reference: the thesis named in `tidings.capacity.processing`, section 5.1. Printed wrongly there and corrected here: (5.1)
-has E[B^(k−i)] for E[W^(k−i)]; (5.2) divides by E[B] once too often; before (5.46), α = 1/c_var for 1/c_var².
+Reference: the thesis named in `tidings.capacity.processing`, section 5.1. Printed wrongly there and corrected here:
+(5.1) has E[B^(k−i)] for E[W^(k−i)]; (5.2) divides by E[B] once too often; before (5.46), α = 1/c_var for 1/c_var².
 
 >>> from tidings.capacity.service import gamma_moments
 >>> waiting = GammaWaiting.of(rate=0.9, service=gamma_moments(1.0, 0.0))  # M/D/1, times in units of E[B]

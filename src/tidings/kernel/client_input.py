@@ -1,4 +1,4 @@
-"""What comes from the sockets of clients, as far as that needs no line of Python (native/bind_intake.cpp)."""
+"""What comes from the sockets of clients, as far as that needs no line of Python (native/bindings/intake.cpp)."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """The forwarding plane: from the bytes of one socket read to the output of every sink they match.
 
-The kernel's own class (native/bind_forwarder.cpp), with records for calls that have many parameters. The caller brings
-bytes and time, and takes output and events (`tidings.kernel.events`); there is no socket and no clock in here.
+The kernel's own class (native/bindings/forwarder.cpp), with records for calls that have many parameters. The caller
+brings bytes and time, and takes output and events (`tidings.kernel.events`); it uses no socket and no clock.
 """
 
 from collections.abc import Collection

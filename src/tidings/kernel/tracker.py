@@ -1,4 +1,4 @@
-"""Histories that the forwarding plane fills by itself: a thin face over the kernel (native/tidings/tracker.hpp)."""
+"""Histories that the forwarding plane fills: a thin face over native/include/tidings/tracking/tracker.hpp."""
 
 from typing import Any, NamedTuple
 

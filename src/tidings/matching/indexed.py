@@ -1,6 +1,7 @@
 """The kernel's matchers behind the common face: the index, and the scan it is measured against.
 
-Both take and release the GIL per call, so hand over batches. `native/tidings/matcher.hpp` says how the index works.
+Both take and release the GIL per call, so hand over batches. native/include/tidings/matching/matcher.hpp says how the
+index works.
 
 >>> from tidings.kernel.codec import encode_messages
 >>> from tidings.matching.matcher import per_message

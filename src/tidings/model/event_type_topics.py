@@ -18,7 +18,7 @@ from tidings.model.constraint import Constraint, Op
 from tidings.model.destination import TOPIC_ATTRIBUTE, DestinationPattern
 from tidings.model.predicate import Predicate
 
-ROOT = "@type."  # how these topics begin; the kernel knows it too (native/tidings/message.hpp)
+ROOT = "@type."  # how these topics begin; the kernel knows it too (native/include/tidings/codec/message.hpp)
 DESTINATION, QUEUE = 28, 2  # of an encoded message: where its destination stands, the flag of a queue
 _LEAF = ".event"  # so that a type's own events are below it, as its subtypes' are
 Path = tuple[str, ...]

@@ -13,7 +13,8 @@ is responsible for, and a search is made for one id of each kind with what the f
 A kind is a 64-bit number: a hash of the epoch, xor one of each history that holds the id (Zobrist 1970). Two of a
 million kinds collide with a probability of 3e-8.
 
-Searches are `tidings.tracking.query.path`'s own. Of kinds that differ only in probabilities one search serves all: the order
+Searches are `tidings.tracking.query.path`'s own. Of kinds that differ only in probabilities one search serves all: the
+order
 of questions and the shape of the report depend on verdicts, neighbours and names, so searches are remembered as a tree
 of questions, and probabilities are filled in.
 """

@@ -1,4 +1,4 @@
-"""Merged filters: the clean histories of each day, neighbours with room put together (`tidings.tracking.recording.compact`)."""
+"""Merges neighbouring filters with free room in the clean histories of each day."""
 
 import pyarrow as pa
 from pyspark.sql import DataFrame

@@ -1,6 +1,7 @@
 """Stored filters on a worker: all about them in memory, their bits as they are needed.
 
-It answers as `tidings.tracking.query.archive.Archive` does, from the files of a clean table. Bits are read a row group at a
+It answers as `tidings.tracking.query.archive.Archive` does, from the files of a clean table. Bits are read a row group
+at a
 time and kept until others need the room, so that filters may be more than memory holds: ids that are asked in order of
 time need each group once.
 """

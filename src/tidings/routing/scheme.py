@@ -86,8 +86,8 @@ Then: TypeAlias = Callable[[TidingsError | None], None]  # what to do when a req
 
 
 class EventCarrier(Carrier, Protocol):
-    """A Carrier of nothing but events of types (tidings.model.event_type_topics), which it knows and brings to who subscribed
-    to them, the persistent ones too. Everything else goes the way of B-DRP."""
+    """A Carrier of typed events only (tidings.model.event_type_topics), persistent ones included. Everything else is
+    routed by B-DRP."""
 
     def types(self) -> list[EventType]:
         """Those that are known here, parents first."""

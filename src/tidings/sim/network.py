@@ -20,7 +20,7 @@ from tidings.sim.paths import Paths
 
 Action: TypeAlias = Callable[[], None]
 # A packet on its way: its route, how far it is, its size, and what follows.
-Parcel: TypeAlias = "tuple[tuple[Wire, ...], int, int, Action, Action | None]"
+Parcel: TypeAlias = "tuple[tuple[PhysicalWire, ...], int, int, Action, Action | None]"
 LOCAL_MS = 0.01  # between two processes on one host
 
 

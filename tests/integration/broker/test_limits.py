@@ -19,7 +19,7 @@ def test_the_others_have_tests_of_their_own(limit: Limit) -> None:
     text = (ROOT / path).read_text()
     assert f"def {name}(" in text
     codes = [one.read_text() for one in (ROOT / "src" / "tidings").rglob("*.py")]
-    codes += [one.read_text() for one in (ROOT / "native" / "tidings").glob("*.hpp")]
+    codes += [one.read_text() for one in (ROOT / "native" / "include").rglob("*.hpp")]
     assert any(f'"{limit.code}"' in one for one in codes), limit.code
 
 

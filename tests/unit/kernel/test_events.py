@@ -14,7 +14,7 @@ from tidings.model.predicate import Predicate
 from tidings.protocols.native.frames import FrameType, encode_ack, encode_credit
 from tidings.routing.forwarding import Forward, encode_forward
 
-HEADER = Path(__file__).parents[3] / "native" / "tidings" / "events.hpp"
+HEADER = Path(__file__).parents[3] / "native" / "include" / "tidings" / "forwarding" / "events.hpp"
 EVERYTHING = encode_predicate(Predicate.always())
 FORWARD = 0x41
 

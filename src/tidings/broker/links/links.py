@@ -1,8 +1,8 @@
 """The sockets and timers of a broker's links: carries out what the engine asks for other brokers.
 
 Links have a port of their own, apart from clients'. A peer is let in only if it proves itself: by the network's secret
-(node/network/link_sessions.py), by a certificate of the name that belongs to its router number, or by both. Links that need
-neither, on a machine or network of one's own, must be configured so (`insecure`).
+(node/network/link_sessions.py), by a certificate of the name that belongs to its router number, or by both. Links that
+need neither, on a machine or network of one's own, must be configured so (`insecure`).
 """
 
 import asyncio

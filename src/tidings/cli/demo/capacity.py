@@ -100,7 +100,7 @@ def measured(stage: Stage, name: str, vary: dict[str, list[Parameter]]) -> list[
 
 def plan(stage: Stage, model: Fitted) -> str:
     """What the model says of the desks of this market at one broker."""
-    grade = sum(request_handler.received for request_handler in stage.desks) / max(1, len(stage.published))
+    grade = sum(desk.received for desk in stage.desks) / max(1, len(stage.published))
     subscribers = len(stage.desks)
     answer = plan_capacity(SizingQuestion(model, subscribers, match_probability=min(1.0, grade / subscribers)))
     first = answer.at[-2][0]

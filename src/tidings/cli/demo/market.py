@@ -64,7 +64,7 @@ def trade(stage: Stage) -> None:
     asyncio.run(_trade(stage, meter))
     expected, _ = quotes.matches(stage.published, stage.desks)
     show_desks(stage, expected)
-    published, delivered = len(stage.published), sum(request_handler.received for request_handler in stage.desks)
+    published, delivered = len(stage.published), sum(desk.received for desk in stage.desks)
     copies = sum(one["copies"] for one in meter.counts[-1].values())
     stage.find("market data", f"{published:,} quotes, {delivered:,} deliveries to {len(stage.desks)} desks, none amiss")
     share = copies / max(1, published * (len(stage.network.members) - 1))
@@ -75,9 +75,9 @@ def trade(stage: Stage) -> None:
     ]
     stage.section("Market data", texts, stage.picture("rates.svg", draw(meter, list(stage.network.members))))
     wrong = [
-        f"{request_handler.name} got {request_handler.received}, not {n}"
-        for request_handler, n in zip(stage.desks, expected, strict=True)
-        if request_handler.received != n
+        f"{desk.name} got {desk.received}, not {n}"
+        for desk, n in zip(stage.desks, expected, strict=True)
+        if desk.received != n
     ]
     if wrong:
         raise TidingsError("E_DEMO_DELIVERY", f"not everybody got what they asked for: {'; '.join(wrong)}")
@@ -111,18 +111,16 @@ async def _trade(stage: Stage, meter: Meter) -> None:
 async def subscribe(stage: Stage, stack: AsyncExitStack) -> list[asyncio.Task[None]]:
     """One connection a desk; tasks that count."""
     tasks = []
-    for request_handler in stage.desks:
-        client = await stack.enter_async_context(
-            connect(stage.url(request_handler.site), client_id=request_handler.name)
-        )
-        subscription = await client.subscribe(quotes.PATTERN, selector=request_handler.selector, window=10_000)
-        tasks.append(asyncio.create_task(count(request_handler, subscription)))
+    for desk in stage.desks:
+        client = await stack.enter_async_context(connect(stage.url(desk.site), client_id=desk.name))
+        subscription = await client.subscribe(quotes.PATTERN, selector=desk.selector, window=10_000)
+        tasks.append(asyncio.create_task(count(desk, subscription)))
     return tasks
 
 
-async def count(request_handler: Desk, subscription: Subscription) -> None:
+async def count(desk: Desk, subscription: Subscription) -> None:
     async for _ in subscription:
-        request_handler.received += 1
+        desk.received += 1
 
 
 async def publish(stage: Stage, client: Client, exchange: str) -> None:
@@ -143,9 +141,7 @@ async def arrived(stage: Stage) -> None:
     """Until everybody has what they want, or nothing comes any more."""
     wanted = sum(quotes.matches(stage.published, stage.desks)[0])
     latest, changed = -1, time.monotonic()
-    while (
-        got := sum(request_handler.received for request_handler in stage.desks)
-    ) < wanted and time.monotonic() - changed < WAIT_S:
+    while (got := sum(desk.received for desk in stage.desks)) < wanted and time.monotonic() - changed < WAIT_S:
         if got != latest:
             latest, changed = got, time.monotonic()
         await asyncio.sleep(0.1)
@@ -155,12 +151,8 @@ async def arrived(stage: Stage) -> None:
 def show_desks(stage: Stage, expected: list[int]) -> None:
     table = Table("desk", "selector", "received", "wanted")
     for site in stage.network.members:
-        for request_handler, wanted in [
-            pair for pair in zip(stage.desks, expected, strict=True) if pair[0].site == site
-        ][:2]:
-            table.add_row(
-                request_handler.name, request_handler.selector, f"{request_handler.received:,}", f"{wanted:,}"
-            )
+        for desk, wanted in [pair for pair in zip(stage.desks, expected, strict=True) if pair[0].site == site][:2]:
+            table.add_row(desk.name, desk.selector, f"{desk.received:,}", f"{wanted:,}")
     table.caption = f"two of {stage.scale.desks} at each site"
     stage.console.print(table)
 

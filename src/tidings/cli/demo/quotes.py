@@ -67,14 +67,14 @@ def selector(rng: random.Random, number: int, home: str) -> str:
             return f"exchange = '{exchange}' AND (change < -0.02 OR change > 0.02)"
 
 
-def encoded_predicate(request_handler: Desk) -> bytes:
-    return encode_predicate(predicate_of(DestinationPattern.parse(PATTERN), Selector(request_handler.selector)))
+def encoded_predicate(desk: Desk) -> bytes:
+    return encode_predicate(predicate_of(DestinationPattern.parse(PATTERN), Selector(desk.selector)))
 
 
 def matches(messages: list[Message], wanted: list[Desk]) -> tuple[list[int], list[list[int]]]:
     """By desk: how many messages it should get. By message: which desks want it."""
     matcher = IndexedMatcher()
-    predicates = [encoded_predicate(request_handler) for request_handler in wanted]
+    predicates = [encoded_predicate(desk) for desk in wanted]
     ends = np.cumsum([len(one) for one in predicates], dtype=np.uint64)
     matcher.add_many(np.arange(len(wanted), dtype=np.uint32), b"".join(predicates), ends)
     encoded = map(encode_message, messages)

@@ -52,7 +52,7 @@ def analyse(stage: Stage) -> None:
         stage.tell(f"left out: {error.reason}")
         stage.find("Spark pipeline", f"left out: {error.reason}")
         return
-    delivered = sum(request_handler.received for request_handler in stage.desks)
+    delivered = sum(desk.received for desk in stage.desks)
     if matched != delivered:
         raise TidingsError("E_DEMO_REPLAY", f"the replay finds {matched} matches, the desks got {delivered} messages")
     seconds = time.monotonic() - began
@@ -106,8 +106,8 @@ def gather(stage: Stage) -> None:
     SegmentWriter(segments, MESSAGES, "demo").append(rows, round(time.time() * 1000))
     wanted = {
         "number": list(range(len(stage.desks))),
-        "router": [stage.network.members[request_handler.site].router for request_handler in stage.desks],
-        "predicate": [quotes.encoded_predicate(request_handler) for request_handler in stage.desks],
+        "router": [stage.network.members[desk.site].router for desk in stage.desks],
+        "predicate": [quotes.encoded_predicate(desk) for desk in stage.desks],
     }
     types = pa.schema([("number", pa.int64()), ("router", pa.int64()), ("predicate", pa.binary())])
     (stage.work / "desks").mkdir(exist_ok=True)

@@ -8,8 +8,8 @@ client, on one connection, the subscription's credit stands behind the publicati
 
 The broker looks for such credit, but not without end; then, after `stall_ms`, it drops messages. So a client must not
 fill the backlog of its own subscription: `publish` waits while more than `EXPOSED_BYTES_MAX` of what it sent there may
-be in it. PONG tells what is not (`tidings.client.connection.progress`): if the subscription had credit left when the broker read
-the PING, its backlog was empty. Credit granted and messages received are both counted here.
+be in it. PONG tells what is not (`tidings.client.connection.progress`): if the subscription had credit left when the
+broker read the PING, its backlog was empty. Credit granted and messages received are both counted here.
 
 A publisher does not wait for itself: if it is the task or thread that took the subscription's latest message, it goes
 on. Others wait at most `READER_SECONDS` without a message being taken, or `FIRST_READER_SECONDS` if none ever was.

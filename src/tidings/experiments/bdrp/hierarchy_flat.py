@@ -2,7 +2,8 @@
 
 Everybody keeps what everybody says: rows and routes grow with the number of the others. A flood crosses every link,
 about once in each direction; to start, everyone floods once: messages and bytes grow with brokers times links, those
-of one change with links alone. `tests/unit/experiments/bdrp/test_hierarchy.py` holds this to networks that were simulated.
+of one change with links alone. `tests/unit/experiments/bdrp/test_hierarchy.py` holds this to networks that were
+simulated.
 """
 
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Clients of one broker as a process, for experiments with real brokers: `python -m tidings.experiments.bdrp.load_process load.json`.
+"""Runs the clients of one broker as a process, for experiments with real brokers.
+
+Started as `python -m tidings.experiments.bdrp.load_process load.json`.
 
 Each client subscribes to its share of the workload (scale_out.py). When all have, the file `ready` appears; the file
 `go` then says when to begin, by the clock that all processes of a machine share. They publish together, as a Poisson

@@ -4,7 +4,8 @@
               │    └─── 6
               └──────── 7
 
-Subscriptions come in families as in the simulator's experiment (experiments/covering/pruning_setup.py): a root and those it
+Subscriptions come in families as in the simulator's experiment (experiments/covering/pruning_setup.py): a root and
+those it
 covers, spread over the subscribers' brokers. Publications flow at a steady rate, before (so that brokers learn whose
 traffic is whose), while the roots go, and after. What counts: messages between brokers about subscriptions, bytes that
 wait for links, and how long publications take.

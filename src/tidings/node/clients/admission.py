@@ -1,6 +1,7 @@
 """Admission control: publishers are slowed down or turned away before messages wait too long.
 
-Once a second the observer (broker/tuning/capacity_observer.py) says how many messages a second the broker can take so that, by its
+Once a second the observer (broker/tuning/capacity_observer.py) says how many messages a second the broker can take so
+that, by its
 own estimate, all but a few wait no longer than configured. *slow*: a bucket fills with that many messages a second; a
 connection that publishes when it is empty is not read from until it has filled again, and TCP tells the publisher.
 *refuse*: while more comes than that, a connection that wants to publish to a destination for the first time is

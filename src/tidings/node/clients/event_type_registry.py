@@ -1,4 +1,4 @@
-"""Who knows the event types: a broker by itself (`LocalEventTypes`), or the routing scheme of its network (`NetworkEventTypes`)."""
+"""Registries of event types: local to a broker, or held by the routing scheme of its network."""
 
 from collections import Counter
 from collections.abc import Callable

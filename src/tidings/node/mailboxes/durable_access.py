@@ -2,8 +2,8 @@
 
 What fills a durable subscription is what its subscriber asked for, as far as a rule's selector lets it through. The
 mailbox remembers the first apart (`asked`): if that is the same as before, only the rule is another, and the mailbox is
-filled by the new one from now on. What it held before is for the consumer to refuse (`SubscriptionPlan.accepts`); it stays, and
-comes should a rule admit it again.
+filled by the new one from now on. What it held before is for the consumer to refuse (`SubscriptionPlan.accepts`); it
+stays, and comes should a rule admit it again.
 
 A shared one belongs to all its subscribers, whose rules may differ. None of them takes away what another may have: only
 who may manage its topic, and is alone, narrows it. For everybody else it collects all that was asked for, and each gets

@@ -102,7 +102,7 @@ class Journal:
     def __init__(self, later_max: int = LATER_MAX, changes_bytes_max: int = CHANGES_BYTES_MAX) -> None:
         self._later_max, self._changes_bytes_max = later_max, changes_bytes_max
         self.pending_bytes = 0  # of messages that are neither refused nor durable yet
-        self._link_batching = _Batch()
+        self._open_batch = _Batch()
         self._unwritten: list[Record] = []  # changes of a batch that failed
         self._again: _Batch | None = None  # the changes of a batch that failed with its messages, or the rest of one
         self._under_way: _Batch | None = None
@@ -112,24 +112,24 @@ class Journal:
     @property
     def idle(self) -> bool:
         """Nothing is under way, or waits to be."""
-        return not (self._under_way or self._again or self._unwritten or self._link_batching.changes)
+        return not (self._under_way or self._again or self._unwritten or self._open_batch.changes)
 
     def change(self, record: Record) -> None:
         """Something is so from now on; the record is written as soon as that is possible."""
-        self._link_batching.changes.append(record)
-        self._link_batching.changes_bytes += _size(record)
-        self._link_batching.urgent = True
+        self._open_batch.changes.append(record)
+        self._open_batch.changes_bytes += _size(record)
+        self._open_batch.urgent = True
 
     def later(self, record: Record) -> None:
         """The same for a change nobody waits for: it goes with the next batch, or when `flush` is told to retry."""
-        self._link_batching.changes.append(record)
-        if len(self._link_batching.changes) >= self._later_max:
-            self._link_batching.urgent = True
+        self._open_batch.changes.append(record)
+        if len(self._open_batch.changes) >= self._later_max:
+            self._open_batch.urgent = True
 
     def message(self, record: Record | RelayDedup, size: int) -> None:
-        """Something that counts only once it is written. What rests on the fate of the batch before (`RelayDedup`) is asked
-        for its records late, when that is known."""
-        batch = self._link_batching
+        """Adds something that counts only once it is written. What depends on the fate of the batch before
+        (`RelayDedup`) is asked for its records late, when that is known."""
+        batch = self._open_batch
         if self.group is not None:
             group = batch.groups.setdefault(self.group, _Group())
             group.messages.append(len(batch.messages))
@@ -140,21 +140,21 @@ class Journal:
 
     def then(self, completion: Completion) -> None:
         """Return this when the fate of all that was gathered so far is known."""
-        batch = self._link_batching
+        batch = self._open_batch
         if self.group is not None:
             batch.groups.setdefault(self.group, _Group()).completions.append(len(batch.completions))
         batch.completions.append(completion)
 
     def then_changed(self, completion: Completion) -> None:
         """The same for what waits for changes alone, whatever becomes of messages in the same batch."""
-        batch = self._link_batching
+        batch = self._open_batch
         batch.changes_only.add(len(batch.completions))
         batch.completions.append(completion)
 
     def withdraw(self, group: Hashable) -> list[Completion]:
         """Take back what was gathered of this group: it would overtake what was refused of it. Returns its completions,
         to be refused too."""
-        batch = self._link_batching
+        batch = self._open_batch
         gone = batch.groups.pop(group, None)
         if gone is None:
             return []
@@ -169,16 +169,16 @@ class Journal:
 
     def changes_alone(self) -> list[Record] | None:
         """What would go with a message written by itself, at once; None: others must be waited for."""
-        batch = self._link_batching
+        batch = self._open_batch
         if self._under_way is not None or self._again or self._unwritten or batch.messages or batch.completions:
             return None
         return batch.changes
 
     def wrote_alone(self) -> None:
         """Those changes are written."""
-        self._link_batching.changes.clear()
-        self._link_batching.changes_bytes = 0
-        self._link_batching.urgent = False
+        self._open_batch.changes.clear()
+        self._open_batch.changes_bytes = 0
+        self._open_batch.urgent = False
 
     @property
     def next_ticket(self) -> int:
@@ -190,7 +190,7 @@ class Journal:
         assert self._under_way is None
         self.message(record, size)
         self.then(completion)
-        self._under_way, self._link_batching = self._link_batching, _Batch()
+        self._under_way, self._open_batch = self._open_batch, _Batch()
         self._ticket += 1
 
     def flush(self, *, retry: bool = False) -> Flush:
@@ -200,14 +200,14 @@ class Journal:
         if self._again is not None:
             batch, self._again = self._again, None
             return self._send(batch, more=True)
-        batch = self._link_batching
+        batch = self._open_batch
         if not (batch.urgent or batch.messages or batch.completions or (retry and (batch.changes or self._unwritten))):
             return _NOTHING
         if self._unwritten:
             batch.changes[:0] = self._unwritten
             batch.changes_bytes += sum(map(_size, self._unwritten))
             self._unwritten = []
-        self._link_batching = _Batch()
+        self._open_batch = _Batch()
         return self._send(batch, more=False)
 
     def _send(self, batch: _Batch, *, more: bool) -> Flush:

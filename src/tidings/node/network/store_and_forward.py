@@ -3,8 +3,8 @@
 An *item* is a message and the routers it still has to reach. Those of them that lie behind the same neighbour go there
 in one copy with a tag; when the neighbour says Taken, it answers for them. When a link is lost, what was not taken is
 divided again by the routes there are then, or waits until there is one. So a copy may exist twice, and the router it is
-meant for knows it again by its message's id (`RelayDedup`, which outlives a restart): it is delivered once, or marked if it
-is so old that nobody can tell.
+meant for knows it again by its message's id (`RelayDedup`, which outlives a restart): it is delivered once, or marked
+if it is so old that nobody can tell.
 
     accept ──► store ──► todo ──send──► outstanding ──Taken──► gone
                           ▲                │

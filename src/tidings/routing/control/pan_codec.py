@@ -1,4 +1,4 @@
-"""Pan's messages as bytes: the payload of a SchemeMessage, by the rules of tidings.routing.control.codec. Ids have 128 bits.
+"""Pan's messages as bytes: the payload of a SchemeMessage, by the rules of `codec`. Ids have 128 bits.
 
 >>> decode(encode(Probe(7)))
 Probe(token=7)

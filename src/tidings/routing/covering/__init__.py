@@ -3,4 +3,4 @@
 from tidings.routing.covering.machine import CoveringMachine
 from tidings.routing.covering.policies import POLICIES, make_policy
 
-__all__ = ["POLICIES", "Covering", "make_policy"]
+__all__ = ["POLICIES", "CoveringMachine", "make_policy"]

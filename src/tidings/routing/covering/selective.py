@@ -9,7 +9,8 @@ let through is wanted by others as well (Property 3). So S is replaced near its 
 
 How far the first part reaches, for each advertisement, follows from the window (window.py) and travels with the
 unsubscription; each hop takes one off (Algorithm 1). The broker where it stops keeps S towards the next one in
-`NeighbourTable.preserved`. It lets S go when S covers nothing there any more, or when too much of what S lets through is in
+`NeighbourTable.preserved`. It lets S go when S covers nothing there any more, or when too much of what S lets through
+is in
 vain (preserved.py), and does so by one hop: the next broker then finds itself where this one was, with its own table
 and its own count. What the first estimate had wrong is thus corrected step by step, and never by a burst over many
 hops.

@@ -1,6 +1,7 @@
 """The tables of a covering broker: which subscriptions came from where, and what it told each neighbour.
 
-`CoveringTable` is the paper's PRT: every subscription known here with its last hop (None: a client of this broker), as an index
+`CoveringTable` is the paper's PRT: every subscription known here with its last hop (None: a client of this broker), as
+an index
 for covering and as a matcher for messages. A `NeighbourTable` is one neighbour: the advertisements whose last hop it is
 (that neighbour's part of the SRT) and the subscriptions it was told and has not been told to forget. What a broker has
 told a neighbour is what the neighbour's table has of it, messages on the way apart, and all policies keep one promise:

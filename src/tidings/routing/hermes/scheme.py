@@ -3,7 +3,8 @@
 The machine thinks in types, subscriptions and requests to rendezvous nodes; a node in links, predicates and messages.
 This stands between:
 
-- A subscription to the topics of a type (tidings.model.event_type_topics) is one to the type; with a selector, one by type
+- A subscription to the topics of a type (tidings.model.event_type_topics) is one to the type; with a selector, one by
+type
   and attributes. All others are B-DRP's, as are messages to other topics: its tables are kept beside.
 - One event may come by several trees, for several subscriptions here. The first that comes is for all of them; those
   after it are known again by the message's id: here if it is not persistent, otherwise where it is stored.

@@ -1,7 +1,8 @@
 """Where stored entries are found again: the interface that queries use, and an archive in memory.
 
 An archive answers one question: the matching set of a history at a time. The simulator and tests use the one here; the
-broker's reads segments (`tidings.segments.tracking`). Both are held to the same contract by `hardening.support.tracking`.
+broker's reads segments (`tidings.segments.tracking`). Both are held to the same contract by
+`hardening.support.tracking`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

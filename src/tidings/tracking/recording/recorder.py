@@ -5,8 +5,8 @@
     forwarded(d, ids)         H_{b,d}, if wanted
     delivered(s, ids)         H_{b,s}
 
-Nothing here writes: `StoreEntries` and `StoreAttachment` ask the driver to. It calls `tick` every now and then, and `close`
-before it ends. A filter in memory dies with the process: what a killed broker had recorded since its last
+Nothing here writes: `StoreEntries` and `StoreAttachment` ask the driver to. It calls `tick` every now and then, and
+`close` before it ends. A filter in memory dies with the process: what a killed broker had recorded since its last
 store is a *gap*, about which its successor says "unknown" where otherwise it could say "no".
 """
 

@@ -1,6 +1,7 @@
 """The histories of one broker that are in memory: kept in plain Python, or by the kernel on the path of the messages.
 
-Both have one face, `RecorderBackend`: ids go in under a kind and a peer, entries that must be stored come out when they are full
+Both have one face, `RecorderBackend`: ids go in under a kind and a peer, entries that must be stored come out when
+they are full
 or their persistence interval T_p has passed, and the filter in memory answers for what it holds. The plain ones are for
 the machines of tests and of the simulator's small worlds, and say what the kernel's must do.
 """

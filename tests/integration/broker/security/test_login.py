@@ -86,15 +86,15 @@ class Desk:
 
 def test_who_has_logged_in_before_comes_in_at_once_whatever_strangers_do(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
-        request_handler = Desk(monkeypatch)
-        assert await request_handler.answer(request_handler.come("alice", "alice's", "192.0.2.1")) == "alice"
-        request_handler.strangers(60)
-        again = request_handler.come("alice", "alice's", "192.0.2.1")
-        assert request_handler.told[again.number] == "alice"
-        elsewhere = request_handler.come("alice", "alice's", "198.51.100.1")
-        assert request_handler.told[elsewhere.number] == "alice", "the password is known, wherever it comes from"
-        assert request_handler.hashed.count("alice's") == 1
-        await request_handler.close()
+        desk = Desk(monkeypatch)
+        assert await desk.answer(desk.come("alice", "alice's", "192.0.2.1")) == "alice"
+        desk.strangers(60)
+        again = desk.come("alice", "alice's", "192.0.2.1")
+        assert desk.told[again.number] == "alice"
+        elsewhere = desk.come("alice", "alice's", "198.51.100.1")
+        assert desk.told[elsewhere.number] == "alice", "the password is known, wherever it comes from"
+        assert desk.hashed.count("alice's") == 1
+        await desk.close()
 
     run(check())
 
@@ -103,53 +103,53 @@ def test_a_proven_client_goes_ahead_of_strangers_if_its_password_must_be_hashed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def check() -> None:
-        request_handler = Desk(monkeypatch)
-        assert await request_handler.answer(request_handler.come("bob", "bob's", "192.0.2.1")) == "bob"
-        request_handler.guard.replace(request_handler.guard.users, request_handler.guard.rules)  # forgets passwords
-        request_handler.hashed.clear()
-        request_handler.strangers(60)
-        bob = request_handler.come("bob", "bob's", "192.0.2.1")
-        request_handler.gate.set()
-        assert await request_handler.answer(bob) == "bob"
-        await eventually(lambda: len(request_handler.told) == 62)
-        assert "bob's" in request_handler.hashed[: LOGIN_THREADS + 2]
-        await request_handler.close()
+        desk = Desk(monkeypatch)
+        assert await desk.answer(desk.come("bob", "bob's", "192.0.2.1")) == "bob"
+        desk.guard.replace(desk.guard.users, desk.guard.rules)  # forgets passwords
+        desk.hashed.clear()
+        desk.strangers(60)
+        bob = desk.come("bob", "bob's", "192.0.2.1")
+        desk.gate.set()
+        assert await desk.answer(bob) == "bob"
+        await eventually(lambda: len(desk.told) == 62)
+        assert "bob's" in desk.hashed[: LOGIN_THREADS + 2]
+        await desk.close()
 
     run(check())
 
 
 def test_too_many_are_turned_away_before_anything_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
-        request_handler = Desk(monkeypatch)
-        strangers = request_handler.strangers(WAITING_MAX + LOGIN_THREADS + 5)
-        await eventually(lambda: len(request_handler.hashed) == LOGIN_THREADS)
-        refused = [request_handler.told[one.number] for one in strangers if one.number in request_handler.told]
+        desk = Desk(monkeypatch)
+        strangers = desk.strangers(WAITING_MAX + LOGIN_THREADS + 5)
+        await eventually(lambda: len(desk.hashed) == LOGIN_THREADS)
+        refused = [desk.told[one.number] for one in strangers if one.number in desk.told]
         assert len(refused) == 5
         assert all("E_LOGIN_BUSY" in one and "try again in" in one for one in refused)
-        assert request_handler.login.waiting == WAITING_MAX
-        assert request_handler.login.refused["E_LOGIN_BUSY"] == 5
-        await request_handler.close()
+        assert desk.login.waiting == WAITING_MAX
+        assert desk.login.refused["E_LOGIN_BUSY"] == 5
+        await desk.close()
 
     run(check())
 
 
 def test_nothing_is_hashed_for_who_has_left_or_whose_password_became_known(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
-        request_handler = Desk(monkeypatch)
-        request_handler.strangers(LOGIN_THREADS)
+        desk = Desk(monkeypatch)
+        desk.strangers(LOGIN_THREADS)
         first, gone = (
-            request_handler.come("bob", "bob's", "192.0.2.1"),
-            request_handler.come("alice", "gone", "192.0.2.1"),
+            desk.come("bob", "bob's", "192.0.2.1"),
+            desk.come("alice", "gone", "192.0.2.1"),
         )
-        others = [request_handler.come("bob", "bob's", f"198.51.100.{number}") for number in range(20)]
+        others = [desk.come("bob", "bob's", f"198.51.100.{number}") for number in range(20)]
         gone.number = -1
-        await eventually(lambda: len(request_handler.hashed) == LOGIN_THREADS)
-        request_handler.gate.set()
-        answers = [await request_handler.answer(one) for one in (first, *others)]
+        await eventually(lambda: len(desk.hashed) == LOGIN_THREADS)
+        desk.gate.set()
+        answers = [await desk.answer(one) for one in (first, *others)]
         assert answers == ["bob"] * 21
-        assert "gone" not in request_handler.hashed
-        assert request_handler.hashed.count("bob's") <= LOGIN_THREADS
-        await request_handler.close()
+        assert "gone" not in desk.hashed
+        assert desk.hashed.count("bob's") <= LOGIN_THREADS
+        await desk.close()
 
     run(check())
 
@@ -158,18 +158,16 @@ def test_a_wrong_password_is_hashed_and_counted_also_for_a_user_whose_password_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def check() -> None:
-        request_handler = Desk(monkeypatch)
-        await request_handler.answer(request_handler.come("alice", "alice's", "192.0.2.1"))
-        request_handler.guard.limit(BrokerLimits(login_failures_max=2))
+        desk = Desk(monkeypatch)
+        await desk.answer(desk.come("alice", "alice's", "192.0.2.1"))
+        desk.guard.limit(BrokerLimits(login_failures_max=2))
         for _ in range(2):
-            assert "E_LOGIN:" in await request_handler.answer(request_handler.come("alice", "wrong", "192.0.2.1"))
-        assert request_handler.hashed == ["alice's", "wrong", "wrong"]
-        throttled = request_handler.come("alice", "alice's", "192.0.2.1")
-        assert "E_LOGIN_THROTTLED" in request_handler.told[throttled.number], (
-            "at once, and the right password helps nobody guess"
-        )
+            assert "E_LOGIN:" in await desk.answer(desk.come("alice", "wrong", "192.0.2.1"))
+        assert desk.hashed == ["alice's", "wrong", "wrong"]
+        throttled = desk.come("alice", "alice's", "192.0.2.1")
+        assert "E_LOGIN_THROTTLED" in desk.told[throttled.number], "at once, and the right password helps nobody guess"
         await asyncio.sleep(0)
-        assert len(request_handler.hashed) == 3
-        await request_handler.close()
+        assert len(desk.hashed) == 3
+        await desk.close()
 
     run(check())

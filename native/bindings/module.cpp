@@ -1,0 +1,63 @@
+// The kernel's module: each structure's binding is one function in a file of its own, bind_<structure>.cpp.
+#include <nanobind/nanobind.h>
+
+#include <exception>
+#include <string>
+
+#include "tidings/support/error.hpp"
+
+namespace nb = nanobind;
+
+void bind_block_ring(nb::module_&);
+void bind_bloom(nb::module_&);
+void bind_codec(nb::module_&);
+void bind_forwarder(nb::module_&);
+void bind_intake(nb::module_&);
+void bind_matcher(nb::module_&);
+void bind_encoding(nb::module_&);
+void bind_matrix(nb::module_&);
+void bind_recent(nb::module_&);
+void bind_tally(nb::module_&);
+void bind_tracker(nb::module_&);
+
+namespace {
+
+void raise(const char* name, const char* code, const std::string& reason, size_t position) {
+    const nb::object type = nb::module_::import_("tidings.errors").attr(name);
+    const nb::object where = position == tidings::no_position ? nb::object(nb::none()) : nb::object(nb::int_(position));
+    const nb::object error = type(code, nb::str(reason.data(), reason.size()), nb::arg("position") = where);
+    PyErr_SetObject(type.ptr(), error.ptr());
+}
+
+// The only place where the kernel's errors become those of tidings.errors.
+void translate(const std::exception_ptr& thrown, void*) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const tidings::CodecError& error) {
+        raise("CodecError", error.code, error.reason, error.position);
+    } catch (const tidings::UsageError& error) {
+        raise("UsageError", error.code, error.reason, error.position);
+    }
+}
+
+}  // namespace
+
+NB_MODULE(_kernel, m) {
+    m.doc() = "Tidings' kernel: codec, exact matcher, encoded matrix, Bloom filter.";
+#if !defined(__SANITIZE_ADDRESS__)
+    // What is alive when the interpreter ends is no leak, and whoever stops a broker need not read of it.
+    nb::set_leak_warnings(false);
+#endif
+    nb::register_exception_translator(translate);
+    bind_block_ring(m);
+    bind_bloom(m);
+    bind_codec(m);
+    bind_forwarder(m);
+    bind_intake(m);
+    bind_matcher(m);
+    bind_encoding(m);
+    bind_matrix(m);
+    bind_recent(m);
+    bind_tally(m);
+    bind_tracker(m);
+}

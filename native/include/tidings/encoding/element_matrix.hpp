@@ -1,0 +1,230 @@
+// The encoded matrix without vectors: per router sets of elements (64-bit fingerprints); which routers have a set whose elements
+// the message all carries?
+//
+// Elements that occur in some set are numbered. Each distinct set is a row and lies in the group of one of its elements, the one
+// whose group was smallest: common elements (an attribute exists) then get few rows and rare ones (it has this value) many. A message
+// marks the numbers of its elements in a bit set, visits the groups of these only, and tests the rest of each row by its bits.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tidings/support/hash.hpp"
+#include "tidings/support/id_table.hpp"
+#include "tidings/encoding/router_ranks.hpp"
+#include "tidings/encoding/vector_table.hpp"
+
+namespace tidings {
+
+class ElementMatrix {
+    static auto same(uint32_t wanted) {
+        return [wanted](uint32_t one) { return one == wanted; };
+    }
+
+public:
+    static constexpr uint32_t None = IdTable::None;
+
+    explicit ElementMatrix(uint64_t seed) : seed(seed) {}
+
+    size_t router_count() const { return routers.size(); }
+    size_t row_count() const { return row_index.size(); }
+
+    // True if the set was new to the router. The elements ascend, each once.
+    bool add(uint32_t router, const uint64_t* set, size_t size) {
+        const uint32_t slot = slot_of(router);
+        uint32_t row = find_row(set, size);
+        if (row != None && slots[slot].find(mix64(row), same(row)) != None) return false;
+        if (row == None) row = new_row(set, size);
+        rows[row].routers.push(slot);
+        slots[slot].insert(row, [](uint32_t one) { return mix64(one); });
+        return true;
+    }
+
+    bool remove(uint32_t router, const uint64_t* set, size_t size) {
+        const uint32_t slot = routers.find(router);
+        const uint32_t row = find_row(set, size);
+        if (slot == None || row == None || slots[slot].find(mix64(row), same(row)) == None) return false;
+        slots[slot].erase(row, [](uint32_t one) { return mix64(one); });
+        leave(row, slot);
+        if (slots[slot].size() == 0) drop(router);
+        return true;
+    }
+
+    bool drop(uint32_t router) {
+        const uint32_t slot = routers.find(router);
+        if (slot == None) return false;
+        slots[slot].each([&](uint32_t row) { leave(row, slot); });
+        slots[slot] = IdTable();
+        routers.erase(router);
+        return true;
+    }
+
+    // Appends the routers of one message, ascending, each once. The scratch may be used again.
+    struct Scratch {
+        std::vector<uint64_t> carried;  // a bit an element number
+        std::vector<uint32_t> numbers;
+        std::vector<uint64_t> marks;    // a bit a router's rank
+    };
+    void match(const uint64_t* elements, size_t size, Scratch& scratch, std::vector<uint32_t>& out) const {
+        scratch.carried.resize(fingerprints.size() / 64 + 1);
+        scratch.marks.assign(routers.mark_words(), 0);
+        scratch.numbers.clear();
+        for (size_t i = 0; i < size; ++i)
+            if (const uint32_t number = find_element(elements[i]); number != None) {
+                scratch.numbers.push_back(number);
+                scratch.carried[number / 64] |= 1ull << (number & 63);
+            }
+        visit(always, scratch);
+        for (uint32_t number : scratch.numbers) visit(groups[number], scratch);
+        for (uint32_t number : scratch.numbers) scratch.carried[number / 64] = 0;
+        routers.list(scratch.marks.data(), out);
+    }
+
+    // Every router that is known, ascending: for a message that carries more than can be said.
+    void all_routers(std::vector<uint32_t>& out) const { routers.list_all(out); }
+
+    size_t memory_bytes() const {
+        size_t bytes = sizeof *this + fingerprints.capacity() * 8 + uses.capacity() * 4 + rows.capacity() * sizeof(Row) +
+                       element_index.memory_bytes() + row_index.memory_bytes() + groups.capacity() * sizeof(Group);
+        for (const Group& group : groups) bytes += group.capacity() * sizeof(Candidate);
+        for (const Row& row : rows) bytes += row.elements.capacity() * 4 + row.routers.heap_bytes();
+        for (const IdTable& own : slots) bytes += sizeof own + own.memory_bytes();
+        return bytes;
+    }
+
+private:
+    static constexpr uint32_t Inline = 4;
+
+    struct Candidate {
+        uint32_t row;
+        uint32_t count;         // of the other elements
+        uint32_t rest[Inline];  // the first of them
+    };
+    using Group = std::vector<Candidate>;
+
+    struct Row {
+        std::vector<uint32_t> elements;  // numbers; the group's comes first
+        RouterList routers;              // slots
+        uint32_t position = 0;           // in the group
+    };
+
+    void visit(const Group& group, Scratch& scratch) const {
+        auto carried = [&](uint32_t number) { return scratch.carried[number / 64] >> (number & 63) & 1; };
+        for (const Candidate& candidate : group) {
+            uint64_t all = 1;
+            for (uint32_t i = 0; i < std::min(candidate.count, Inline); ++i) all &= carried(candidate.rest[i]);
+            if (!all) continue;
+            const Row& row = rows[candidate.row];
+            for (uint32_t i = Inline + 1; i < row.elements.size(); ++i) all &= carried(row.elements[i]);
+            if (!all) continue;
+            for (uint32_t slot : row.routers) routers.mark(slot, scratch.marks.data());
+        }
+    }
+
+    uint32_t find_element(uint64_t fingerprint) const {
+        return element_index.find(mix64(fingerprint ^ seed), [&](uint32_t number) { return fingerprints[number] == fingerprint; });
+    }
+
+    uint32_t hold_element(uint64_t fingerprint) {
+        uint32_t number = find_element(fingerprint);
+        if (number == None) {
+            number = take(free_elements, fingerprints.size());
+            if (number == fingerprints.size()) {
+                fingerprints.push_back(0);
+                uses.push_back(0);
+                groups.emplace_back();
+            }
+            fingerprints[number] = fingerprint;
+            element_index.insert(number, [&](uint32_t one) { return mix64(fingerprints[one] ^ seed); });
+        }
+        ++uses[number];
+        return number;
+    }
+
+    void release_element(uint32_t number) {
+        if (--uses[number]) return;
+        element_index.erase(number, [&](uint32_t one) { return mix64(fingerprints[one] ^ seed); });
+        groups[number] = Group();
+        free_elements.push_back(number);
+    }
+
+    uint64_t hash_set(const uint64_t* set, size_t size) const { return hash64(set, size * 8, seed); }
+
+    uint64_t hash_row(uint32_t row) const {
+        std::vector<uint64_t> set = sorted_set(row);
+        return hash_set(set.data(), set.size());
+    }
+
+    std::vector<uint64_t> sorted_set(uint32_t row) const {
+        std::vector<uint64_t> set;
+        for (uint32_t number : rows[row].elements) set.push_back(fingerprints[number]);
+        std::sort(set.begin(), set.end());
+        return set;
+    }
+
+    uint32_t find_row(const uint64_t* set, size_t size) const {
+        return row_index.find(hash_set(set, size), [&](uint32_t row) {
+            return rows[row].elements.size() == size && std::ranges::equal(sorted_set(row), std::span(set, size));
+        });
+    }
+
+    uint32_t new_row(const uint64_t* set, size_t size) {
+        const uint32_t row = take(free_rows, rows.size());
+        if (row == rows.size()) rows.emplace_back();
+        std::vector<uint32_t>& numbers = rows[row].elements;
+        for (size_t i = 0; i < size; ++i) numbers.push_back(hold_element(set[i]));
+        auto smaller = [&](uint32_t a, uint32_t b) { return uses[a] < uses[b]; };
+        if (size) std::iter_swap(numbers.begin(), std::min_element(numbers.begin(), numbers.end(), smaller));
+        Group& group = size ? groups[numbers[0]] : always;
+        rows[row].position = static_cast<uint32_t>(group.size());
+        Candidate candidate{row, size ? static_cast<uint32_t>(size - 1) : 0, {}};
+        for (uint32_t i = 0; i < std::min(candidate.count, Inline); ++i) candidate.rest[i] = numbers[i + 1];
+        group.push_back(candidate);
+        row_index.insert(row, [&](uint32_t one) { return hash_row(one); });
+        return row;
+    }
+
+    // The router no longer wants the row; a row that nobody wants goes.
+    void leave(uint32_t row, uint32_t slot) {
+        rows[row].routers.remove(slot);
+        if (rows[row].routers.size()) return;
+        row_index.erase(row, [&](uint32_t one) { return hash_row(one); });
+        std::vector<uint32_t> numbers = std::move(rows[row].elements);
+        Group& group = numbers.empty() ? always : groups[numbers[0]];
+        group[rows[row].position] = group.back();
+        rows[group.back().row].position = rows[row].position;
+        group.pop_back();
+        for (uint32_t number : numbers) release_element(number);
+        rows[row] = Row();
+        free_rows.push_back(row);
+    }
+
+    static uint32_t take(std::vector<uint32_t>& spare, size_t next) {
+        if (spare.empty()) return static_cast<uint32_t>(next);
+        const uint32_t number = spare.back();
+        spare.pop_back();
+        return number;
+    }
+
+    uint32_t slot_of(uint32_t router) {
+        const uint32_t slot = routers.slot_of(router);
+        if (slots.size() < routers.slots_end()) slots.resize(routers.slots_end());
+        return slot;
+    }
+
+    uint64_t seed;
+    std::vector<uint64_t> fingerprints;  // of an element number
+    std::vector<uint32_t> uses;          // rows that have it
+    std::vector<Group> groups;
+    std::vector<uint32_t> free_elements;
+    IdTable element_index;
+    std::vector<Row> rows;
+    std::vector<uint32_t> free_rows;
+    IdTable row_index;
+    Group always;  // the empty set
+    RouterRanks routers;
+    std::vector<IdTable> slots;  // each router's rows
+};
+
+}  // namespace tidings

@@ -1,0 +1,36 @@
+// How much the forwarder may hold, and what it counts.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "tidings/forwarding/sink.hpp"
+#include "tidings/forwarding/topic_meter.hpp"
+
+namespace tidings {
+
+struct ForwarderOptions {
+    size_t output_bytes_max = 1 << 20;      // a connection's output beyond this goes to its sinks' backlogs
+    size_t memory_bytes_max = 256 << 20;    // output, backlogs, input and events together
+    size_t login_frame_bytes_max = 64 << 10;
+    int64_t stall_ms = 1000;
+};
+
+struct ForwarderStats {
+    uint64_t received = 0, received_bytes = 0, delivered = 0, sent_bytes = 0;
+    uint64_t unmatched = 0, expired = 0, dropped_link = 0, pushed_back = 0;
+    std::array<uint64_t, drop_reasons.size()> dropped{};  // for subscribers, by reason
+    uint64_t feeds = 0, writes = 0;  // blocks of bytes that came from sockets, and that went to them
+    // Sums of powers of the replication grade, the sinks a message matched: what the moments of its distribution need.
+    double grades = 0, grade_squares = 0, grade_cubes = 0;
+    TopicMeter by_destination;
+
+    void count_grade(size_t matched) {
+        const auto grade = static_cast<double>(matched);
+        grades += grade;
+        grade_squares += grade * grade;
+        grade_cubes += grade * grade * grade;
+    }
+};
+
+}  // namespace tidings

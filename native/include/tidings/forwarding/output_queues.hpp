@@ -1,0 +1,500 @@
+// Where messages leave: connections with their output, direct sinks with their backlogs, and the pressure both put on
+// publishers. Knows nothing of matching or parsing.
+#pragma once
+#include <cstring>
+#include <deque>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tidings/forwarding/partial_frames.hpp"
+#include "tidings/codec/batch.hpp"
+#include "tidings/forwarding/connection_table.hpp"
+#include "tidings/forwarding/drop_notices.hpp"
+#include "tidings/support/error.hpp"
+#include "tidings/forwarding/events.hpp"
+#include "tidings/codec/frames.hpp"
+#include "tidings/forwarding/options.hpp"
+#include "tidings/tracking/delivery_recorder.hpp"
+#include "tidings/forwarding/sink.hpp"
+#include "tidings/forwarding/prelogin_memory.hpp"
+#include "tidings/stomp/message_writer.hpp"
+
+namespace tidings {
+
+class Outlets {
+public:
+    static constexpr uint32_t nobody = UINT32_MAX;
+    static constexpr size_t answers_bytes_max = 64 << 10;  // of output above its limit before its client must read first
+
+    explicit Outlets(const ForwarderOptions& options) : options(options) {}
+
+    // ---- connections
+
+    uint32_t open() {
+        Connection& connection = connections_.open();
+        connection.frame_bytes_max = options.login_frame_bytes_max;
+        connection.output_bytes_max = options.output_bytes_max;
+        return connection.number;
+    }
+
+    // Its sinks must be gone before.
+    void close(uint32_t number) {
+        Connection& connection = at(number);
+        if (!connection.direct.empty()) throw UsageError{"E_CONNECTION_SINKS", "the connection still has sinks"};
+        held_bytes_ -= connection.output.size() + connection.tail.size() + connection.parked_bytes;
+        std::erase(dirty_, number);
+        std::erase(resumable_, number);
+        std::erase(memory_waiters_, number);
+        if (connection.pushed_back)
+            for (Sink& sink : sinks_) std::erase(sink.waiters, number);
+        strangers.free(connection, connection.tail.size());
+        begun.end(connection);
+        connections_.close(number);
+        relieve_memory();
+    }
+
+    Connection* find(uint32_t number) { return connections_.find(number); }
+
+    Connection& at(uint32_t number) {
+        Connection* const connection = find(number);
+        if (connection == nullptr) throw UsageError{"E_NO_CONNECTION", "no such connection"};
+        return *connection;
+    }
+
+    Sink& sink_at(uint32_t index) {
+        if (index >= sinks_.size() || sinks_[index].kind == Sink::Kind::Free) throw UsageError{"E_NO_SINK", "no such sink"};
+        return sinks_[index];
+    }
+
+    // ---- what is recorded
+
+    void use_tracker(Tracker& tracker) { reach_.use(tracker); }
+    Tracker* tracker() const { return reach_.tracker(); }
+
+    void set_subscriber(uint32_t number, uint32_t subscriber) {
+        if (subscriber && !tracker()) throw UsageError{"E_TRACKING_OFF", "nothing is recorded here"};
+        at(number).subscriber = subscriber;
+        reach_.forget();
+    }
+
+    // ---- sinks
+
+    // The number the next sink will have.
+    uint32_t next_sink() const { return free_sinks_.empty() ? static_cast<uint32_t>(sinks_.size()) : free_sinks_.back(); }
+
+    Sink& add_sink(Sink::Kind kind) {
+        const uint32_t index = next_sink();
+        if (free_sinks_.empty())
+            sinks_.emplace_back();
+        else
+            free_sinks_.pop_back();
+        sinks_[index].kind = kind;
+        reach_.forget();
+        return sinks_[index];
+    }
+
+    // The sink of a link: it holds up those who publish here, and loses what passes through when it is full.
+    uint32_t add_link(uint32_t number, size_t backlog_bytes_max, size_t output_bytes_max) {
+        Connection& connection = at(number);
+        const uint32_t index = next_sink();
+        Sink& sink = add_sink(Sink::Kind::Link);
+        sink.connection = number;
+        sink.number = Sink::link_number;
+        sink.backlog_bytes_max = backlog_bytes_max;
+        connection.output_bytes_max = std::min(output_bytes_max, connection.output_bytes_max);
+        connection.direct.emplace(sink.number, index);
+        return index;
+    }
+
+    void remove_sink(uint32_t index) {
+        Sink& sink = sink_at(index);
+        if (sink.kind != Sink::Kind::Mailbox) {
+            Connection& connection = at(sink.connection);
+            connection.direct.erase(sink.number);
+            std::erase(connection.backlogged, index);
+            held_bytes_ -= sink.backlog_bytes;
+            release_waiters(sink);
+            if (sink.noted) notices_.forget(index);
+        }
+        sink = Sink{};
+        reach_.forget();
+        retired_sinks_.push_back(index);
+        relieve_memory();
+    }
+
+    // All events handed out before have been handled: none of them names a sink that is gone.
+    std::vector<Event> take_events() {
+        free_sinks_.insert(free_sinks_.end(), retired_sinks_.begin(), retired_sinks_.end());
+        retired_sinks_.clear();
+        std::vector<Event> taken = events.take();
+        relieve_memory();
+        return taken;
+    }
+
+    void credit(uint32_t index, uint32_t more, int64_t now_ms) {
+        Sink& sink = sink_at(index);
+        if (sink.credit != Sink::unlimited) sink.credit += more;
+        pump(sink, at(sink.connection), now_ms);
+    }
+
+    // ---- deliveries
+
+    void deliver_direct(Sink& sink, const Publication& one, int64_t now_ms) {
+        if (sink.no_local && sink.connection == one.publisher) return reach_.miss(sink);
+        Connection& connection = connections_[sink.connection];
+        if (!sink.queued && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) [[likely]] {
+            sink.credit -= sink.credit != Sink::unlimited;
+            const size_t bytes = prepare(sink.label, sink.version, sink.number, one);
+            write(connection.output.grow(bytes), sink.label, sink.number, one);
+            connection.output.expect(bytes);
+            ++sink.delivered;
+            ++stats.delivered;
+            added(connection, bytes);
+        } else {
+            std::string frame(prepare(sink.label, sink.version, sink.number, one), '\0');
+            write(frame.data(), sink.label, sink.number, one);
+            wait_in_backlog(sink, connection, one.publisher, {std::move(frame), one.expires_ms, id_of(one.message)}, now_ms);
+            reach_.miss(sink);
+        }
+    }
+
+    // After all direct deliveries of a message that has matched these sinks.
+    void record_deliveries(const Publication& one, std::span<const uint32_t> matched, int64_t now_ms) {
+        reach_.record(id_of(one.message), matched, now_ms, [&](uint32_t index) -> const Sink& { return sinks_[index]; },
+                      [&](const Sink& sink) { return connections_[sink.connection].subscriber; });
+    }
+
+    // A frame of two parts for the link's peer.
+    void deliver_link(Sink& sink, uint32_t publisher, uint8_t type, std::string_view head, std::string_view message, int64_t now_ms) {
+        Connection& connection = connections_[sink.connection];
+        const size_t bytes = frame_header_bytes + head.size() + message.size();
+        if (!sink.queued && connection.output.size() < connection.output_bytes_max) {
+            write_pair(connection.output.grow(bytes), type, head, message);
+            ++sink.delivered;
+            added(connection, bytes);
+        } else {
+            std::string frame(bytes, '\0');
+            write_pair(frame.data(), type, head, message);
+            wait_in_backlog(sink, connection, publisher, {std::move(frame), 0}, now_ms);
+        }
+    }
+
+    void deliver(uint32_t number, uint32_t subscription, uint32_t attempt, uint64_t tag, std::string_view message) {
+        Connection& connection = at(number);
+        const Publication one{nobody, attempt, 0, message, tag};
+        const StompState* const stomp = connection.stomp.get();
+        const std::string_view label = stomp ? stomp->label(subscription) : std::string_view();
+        const size_t bytes = prepare(label, stomp ? stomp->version : StompVersion::V12, subscription, one);
+        write(connection.output.grow(bytes), label, subscription, one);
+        ++stats.delivered;
+        added(connection, bytes);
+    }
+
+    void answer_receipts(Connection& connection) {
+        if (connection.receipts.empty()) return;
+        const size_t before = connection.output.size();
+        if (connection.stomp) stomp_.write_receipts(*connection.stomp, connection.receipts, connection.output);
+        else write_receipts(connection.receipts, connection.output);
+        connection.receipts.clear();
+        added(connection, connection.output.size() - before);
+        maybe_choke(connection);
+    }
+
+    // ---- output
+
+    void send(uint32_t number, std::string_view bytes) {
+        Connection& connection = at(number);
+        connection.output.append(bytes);
+        added(connection, bytes.size());
+        maybe_choke(connection);
+    }
+
+    // How much more a mailbox may put into this output; if nothing, an event Room follows when there is some again.
+    size_t room(uint32_t number) {
+        Connection& connection = at(number);
+        const size_t used = connection.output.size();
+        if (used < options.output_bytes_max) return options.output_bytes_max - used;
+        connection.wants_room = true;
+        return 0;
+    }
+
+    std::vector<uint32_t> take_dirty() {
+        std::vector<uint32_t> ready;
+        fresh_bytes_ = 0;
+        for (const uint32_t number : std::exchange(dirty_, {})) {
+            Connection& connection = at(number);
+            connection.dirty = false;
+            if (connection.writable) ready.push_back(number);
+        }
+        return ready;
+    }
+
+    std::string_view front(uint32_t number, size_t bytes_max) { return at(number).output.front(bytes_max); }
+
+    // These bytes of `front` are with the socket now.
+    void drop(uint32_t number, size_t bytes, int64_t now_ms) {
+        Connection& connection = at(number);
+        connection.output.drop(bytes);
+        connection.taken_bytes = bytes;
+        connection.moved_ms = now_ms;
+        if (bytes) connection.written_ms = now_ms, connection.unread_notices = 0;
+        held_bytes_ -= bytes;
+        stats.sent_bytes += bytes;
+        stats.writes += bytes > 0;
+        for (size_t i = 0; i < connection.backlogged.size();) {
+            Sink& sink = sinks_[connection.backlogged[i]];
+            pump(sink, connection, now_ms);
+            i += sink.queued;  // an emptied sink has left the list
+        }
+        if (connection.wants_room && connection.output.size() <= options.output_bytes_max / 2) {
+            connection.wants_room = false;
+            events.add(OutputRoom{number});
+        }
+        if (connection.choked && connection.output.size() <= options.output_bytes_max) {
+            connection.choked = false;
+            maybe_resumable(connection);
+            maybe_wake(connection);
+        }
+        relieve_memory();
+    }
+
+    // What was taken last may be stuck in the driver until its socket is writable again: it counts as held.
+    void set_writable(uint32_t number, bool writable) {
+        Connection& connection = at(number);
+        if (connection.writable && !writable) {
+            connection.parked_bytes = connection.taken_bytes;
+            held_bytes_ += connection.parked_bytes;
+        } else if (writable) {
+            held_bytes_ -= std::exchange(connection.parked_bytes, 0);
+            relieve_memory();
+        }
+        connection.writable = writable;
+        if (writable && !connection.output.empty()) mark_dirty(connection);
+    }
+
+    // Whether a connection that is not parsed is read all the same, for the credit of its own subscriptions (read_ahead.hpp).
+    bool reads_ahead(const Connection& connection) const {
+        if (connection.broken || connection.waiting || connection.choked || connection.stomp || connection.ahead.ended()) return false;
+        if (connection.tail.size() >= options.memory_bytes_max / 16 || held_bytes() > options.memory_bytes_max) return false;
+        return std::ranges::any_of(connection.backlogged, [&](uint32_t index) { return sinks_[index].starving(); });
+    }
+
+    // A subscriber does not get so many messages. One whose connection ends for that is told so.
+    void dropped(Sink& sink, DropReason reason, size_t count = 1) {
+        sink.dropped += count;
+        (sink.kind == Sink::Kind::Link ? stats.dropped_link : stats.dropped[static_cast<size_t>(reason)]) += count;
+        if (sink.kind == Sink::Kind::Direct && !sink.leaving) notices_.note(sink, at(sink.connection), reason, count);
+    }
+
+    bool has_output() const { return !dirty_.empty(); }
+    bool has_resumable() const { return !resumable_.empty(); }
+    std::vector<uint32_t> take_resumable() { return std::exchange(resumable_, {}); }
+
+    // Every now and then: who has taken nothing for too long stops holding up others; a dead link, by its heartbeats.
+    void check_stalls(int64_t now_ms) {
+        for (Sink& sink : sinks_) {
+            if (sink.kind != Sink::Kind::Direct || sink.stalled || !sink.full()) continue;
+            if (now_ms - sink.moved_ms < options.stall_ms) continue;
+            sink.stalled = true;
+            release_waiters(sink);
+        }
+        connections_.each([&](Connection& connection) {
+            connection.output.rest();
+            if (connection.output.empty() && connection.writable) connection.moved_ms = now_ms;
+        });
+        if (!memory_waiters_.empty()) make_room(now_ms);
+        notices_.tell([&](uint32_t index) -> Sink& { return sinks_[index]; }, [&](uint32_t number) -> Connection& { return connections_[number]; }, events);
+    }
+
+    // ---- memory
+
+    void hold_bytes(size_t bytes) { held_bytes_ += bytes; }
+    void free_bytes(size_t bytes) { held_bytes_ -= bytes; }
+    size_t held_bytes() const { return held_bytes_ + events.bytes(); }
+    size_t fresh_bytes() const { return fresh_bytes_; }  // output since the last `take_dirty`
+
+    void maybe_push_back(uint32_t number, Connection& connection) {
+        if (held_bytes() <= options.memory_bytes_max) return;
+        if (std::ranges::find(memory_waiters_, number) != memory_waiters_.end()) return;
+        memory_waiters_.push_back(number);
+        ++connection.pushed_back;
+        ++stats.pushed_back;
+    }
+
+    void relieve_memory() {
+        if (memory_waiters_.empty() || held_bytes() > options.memory_bytes_max / 4 * 3) return;
+        for (const uint32_t number : std::exchange(memory_waiters_, {})) unblock(number);
+    }
+
+    void maybe_resumable(const Connection& connection) {
+        if (connection.pushed_back == 0 && !connection.held && !connection.choked) resumable_.push_back(connection.number);
+    }
+
+    const ForwarderOptions options;
+    Strangers strangers{options.memory_bytes_max};
+    BegunFrames begun{options.memory_bytes_max};
+    ForwarderStats stats;
+    Events events;
+
+private:
+    // What a delivery takes in the connection's own language.
+    size_t prepare(std::string_view label, StompVersion version, uint32_t subscription, const Publication& one) {
+        if (label.empty()) return delivery_bytes(one.message);
+        return stomp_.prepare(version, label, subscription, one.attempt, one.tag, one.message, one.rendered);
+    }
+
+    void write(char* place, std::string_view label, uint32_t subscription, const Publication& one) {
+        if (label.empty()) return write_delivery(place, subscription, one.attempt, one.tag, one.message);
+        stomp_.write(place);
+    }
+
+    void wait_in_backlog(Sink& sink, Connection& connection, uint32_t publisher, Sink::Waiting waiting, int64_t now_ms) {
+        if (sink.full() && !make_way(sink, publisher)) return;
+        if (sink.backlog.empty()) sink.moved_ms = now_ms;
+        if (!sink.queued) {
+            sink.queued = true;
+            connection.backlogged.push_back(connection.direct.at(sink.number));
+        }
+        sink.backlog_bytes += waiting.bytes();
+        held_bytes_ += waiting.bytes();
+        sink.backlog.push_back(std::move(waiting));
+        if (sink.full() && sink.policy == Policy::PushBack && publisher != nobody) push_back(sink, publisher);
+        maybe_wake(connection);
+    }
+
+    // The sink's backlog is full: what its policy says. False: the new message is not taken.
+    bool make_way(Sink& sink, uint32_t publisher) {
+        switch (sink.policy) {
+            case Policy::PushBack:
+                if (!sink.stalled && publisher != nobody) return true;  // its publisher is being pushed back
+                dropped(sink, sink.stalled ? DropReason::Stalled : DropReason::Far);
+                return false;
+            case Policy::DropOldest:
+                while (sink.full() && !sink.backlog.empty()) {
+                    forget_oldest(sink);
+                    dropped(sink, DropReason::Oldest);
+                }
+                return true;
+            case Policy::Disconnect:
+                if (!std::exchange(sink.leaving, true)) events.add(SlowConsumer{sink.connection, sink.number});
+                [[fallthrough]];
+            default:
+                dropped(sink, DropReason::Newest);
+                return false;
+        }
+    }
+
+    void forget_oldest(Sink& sink) {
+        sink.backlog_bytes -= sink.backlog.front().bytes();
+        held_bytes_ -= sink.backlog.front().bytes();
+        sink.backlog.pop_front();
+    }
+
+    // Move what waits into the output, as far as credit and room go.
+    void pump(Sink& sink, Connection& connection, int64_t now_ms) {
+        while (!sink.backlog.empty() && sink.credit > 0 && connection.output.size() < connection.output_bytes_max) {
+            sink.moved_ms = now_ms;
+            const Sink::Waiting& first = sink.backlog.front();
+            if (first.expires_ms != 0 && first.expires_ms <= now_ms) {
+                ++stats.expired;
+            } else {
+                sink.credit -= sink.credit != Sink::unlimited;
+                connection.output.append(first.frame);
+                ++sink.delivered;
+                stats.delivered += sink.kind == Sink::Kind::Direct;
+                if (connection.subscriber && sink.kind == Sink::Kind::Direct)
+                    tracker()->delivered(first.id.data(), connection.subscriber, now_ms);
+                added(connection, first.frame.size());
+            }
+            forget_oldest(sink);
+        }
+        leave_if_empty(sink, connection);
+        if (sink.relaxed()) {
+            sink.stalled = false;
+            release_waiters(sink);
+        }
+        maybe_wake(connection);
+    }
+
+    void leave_if_empty(Sink& sink, Connection& connection) {
+        if (!sink.backlog.empty() || !sink.queued) return;
+        sink.queued = false;
+        std::erase(connection.backlogged, connection.direct.at(sink.number));
+    }
+
+    void added(Connection& connection, size_t bytes) {
+        held_bytes_ += bytes;
+        fresh_bytes_ += bytes;
+        mark_dirty(connection);
+    }
+
+    void mark_dirty(Connection& connection) {
+        if (connection.dirty) return;
+        connection.dirty = true;
+        dirty_.push_back(connection.number);
+    }
+
+    // Who asks and does not read the answers must read first.
+    void maybe_choke(Connection& connection) {
+        if (connection.output.size() > options.output_bytes_max + answers_bytes_max) connection.choked = true;
+    }
+
+    // ---- back-pressure
+
+    void push_back(Sink& sink, uint32_t publisher) {
+        if (sink.stalled || std::ranges::find(sink.waiters, publisher) != sink.waiters.end()) return;
+        sink.waiters.push_back(publisher);
+        ++at(publisher).pushed_back;
+        ++stats.pushed_back;
+    }
+
+    // The driver does not read a connection that must be read ahead.
+    void maybe_wake(Connection& connection) {
+        if (!connection.blocked || !reads_ahead(connection)) return;
+        connection.blocked = false;
+        resumable_.push_back(connection.number);
+    }
+
+    void release_waiters(Sink& sink) {
+        for (const uint32_t number : std::exchange(sink.waiters, {})) unblock(number);
+    }
+
+    void unblock(uint32_t number) {
+        Connection& connection = at(number);
+        --connection.pushed_back;
+        maybe_resumable(connection);
+    }
+
+    // Publishers wait for memory that those hold who take nothing: these lose what waits for them, or their connection.
+    void make_room(int64_t now_ms) {
+        for (Sink& sink : sinks_) {
+            if (sink.backlog.empty() || now_ms - sink.moved_ms < options.stall_ms) continue;
+            sink.stalled = true;
+            dropped(sink, DropReason::Stalled, sink.backlog.size());
+            while (!sink.backlog.empty()) forget_oldest(sink);
+            leave_if_empty(sink, at(sink.connection));
+            release_waiters(sink);
+        }
+        relieve_memory();
+        if (memory_waiters_.empty()) return;
+        connections_.each([&](Connection& connection) {
+            if (connection.leaving || now_ms - connection.moved_ms < options.stall_ms) return;
+            if (connection.output.empty() && connection.writable) return;
+            connection.leaving = true;
+            events.add(MemoryShort{connection.number});
+        });
+    }
+
+    ConnectionTable connections_;
+    std::deque<Sink> sinks_;
+    std::vector<uint32_t> free_sinks_, retired_sinks_, dirty_, resumable_, memory_waiters_;
+    size_t held_bytes_ = 0;   // of output, backlogs and input
+    size_t fresh_bytes_ = 0;
+    StompRenderer stomp_;
+    Reach reach_;
+    DropNotices notices_;
+};
+
+}  // namespace tidings

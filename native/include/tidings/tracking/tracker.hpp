@@ -1,0 +1,485 @@
+// What passes here, recorded: histories of message ids, as Bloom filters or as they are (docs/tracking.md).
+//
+//   begin(id) ── slot in the arena ──┬── published, routed ── one history for each origin
+//                                    ├── forwarded ────────── … and neighbour
+//                                    └── delivered ────────── … and subscriber
+//
+// On the way of a message only its id is noted, once, and a mark for each history it belongs to. When the arena is full
+// the bits of its ids are computed, once for all histories, and set in one volume after the other (volume.hpp): filters take turns in
+// the cache, not messages, and histories with the same marks share a volume. One that is full, or whose persistence interval has
+// passed, is handed out by `take`.
+//
+// src/tidings/tracking/recording/recorder_backend.py says the same in plain Python.
+#pragma once
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tidings/tracking/filter_volume.hpp"
+
+namespace tidings {
+
+struct TrackerOptions {
+    uint32_t broker = 0;
+    bool exact = false;       // keep the ids themselves; capacity is then that of a buffer
+    uint64_t bits = 65536;
+    uint32_t hashes = 16;
+    uint64_t capacity = 2521;
+    uint32_t doublings = 0;   // of bits and capacity, for histories that fill filters too fast
+    int64_t skew_ms = 250, jitter_ms = 0, persist_ms = 1000;
+    bool retain = true;       // a filter stored on time goes on being filled
+    bool forwards = false;    // a history for each neighbour too
+};
+
+// (B, R, S) on its way to the disk.
+struct TrackedFilter {
+    uint8_t kind = 0;
+    uint32_t origin = 0, peer = 0;
+    uint64_t sequence = 0, count = 0;
+    bool full = false, has_range = false;
+    int64_t first_ms = 0, last_ms = 0, opened_ms = 0, stored_ms = 0;
+    std::vector<int64_t> singles;
+    bool exact = false;  // data is the ids themselves
+    std::shared_ptr<const std::string> data;  // the same for all histories that have taken the same ids
+};
+
+class Tracker {
+public:
+    enum class Kind : uint8_t { Publish, Route, Forward, Deliver };
+    static constexpr size_t id_bytes = IdArena::id_bytes;
+    static constexpr uint64_t bits_max = 1ull << 32;
+    static constexpr uint32_t doublings_max = 16;
+    static constexpr size_t done_max = 1024;  // full filters that may wait for company
+
+    struct Found {
+        uint64_t sequence, hashed, bits;  // how many ids are in a Bloom filter, and not exact; its size
+        bool held;
+    };
+
+    explicit Tracker(const TrackerOptions& options)
+        : options_(options), shape_(shape_of(options)), arena_(options.exact ? 0 : options.bits << options.doublings, options.hashes) {
+        if (options.capacity == 0) throw UsageError{"E_TRACKING_CAPACITY", "a filter's capacity is at least 1"};
+        if (options.doublings > doublings_max || options.bits > bits_max >> options.doublings)
+            throw UsageError{"E_BLOOM_SIZE", "a tracked filter has at most 2^32 bits"};
+        Bloom(options.exact ? 64 : options.bits, options.exact ? 1 : options.hashes);  // throws if it has no such shape
+    }
+    Tracker(const Tracker&) = delete;
+
+    bool forwards() const { return options_.forwards; }
+
+    // ---- recording; `id` has 16 bytes
+
+    // By a local publisher. Whose id names another broker (it has moved here) is found in that one's history too.
+    void published(const uint8_t* id, int64_t now_ms) {
+        const uint32_t slot = begin(id, now_ms);
+        published_.set(slot);
+        if (origin_of(id) != options_.broker) [[unlikely]] note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
+    }
+
+    void routed(const uint8_t* id, int64_t now_ms) {
+        const uint32_t slot = begin(id, now_ms);
+        if (origin_of(id) != options_.broker) note(route_.of(*this, Kind::Route, origin_of(id), 0), slot);
+    }
+
+    void forwarded(const uint8_t* id, uint32_t neighbour, int64_t now_ms) {
+        if (!options_.forwards) return;
+        const uint32_t slot = begin(id, now_ms);
+        note(neighbours_[neighbour].of(*this, Kind::Forward, origin_of(id), neighbour), slot);
+    }
+
+    void delivered(const uint8_t* id, uint32_t subscriber, int64_t now_ms) {
+        const uint32_t slot = begin(id, now_ms);
+        note(subscriber_at(subscriber).of(*this, Kind::Deliver, origin_of(id), subscriber), slot);
+    }
+
+    // Whom `delivered` speaks of from now on. Messages that go one after the other to the same subscribers are noted once for all.
+    void set_audience(const std::vector<uint32_t>& subscribers) {
+        if (audience_.subscribers == subscribers) return;
+        spread_audience();
+        audience_.subscribers = subscribers;
+    }
+
+    void delivered(const uint8_t* id, int64_t now_ms) {
+        if (audience_.subscribers.empty()) return;
+        const uint32_t slot = begin(id, now_ms), origin = origin_of(id);
+        if (audience_.origin != origin) [[unlikely]] {
+            spread_audience();
+            audience_.origin = origin;
+        }
+        audience_.marks.set(slot);
+    }
+
+    // ---- what is stored
+
+    // Filters that are due; with them, or once there are many, those that are full. `all`: these at once.
+    std::vector<TrackedFilter> take(int64_t now_ms, bool all) {
+        flush(now_ms);
+        if (!done_.empty()) all = all || done_.size() >= done_max || now_ms - done_.front().stored_ms >= options_.persist_ms;
+        for (uint32_t index = 0; index < histories_.size(); ++index) {
+            Volume* const volume = histories_[index].volume.get();
+            if (!volume || volume->owners.front() != index || !volume->dirty()) continue;
+            volume->dirty_ms = std::min(volume->dirty_ms, now_ms);  // the clock was set back
+            if (volume->dirty_ms + options_.persist_ms > now_ms) continue;
+            if (options_.retain && !options_.exact && !volume->outgrows(shape_, now_ms)) store_copy(*volume, now_ms);
+            else store(*volume, now_ms);
+            all = true;
+        }
+        return all ? std::exchange(done_, {}) : std::vector<TrackedFilter>{};
+    }
+
+    // This subscriber or neighbour has gone: its histories end. Returns all that waits to be stored.
+    std::vector<TrackedFilter> end(Kind kind, uint32_t peer, int64_t now_ms) {
+        flush(now_ms);
+        if (kind == Kind::Forward) end(neighbours_[peer], now_ms), neighbours_.erase(peer);
+        else if (kind == Kind::Deliver && peer < subscribers_.size()) end(subscribers_[peer], now_ms);
+        return std::exchange(done_, {});
+    }
+
+    std::vector<TrackedFilter> end_all(int64_t now_ms) {
+        flush(now_ms);
+        for (uint32_t index = 0; index < histories_.size(); ++index) {
+            Volume* const volume = histories_[index].volume.get();
+            if (volume && volume->owners.front() == index && volume->dirty()) store(*volume, now_ms);
+        }
+        return std::exchange(done_, {});
+    }
+
+    // The filter in memory, if it belongs to the matching set of this time, and whether it holds the id.
+    std::optional<Found> find(Kind kind, uint32_t origin, uint32_t peer, const uint8_t* id, int64_t moment_ms, int64_t now_ms) {
+        flush(now_ms);
+        const Point* const point = at(kind, peer);
+        if (point == nullptr || !point->histories.contains(origin)) return {};
+        const History& history = histories_[point->histories.at(origin)];
+        const Volume& volume = *history.volume;  // whatever was noted has one, after the flush
+        if (!volume.holds(moment_ms)) return {};
+        return Found{history.sequence, volume.filter ? volume.count : 0, shape_.bits << volume.doublings, volume.contains(id)};
+    }
+
+    // Subscribers whose filter in memory has a message of this origin and time as a straggler.
+    std::vector<uint32_t> stragglers(uint32_t origin, int64_t moment_ms, int64_t now_ms) {
+        flush(now_ms);
+        std::vector<uint32_t> found;
+        for (const History& history : histories_)
+            if (history.volume && history.kind == Kind::Deliver && history.origin == origin && history.volume->singles.contains(moment_ms))
+                found.push_back(history.peer);
+        return found;
+    }
+
+    size_t memory_bytes() const {
+        size_t bytes = sizeof *this + arena_.memory_bytes() + histories_.size() * (sizeof(History) + sizeof(Marks));
+        for (uint32_t index = 0; index < histories_.size(); ++index)
+            if (const Volume* volume = histories_[index].volume.get(); volume && volume->owners.front() == index)
+                bytes += volume->memory_bytes();
+        const std::string* last = nullptr;
+        for (const TrackedFilter& filter : done_)
+            if (filter.data.get() != last) bytes += (last = filter.data.get())->size();
+        return bytes;
+    }
+
+private:
+    static constexpr uint32_t none = UINT32_MAX;
+    static constexpr size_t fresh_max = 16;  // volumes begun in one flush that a new history is compared with
+
+    struct History {
+        Kind kind = Kind::Publish;
+        uint32_t origin = 0, peer = 0;
+        uint64_t sequence = 0;
+        int64_t late_ms = 0;             // what is older than a volume by more than this is a straggler
+        std::shared_ptr<Volume> volume;  // from the first flush on
+    };
+
+    // Which ids of the arena belong to a history. Apart from the histories, and small: it is touched often.
+    struct Marks {
+        std::array<uint64_t, IdArena::slots / 64> words{};
+        bool any = false;
+
+        void set(uint32_t slot) {
+            words[slot / 64] |= 1ull << (slot % 64);
+            any = true;
+        }
+        void unite(const Marks& other) {
+            for (size_t word = 0; word < words.size(); ++word) words[word] |= other.words[word];
+            any = any || other.any;
+        }
+        // What is marked in the chunk that begins here; unless that is in a row, it is put into the list.
+        Slots in_chunk(uint32_t first, uint16_t* list) const {
+            uint32_t count = 0, lowest = 0, end = 0;
+            for (uint32_t slot = first; slot < first + IdArena::chunk; slot += 64) {
+                const uint64_t word = words[slot / 64];
+                if (!word) continue;
+                if (!count) lowest = slot + static_cast<uint32_t>(std::countr_zero(word));
+                end = slot + static_cast<uint32_t>(std::bit_width(word));
+                count += static_cast<uint32_t>(std::popcount(word));
+            }
+            if (end - lowest == count) return {nullptr, lowest, count};
+            count = 0;
+            for (uint32_t slot = first; slot < end; slot += 64)
+                for (uint64_t left = words[slot / 64]; left; left &= left - 1)
+                    list[count++] = static_cast<uint16_t>(slot + static_cast<uint32_t>(std::countr_zero(left)));
+            return {list, lowest, count};
+        }
+        auto operator<=>(const Marks&) const = default;
+    };
+
+    // Those who are given the messages in hand, and marks that are for all of them.
+    struct Audience {
+        uint32_t origin = 0;
+        std::vector<uint32_t> subscribers;
+        Marks marks;
+    };
+
+    static VolumeShape shape_of(const TrackerOptions& of) {
+        const uint64_t young = of.exact ? UINT64_MAX : of.retain ? std::min(of.bits / 8 / id_bytes, of.capacity - 1) : 0;
+        return {of.bits, of.hashes, of.capacity, of.doublings, 2 * of.skew_ms + of.jitter_ms + 1, young, of.exact};
+    }
+
+    // Where messages pass: a history for each origin, few of them, and mostly the same as for the last message.
+    struct Point {
+        uint32_t last_origin = 0, last = none;
+        std::unordered_map<uint32_t, uint32_t> histories;  // by origin
+
+        uint32_t of(Tracker& tracker, Kind kind, uint32_t origin, uint32_t peer) {
+            if (last_origin == origin && last != none) [[likely]] return last;
+            const auto [found, fresh] = histories.try_emplace(origin, 0);
+            if (fresh) found->second = tracker.open(kind, origin, peer);
+            last_origin = origin;
+            return last = found->second;
+        }
+    };
+
+    const Point* at(Kind kind, uint32_t peer) const {
+        switch (kind) {
+            case Kind::Publish: return &publish_;
+            case Kind::Route: return &route_;
+            case Kind::Forward: {
+                const auto found = neighbours_.find(peer);
+                return found == neighbours_.end() ? nullptr : &found->second;
+            }
+            case Kind::Deliver: return peer < subscribers_.size() ? &subscribers_[peer] : nullptr;
+        }
+        return nullptr;
+    }
+
+    uint32_t open(Kind kind, uint32_t origin, uint32_t peer) {
+        uint32_t index = static_cast<uint32_t>(histories_.size());
+        if (free_.empty()) {
+            histories_.emplace_back();
+            marks_.emplace_back();
+        } else {
+            index = free_.back();
+            free_.pop_back();
+        }
+        History& history = histories_[index];
+        history.kind = kind;
+        history.origin = origin;
+        history.peer = peer;
+        history.sequence = next_sequence_++;
+        history.late_ms = options_.skew_ms + (kind == Kind::Publish ? 0 : options_.jitter_ms);
+        return index;
+    }
+
+    void end(Point& point, int64_t now_ms) {
+        for (const auto& [origin, index] : point.histories) {
+            History& history = histories_[index];
+            Volume& volume = *history.volume;
+            if (volume.dirty()) emit(volume, index, content_of(volume), now_ms);
+            std::erase(volume.owners, index);
+            if (!volume.owners.empty()) own(volume);
+            history = History{};
+            free_.push_back(index);
+        }
+        point = Point{};
+    }
+
+    // ---- the arena
+
+    static uint32_t origin_of(const uint8_t* id) {
+        uint32_t origin;
+        std::memcpy(&origin, id + 4, 4);
+        return __builtin_bswap32(origin);
+    }
+
+    // The slot of an id: that of the last one if it is the same.
+    uint32_t begin(const uint8_t* bytes, int64_t now_ms) {
+        IdArena::Id id;
+        std::memcpy(id.data(), bytes, sizeof id);
+        if (arena_.ends_with(id)) return arena_.used - 1;
+        if (arena_.full()) [[unlikely]] flush(now_ms);
+        if (arena_.empty()) times_.began_ms = now_ms;
+        times_.now_ms = now_ms;
+        return arena_.add(id);
+    }
+
+    Point& subscriber_at(uint32_t subscriber) {
+        if (subscriber >= subscribers_.size()) subscribers_.resize(size_t{subscriber} + 1);
+        return subscribers_[subscriber];
+    }
+
+    Marks& marks_of(uint32_t index) {
+        if (!marks_[index].any) dirty_.push_back(index);
+        return marks_[index];
+    }
+
+    // Two subscriptions of one subscriber are one delivery.
+    void note(uint32_t index, uint32_t slot) { marks_of(index).set(slot); }
+
+    void spread_audience() {
+        if (!audience_.marks.any) return;
+        const Marks common = std::exchange(audience_.marks, {});
+        for (const uint32_t subscriber : audience_.subscribers)
+            marks_of(subscriber_at(subscriber).of(*this, Kind::Deliver, audience_.origin, subscriber)).unite(common);
+    }
+
+    void spread_published() {
+        if (published_.any) marks_of(publish_.of(*this, Kind::Publish, options_.broker, 0)).unite(std::exchange(published_, {}));
+    }
+
+    void flush(int64_t now_ms) {
+        if (arena_.empty()) return;
+        spread_published();
+        spread_audience();
+        times_.now_ms = std::max(times_.now_ms, now_ms);
+        arena_.read_times();
+        oldest_ms_ = arena_.oldest_ms();
+        ++turn_;
+        for (const uint32_t index : dirty_)
+            if (!histories_[index].volume) place(index);
+        fresh_.clear();
+        leaders_.clear();
+        for (const uint32_t index : dirty_) {
+            if (histories_[index].volume->turn == turn_) continue;
+            if (!agree(*histories_[index].volume)) split(histories_[index].volume);
+            histories_[index].volume->turn = turn_;
+            leaders_.push_back(index);
+        }
+        for (uint32_t first = 0; first < arena_.used; first += IdArena::chunk) {
+            arena_.find_positions(first);
+            for (const uint32_t index : leaders_) fill(*histories_[index].volume, marks_[index], first);
+        }
+        for (const uint32_t index : dirty_) marks_[index] = {};
+        dirty_.clear();
+        arena_.used = 0;
+    }
+
+    // A new history: with another new one of the same marks, or alone.
+    void place(uint32_t index) {
+        for (const std::shared_ptr<Volume>& one : fresh_) {
+            if (marks_[one->owners.front()] != marks_[index]) continue;
+            one->owners.push_back(index);
+            own(*one);
+            histories_[index].volume = one;
+            return;
+        }
+        auto volume = histories_[index].volume = std::make_shared<Volume>();
+        volume->owners = {index};
+        volume->early_ms = options_.skew_ms;
+        own(*volume);
+        if (fresh_.size() < fresh_max) fresh_.push_back(volume);
+    }
+
+    // Its owners have changed.
+    void own(Volume& volume) const {
+        const auto late_ms = [&](uint32_t index) { return histories_[index].late_ms; };
+        const auto [least, most] = std::ranges::minmax(volume.owners, {}, late_ms);
+        volume.late_ms = late_ms(least);
+        volume.mixed = late_ms(least) != late_ms(most);
+    }
+
+    // Whether two owners of a volume do the same with what is in the arena: they take the same, and if what is late to one is not
+    // to the other, nothing is late to either.
+    bool alike(const Volume& volume, uint32_t one, uint32_t other) const {
+        return marks_[one] == marks_[other] && (!volume.mixed || oldest_ms_ >= times_.began_ms - volume.late_ms ||
+                                                histories_[one].late_ms == histories_[other].late_ms);
+    }
+
+    bool agree(const Volume& volume) const {
+        return std::ranges::all_of(volume.owners, [&](uint32_t index) { return alike(volume, volume.owners.front(), index); });
+    }
+
+    // Owners that differ part.
+    void split(std::shared_ptr<Volume> volume) {
+        std::vector<uint32_t> left = volume->owners;
+        const auto as_first = [&, first = left.front()](uint32_t index) { return alike(*volume, first, index); };
+        const auto others = std::ranges::stable_partition(left, as_first);
+        auto apart = volume->copy_for({others.begin(), others.end()});
+        left.erase(others.begin(), left.end());
+        volume->owners = std::move(left);
+        own(*volume);
+        own(*apart);
+        for (const uint32_t index : apart->owners) histories_[index].volume = apart;
+        if (!agree(*apart)) split(apart);
+    }
+
+    // With what is marked in the chunk of the arena that begins here.
+    void fill(Volume& volume, const Marks& marks, uint32_t first) {
+        std::array<uint16_t, IdArena::chunk> list;
+        Slots chosen = marks.in_chunk(first, list.data());
+        while (chosen.count) {
+            chosen = chosen.tail(volume.add(arena_, chosen, shape_, times_));
+            if (volume.full(shape_)) store(volume, times_.now_ms);
+        }
+    }
+
+    // ---- out
+
+    static std::shared_ptr<const std::string> content_of(const Volume& volume) {
+        if (!volume.filter) return std::make_shared<const std::string>(volume.ids);
+        return std::make_shared<const std::string>(volume.filter->to_string());
+    }
+
+    void emit(const Volume& volume, uint32_t index, std::shared_ptr<const std::string> content, int64_t now_ms) {
+        const History& history = histories_[index];
+        TrackedFilter& out = done_.emplace_back();
+        out.kind = static_cast<uint8_t>(history.kind);
+        out.origin = history.origin;
+        out.peer = history.peer;
+        out.sequence = history.sequence;
+        out.count = volume.count;
+        out.full = volume.full(shape_);
+        out.has_range = volume.has_range;
+        out.first_ms = volume.first_ms;
+        out.last_ms = volume.last_ms;
+        out.opened_ms = volume.opened_ms;
+        out.stored_ms = now_ms;
+        out.singles.assign(volume.singles.begin(), volume.singles.end());
+        out.exact = !volume.filter;
+        out.data = std::move(content);
+    }
+
+    void store_copy(Volume& volume, int64_t now_ms) {
+        const auto content = content_of(volume);
+        for (const uint32_t index : volume.owners) emit(volume, index, content, now_ms);
+        volume.stored_count = volume.count;
+    }
+
+    void store(Volume& volume, int64_t now_ms) {
+        store_copy(volume, now_ms);
+        volume.clear(shape_, now_ms);
+        for (const uint32_t index : volume.owners) histories_[index].sequence = next_sequence_++;
+    }
+
+    const TrackerOptions options_;
+    const VolumeShape shape_;
+    std::vector<History> histories_;
+    std::vector<Marks> marks_;  // of each history
+    std::vector<uint32_t> free_, dirty_, leaders_;  // dirty: have marks; leaders: of these, one for each volume
+    std::vector<std::shared_ptr<Volume>> fresh_;  // begun in this flush
+    Point publish_, route_;
+    std::vector<Point> subscribers_;
+    Marks published_;  // marks of H_P
+    Audience audience_;
+    std::unordered_map<uint32_t, Point> neighbours_;
+    std::vector<TrackedFilter> done_;
+    uint64_t next_sequence_ = 0, turn_ = 0;
+    Volume::Times times_;
+    int64_t oldest_ms_ = 0;  // of the ids in the arena
+    IdArena arena_;
+};
+
+}  // namespace tidings
