@@ -155,11 +155,11 @@ def test_what_a_broker_would_not_take_is_not_proposed(rate: float, persist_ms: i
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"efpp": 1e-300}, "efpp is from 1e-15 to 0.5, not 1e-300"),
-        ({"efpp": 0.9}, "efpp is from"),
-        ({"rate_per_s": 1e-4}, "the peak rate is from"),
-        ({"persist_ms": 68}, "every 100 ms at most, not every 68 ms"),
-        ({"skew_ms": 4_000_000}, "jitter and skew are at most"),
+        ({"efpp": 1e-300}, "efpp must be 1e-15 to 0.5, not 1e-300"),
+        ({"efpp": 0.9}, "efpp must be"),
+        ({"rate_per_s": 1e-4}, "the peak rate must be"),
+        ({"persist_ms": 68}, "T_p must be at least 100 ms, not 68 ms"),
+        ({"skew_ms": 4_000_000}, "jitter and skew together must be at most"),
     ],
 )
 def test_wishes_that_no_configuration_allows(change: dict[str, float], reason: str) -> None:
