@@ -179,12 +179,15 @@ def _held(wishes: Wishes, n: int, bits: int, hashes: int, matching: int) -> Trac
     longest_ms = min(wishes.persist_ms or TIME_MS_MAX, TIME_MS_MAX)
     persist_ms = min(max(math.ceil(full_ms * PERSIST_SHARE), PERSIST_MS_MIN), longest_ms)
     life_ms = min(full_ms, persist_ms) if wishes.mode is Mode.ROTATE else full_ms
-    room_ms = (matching - 1) * life_ms
-    if room_ms < 2 * max(wishes.skew_ms, SKEW_MS_MIN) + wishes.jitter_ms + TICK_MS:
+    jitter_ms = wishes.jitter_ms + TICK_MS
+    least_ms = max(wishes.skew_ms, SKEW_MS_MIN)
+    if matching_set_max(least_ms, jitter_ms, life_ms) > matching:
         return None
-    skew_ms = min(int((room_ms - wishes.jitter_ms - TICK_MS) // 2), _skew_ms_max(wishes))
+    skew_ms = max(least_ms, min(int(((matching - 1) * life_ms - jitter_ms) // 2), _skew_ms_max(wishes)))
+    if matching_set_max(skew_ms, jitter_ms, life_ms) > matching:
+        skew_ms -= 1  # the product above was rounded up
     settings = BloomSettings(n, bits, hashes, skew_ms, wishes.jitter_ms, wishes.mode)
-    assert matching_set_max(skew_ms, wishes.jitter_ms + TICK_MS, life_ms) <= matching
+    assert matching_set_max(skew_ms, jitter_ms, life_ms) <= matching
     total = efpp([settings.fpp] * matching)
     return TrackingPlan(wishes, settings, persist_ms, full_ms, life_ms, matching, settings.fpp, total)
 

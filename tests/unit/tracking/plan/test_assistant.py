@@ -62,6 +62,13 @@ def test_a_plan_holds_its_wishes(wish: Wishes) -> None:
     assert limits.SKEW_MS_MIN <= plan.settings.skew_ms <= limits.TIME_MS_MAX
 
 
+def test_a_skew_on_the_edge_of_the_matching_set_is_no_bug() -> None:
+    """A product and a quotient of the same numbers may be rounded to different sides of a whole number."""
+    refused = plan_or_refusal(Wishes(0.07950430125161576, 1e6, 2688, jitter_ms=108, skew_ms=296))
+    assert isinstance(refused, UsageError)
+    assert refused.code == "E_PLAN_IMPOSSIBLE"
+
+
 @pytest.mark.parametrize(("n", "bits", "k", "allowed"), [(2521, 65536, 16, 4e-6), (5461, 65536, 8, 3.15e-3)])
 def test_capacity_is_the_most_that_the_formula_allows(n: int, bits: int, k: int, allowed: float) -> None:
     assert capacity(bits, k, allowed) == pytest.approx(n, rel=2e-3)
