@@ -81,7 +81,7 @@ WRONG = {
     "[[listeners]]\nprotocol='websocket'\norigins=['*', 'foo']": "f:3: listeners[0].origins[1]: 'foo' is not a w",
     "[[listeners]]\nprotocol='websocket'\norigins=['https://a.example/x']": "f:3: listeners[0].origins[0]: 'http",
     "[[listeners]]\nprotocol='websocket'\norigins=['https://A.example']": "f:3: listeners[0].origins[0]: 'https:",
-    f"[[access]]\nuser='a'\noperations=['publish']\ntype='{'x' * 300}'": "f:4: access[0].type: an attribute name has",
+    f"[[access]]\nuser='a'\noperations=['publish']\ntype='{'x' * 300}'": "f:4: access[0].type: an attribute name must",
     "[[access]]\nuser='a'\noperations=['publish']\ntype='Trade.Sale.Trade'": "f:4: access[0].type: Trade is name",
     "[[access]]\nuser='a'\noperations=['trace']\ntype='Trade'": "f:3: access[0].operations: the right to trace",
     "[tracking]\nbits = 128\nbits_max = 64": "f:3: tracking.bits_max: 64 is below bits, 128; raise it to at least bits",
