@@ -4,7 +4,7 @@ import base64
 import http.client
 import json
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import Parameter, signature
@@ -82,7 +82,7 @@ class ManagementClient:
             self._headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
     def ask(
-        self, method: str, *path: str, query: dict[str, object] | None = None, body: dict[str, Any] | None = None
+        self, method: str, *path: str, query: Mapping[str, object] | None = None, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """The answer; a RemoteError with the broker's code and reason if it refuses."""
         target = "/api/v1/" + "/".join(quote(part, safe="") for part in path)
