@@ -32,14 +32,14 @@ _DOWNWARDS = tuple(reversed(range(PRIORITIES)))
 
 
 class BacklogPosition(NamedTuple):
-    """Where a message stands: its number and the priority that puts it before or behind others."""
+    """The place of a message: its number and the priority that puts it before or behind others."""
 
     seq: int
     priority: int
 
 
 def behind(place: BacklogPosition) -> list[int]:
-    """What `scan` must be given to go on behind this place."""
+    """The argument of `scan` to go on behind this place."""
     after = [0] * PRIORITIES
     after[place.priority] = place.seq
     after[place.priority + 1 :] = [SEQ_MAX] * (PRIORITIES - place.priority - 1)
@@ -113,7 +113,7 @@ class _Lane:
 
 
 class Backlog:
-    """What waits in one mailbox."""
+    """The waiting messages of one mailbox."""
 
     __slots__ = ("_lanes", "_length")
 
@@ -157,12 +157,12 @@ class Backlog:
         self._length -= 1
 
     def holds(self, place: BacklogPosition) -> bool:
-        """Whether it waits."""
+        """True if it waits."""
         lane = self._lanes[place.priority]
         return lane is not None and lane.holds(place.seq)
 
     def scan(self, after: Sequence[int] = (0,) * PRIORITIES) -> Iterator[BacklogPosition]:
-        """What waits above the number `after` of its priority, in the order it would be taken."""
+        """Messages that wait above the number `after` of their priority, in the order they would be taken."""
         for priority in _DOWNWARDS:
             lane = self._lanes[priority]
             if lane is not None:

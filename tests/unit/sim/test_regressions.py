@@ -59,7 +59,7 @@ BROKEN: dict[str, Break] = {
         Tracking, "_record", "for id, to in passed:", "for id, to in []:"
     ),
     "a message sent again while the first copy was on its way to disk was kept twice": without(
-        MailboxService, "accept", "message_id in repeats.under_way", "False"
+        MailboxService, "accept", "message_id in dedup.under_way", "False"
     ),
     "two brokers that came back before they were missed waited for each other to join": without(
         Pan, "hear", "if self.joined or any(True for _ in self.leaves):", "if self.joined:"

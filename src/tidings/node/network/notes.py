@@ -1,7 +1,7 @@
-"""What a broker writes down of its network, to know it after a restart before anybody has told it.
+"""Notes in the store that let a broker know its network after a restart, before it has heard from any other.
 
-Whom interests lead to (what is in transit may be for them), the event types that were added here, and how late this
-life is: the next one is later, and later than whoever spoke in this one's name.
+The destinations of interests (what is in transit may be for them), the event types that were added here, and the
+incarnation: that of the next run is greater, and greater than any other that used this broker's number.
 """
 
 from collections.abc import Collection, Iterator, Mapping
