@@ -7,14 +7,14 @@ waits, so it stands in a small heap beside the array, and the smaller of both he
 middle (a consumer with a selector) is noted in a set until the head passes it.
 
 >>> backlog = Backlog()
->>> for seq in (1, 2, 3): backlog.add(Place(seq, 4))
->>> backlog.add(Place(4, 9))
+>>> for seq in (1, 2, 3): backlog.add(BacklogPosition(seq, 4))
+>>> backlog.add(BacklogPosition(4, 9))
 >>> backlog.take(), backlog.take(), len(backlog)
-(Place(seq=4, priority=9), Place(seq=1, priority=4), 2)
->>> backlog.put_back(Place(1, 4))
+(BacklogPosition(seq=4, priority=9), BacklogPosition(seq=1, priority=4), 2)
+>>> backlog.put_back(BacklogPosition(1, 4))
 >>> [place.seq for place in backlog.scan()]
 [1, 2, 3]
->>> for seq in (7, 6): backlog.add(Place(seq, 4))
+>>> for seq in (7, 6): backlog.add(BacklogPosition(seq, 4))
 >>> [place.seq for place in backlog.scan()]
 [1, 2, 3, 6, 7]
 """

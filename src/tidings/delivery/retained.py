@@ -9,7 +9,7 @@ and a number of bytes, and goes as a whole. The list of pieces is small enough t
 came after the last piece that was stored is less than one, which is what a restart takes it for.
 
 >>> kept = RetainedMailbox(7, "retained:audit", MessageCache(1 << 20), Retention(age_ms=60_000, bytes_max=6400))
->>> for seq in range(1, 9): kept.offer(Place(seq, 4), size=1000)
+>>> for seq in range(1, 9): kept.offer(BacklogPosition(seq, 4), size=1000)
 >>> kept.look(now_ms=1000), kept.over(now_ms=1000), kept.over(now_ms=70_000)
 (True, 2, 8)
 >>> kept.release(2), kept.range, kept.after(4, 2)

@@ -71,7 +71,7 @@ class Bench:
             StoreAndForward(self.plane, self.journal, self.service, 1, **options),
             Relays(),
         )
-        network: Any = SimpleNamespace(store_and_forward=self.store_and_forward, intake=self.relays)
+        network: Any = SimpleNamespace(store_and_forward=self.store_and_forward, relay_inbox=self.relays)
         self.completer = Completer(self.journal, outbox, self.service, unused, unused, unused, network)
         self.store = store or MemoryStore()
         recovered = self.store.recover()
