@@ -49,7 +49,10 @@ def by_router(monkeypatch: pytest.MonkeyPatch) -> None:
 
 BROKEN: dict[str, Break] = {
     "publishers waited for a consumer to take one large message that only memory had": without(
-        MailboxService, "prepare", "self.message_cache.pinned_bytes + len(message) >", "self.message_cache.pinned_bytes >"
+        MailboxService,
+        "prepare",
+        "self.message_cache.pinned_bytes + len(message) >",
+        "self.message_cache.pinned_bytes >",
     ),
     "messages for several routers overtook earlier ones for one of them": by_router,
     "messages overtook older ones that were still being read from the store": without(
