@@ -229,11 +229,17 @@ class Node:
 
     def retry(self) -> list[Persist]:
         """Try again what could not be written, and write what nobody waits for."""
-        return self._completer.flush(retry=True)
+        return self._flush(retry=True)
+
+    def _flush(self, *, retry: bool = False) -> list[Persist]:
+        """Write what was gathered; with it the interests by which its messages were sent, if they are not written."""
+        if self.network is not None and self._journal.leaving:
+            self.network.note_interests(self._journal)
+        return self._completer.flush(retry=retry)
 
     def turn(self, now_ms: int) -> list[NodeEffect]:
         """The end of each step: write, give out, answer, hold or release publishers."""
-        writes = self._completer.flush()
+        writes = self._flush()
         if self._at_rest():
             return [*writes, *self._outbox.take()]
         if self.network is not None or self._observed.changes or self.mailbox_service.mailboxes.changes:
@@ -242,7 +248,7 @@ class Node:
         wanted += self._dispatch.round(now_ms)
         if wanted or self.retaining.reads:
             self._loader.ask(wanted)
-        writes += self._completer.flush()
+        writes += self._flush()
         if self.backpressure.held or self.mailbox_service.overflow.slow:
             self.publishing.relieve(now_ms)
             self.mailbox_service.overflow.relieve(now_ms)

@@ -114,6 +114,12 @@ class Journal:
         """Nothing is under way, or waits to be."""
         return not (self._under_way or self._again or self._unwritten or self._open_batch.changes)
 
+    @property
+    def leaving(self) -> bool:
+        """The next `flush` sends what is being gathered, or what was gathered before it."""
+        batch = self._open_batch
+        return self._under_way is None and bool(batch.urgent or batch.messages or batch.completions)
+
     def change(self, record: Record) -> None:
         """Something is so from now on; the record is written as soon as that is possible."""
         self._open_batch.changes.append(record)
@@ -122,9 +128,12 @@ class Journal:
 
     def later(self, record: Record) -> None:
         """The same for a change nobody waits for: it goes with the next batch, or with a `flush` that retries."""
-        self._open_batch.changes.append(record)
-        if len(self._open_batch.changes) >= self._later_max:
-            self._open_batch.urgent = True
+        batch = self._open_batch
+        batch.changes.append(record)
+        if type(record) is Note:
+            batch.changes_bytes += _size(record)
+        if len(batch.changes) >= self._later_max:
+            batch.urgent = True
 
     def message(self, record: Record | RelayDedup, size: int) -> None:
         """Adds something that counts only once it is written. What depends on the fate of the batch before

@@ -107,7 +107,7 @@ class Network:
         if self.scheme_forwarding.events is not None:
             for chain in self._notes.recover_types(recovered.notes):
                 self.scheme_forwarding.events.own(chain)
-        for router, interests in noted_interests(recovered.notes):
+        for router, interests in noted_interests(recovered.notes, self.settings.encoding.row_bytes):
             for known in (interests, None):  # known, and not heard of for now
                 self._routed(self.scheme.learn(now, Deliver(Topic.PREDICATES, router, True, known)))
 
@@ -212,6 +212,10 @@ class Network:
         if self.scheme_forwarding.events is not None:
             self._notes.note_types(journal, self.scheme_forwarding.events.owned())
 
+    def note_interests(self, journal: Journal) -> None:
+        """Write down which interests of other brokers changed: before a batch leaves, and about once a second."""
+        self._notes.note_interests(journal, self.scheme.predicates)
+
     def tick(self, now_ms: int, journal: Journal) -> None:
         """About once a second: note what was learned, try what rested, give up what is for routers long gone or too
         late for anybody."""
@@ -221,7 +225,7 @@ class Network:
         self.store_and_forward.unpark()
         self.store_and_forward.expire(now_ms)
         self.relay_inbox.tick()
-        self._notes.note_interests(journal, self.scheme.predicates)
+        self.note_interests(journal)
         if self.clock.now - self._started > self.settings.bdrp.retain_ms:
             known = self.scheme.predicates.keys() | set(self.unicast.reachable())
             for router in [router for router in self.store_and_forward.waiting_for() if router not in known]:
