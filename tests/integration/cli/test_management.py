@@ -34,9 +34,9 @@ def api(broker: BrokerProcess) -> tuple[str, str]:
     return "--url", f"http://127.0.0.1:{broker.events('metrics')[-1]['port']}"
 
 
-def fill(url: str, **login: str) -> None:
+def fill(url: str) -> None:
     async def work() -> None:
-        async with connect(url, **login) as client:
+        async with connect(url) as client:
             for number in range(3):
                 await client.publish("queue:orders", {"number": number}, b"hello\n", persistent=True, wait=True)
 

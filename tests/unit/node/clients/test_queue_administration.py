@@ -7,10 +7,10 @@ from hardening.support.node_driver import DrivenClient, NodeDriver
 
 from tidings.broker.security.access import AccessRules, GroupMember
 from tidings.delivery.mailbox import Mailbox
-from tidings.node.requests import CreateQueue, DeleteQueue, Done, Failed, Move, Purge, Request, Unsubscribe, Verdict
+from tidings.node.requests import CreateQueue, DeleteQueue, Done, Failed, Move, Purge, Unsubscribe, Verdict
 
 
-def ask(client: DrivenClient, request: Request) -> Done | Failed:
+def ask(client: DrivenClient, request: CreateQueue | DeleteQueue) -> Done | Failed:
     client.ask(request)
     answer = client.answer(request.receipt)
     assert isinstance(answer, Done | Failed)
