@@ -53,7 +53,7 @@ class IdempotentCommit:
             self._put(key, slot, LastCommit(number, digest))
 
     def done(self, key: str, number: int) -> bool:
-        """Whether this was committed before; an error while it is being committed."""
+        """True if this was committed before; an error while it is being committed."""
         if len(key) > KEY_MAX:
             raise UsageError("E_COMMIT_KEY", f"a key has at most {KEY_MAX} characters")
         if key in self._under_way:
