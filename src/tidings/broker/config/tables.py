@@ -125,7 +125,7 @@ class LimitsTable:
     )
     login_failures_max: int = setting(
         _LIMITS.login_failures_max,
-        "failed log-ins before user or address must wait",
+        "failed logins before user or address must wait",
         minimum=1,
         maximum=1000,
         reload=True,
@@ -198,7 +198,7 @@ class LimitsTable:
 class DeliveryTable:
     deliveries_max: int = setting(
         _SETTINGS.deliveries_max,
-        "so many times a message is tried, then it is a dead letter; of what a lost consumer had the oldest counts",
+        "delivery attempts before a message becomes a dead letter; of the messages of a lost consumer only the oldest counts",
         minimum=1,
         maximum=1_000_000,
     )
@@ -233,7 +233,7 @@ class AdmissionTable:
     )
     probability: float = setting(0.9999, "the share of messages for which it holds", minimum=0.5, maximum=0.999999)
     action: str = setting(
-        "slow", "slow: read less from all publishers; refuse: turn away those who begin to publish", choices=ACTIONS
+        "slow", "slow: read less from all publishers; refuse: refuse clients that begin to publish", choices=ACTIONS
     )
 
     def admission(self) -> Admission | None:
@@ -270,8 +270,8 @@ class Configuration:
     )
     amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
     tls: TlsTable = setting(TlsTable, "certificates, for listeners, metrics and console with tls = true")
-    users: UsersTable = setting(UsersTable, "who may log in")
-    access: tuple[AccessTable, ...] = setting(tuple, "who may do what; the first rule that fits decides, none: no")
+    users: UsersTable = setting(UsersTable, "users that can log in")
+    access: tuple[AccessTable, ...] = setting(tuple, "access rules; the first matching rule decides, without one access is denied")
     network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
     limits: LimitsTable = setting(LimitsTable, "how much of everything")
     admission: AdmissionTable = setting(AdmissionTable, "whether publishers are held back before messages wait long")
