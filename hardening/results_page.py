@@ -14,9 +14,9 @@ PAGE = ROOT / "docs" / "results.md"
 LOG = RESULTS / "runs.md"
 PAGE_TEXT = """# Hardening results
 
-Totals of the hardening campaigns and the last run of each. Every run appends a record to `bench/results/hardening`, also a
-run that fails; `wrong` counts the violations that were found. `bench/results/hardening/runs.md` lists all runs. Both pages are
-written by `python -m hardening.results_page`, and a test holds that they are current.
+Totals of the hardening campaigns and the last run of each. Every run appends a record to `bench/results/hardening`,
+also a run that fails; `wrong` counts the violations that were found. `bench/results/hardening/runs.md` lists all runs.
+Both pages are written by `python -m hardening.results_page`, and a test holds that they are current.
 
 ## Totals
 | campaign | command | runs | totals |
@@ -91,7 +91,7 @@ def total(name: str, runs: list[dict[str, Any]]) -> str:
         for record in runs:
             counted = {name: value for name, value in record.items() if name not in COMMON | SETTINGS}
             sums.update({name: value for name, value in counted.items() if type(value) is int})
-    else:
+    elif any("wrong" in record for record in runs):
         sums["wrong"] = sum(record.get("wrong", 0) for record in runs)
     figures = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sums.items())
     return f"| {name} | `{COMMANDS[runs[0]['what']]}` | {len(runs)} | {figures} |"

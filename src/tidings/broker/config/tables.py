@@ -198,7 +198,7 @@ class LimitsTable:
 class DeliveryTable:
     deliveries_max: int = setting(
         _SETTINGS.deliveries_max,
-        "delivery attempts before a message becomes a dead letter; of the messages of a lost consumer only the oldest counts",
+        "delivery attempts before a message becomes a dead letter; of a lost consumer's messages only the oldest counts",
         minimum=1,
         maximum=1_000_000,
     )
@@ -271,7 +271,9 @@ class Configuration:
     amqp: AmqpTable = setting(AmqpTable, 'the listeners with protocol = "amqp"')
     tls: TlsTable = setting(TlsTable, "certificates, for listeners, metrics and console with tls = true")
     users: UsersTable = setting(UsersTable, "users that can log in")
-    access: tuple[AccessTable, ...] = setting(tuple, "access rules; the first matching rule decides, without one access is denied")
+    access: tuple[AccessTable, ...] = setting(
+        tuple, "access rules; the first matching rule decides, without one access is denied"
+    )
     network: NetworkTable = setting(NetworkTable, "other brokers, and how messages are routed to them")
     limits: LimitsTable = setting(LimitsTable, "how much of everything")
     admission: AdmissionTable = setting(AdmissionTable, "whether publishers are held back before messages wait long")
