@@ -198,7 +198,7 @@ class LimitsTable:
 class DeliveryTable:
     deliveries_max: int = setting(
         _SETTINGS.deliveries_max,
-        "delivery attempts until a message becomes a dead letter; of a lost consumer's messages only the oldest counts",
+        "delivery attempts until a message is a dead letter; of a lost consumer's messages only the oldest counts",
         minimum=1,
         maximum=1_000_000,
     )
