@@ -102,7 +102,7 @@ class NetworkTable:
     )
     encoding_key_file: str = setting(
         "",
-        f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: who has it not cannot read interests",
+        f"a file whose bytes, {SECRET_BYTES_MIN} or more, key the encoding: without it interests cannot be read",
     )
     relay_only: bool = setting(
         False, "without the key of the others' encoding: forwards for them, its own clients reach nobody elsewhere"
