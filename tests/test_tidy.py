@@ -91,7 +91,7 @@ QUESTIONS_LEFT: set[str] = {
     "hardening", "kernel", "lab", "localnet", "matching", "model", "node", "overlay", "pipeline", "protocols",
     "routing", "segments", "sim", "store", "testing", "text_files.py", "tracking",
 }  # fmt: skip
-PHRASES_LEFT: set[str] = QUESTIONS_LEFT | {"native", "ARCHITECTURE.md", "CHANGELOG.md", "README.md"}
+PHRASES_LEFT: set[str] = QUESTIONS_LEFT | {"native"}
 # Below the drivers nothing reads a clock, a random source, a socket, a file or an event loop.
 BANNED_IN_PURE = {"asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "ssl", "subprocess"}
 BANNED_IN_PURE |= {"tempfile", "threading", "time", "uvloop", "selectors", "shutil", "uuid", "datetime"}

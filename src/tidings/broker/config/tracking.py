@@ -70,8 +70,8 @@ class TrackingTable:
     )
     attachments_max: int = setting(
         100_000,
-        "of subscribers that have gone so many are remembered, of each half a kilobyte in memory; what an older "
-        "message is asked for is answered as far as known, and called incomplete",
+        "departed subscribers that are remembered, half a kilobyte of memory each; traces of older messages are "
+        "answered as far as known and marked incomplete",
         minimum=1,
         maximum=1 << 30,
     )
