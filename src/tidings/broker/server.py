@@ -336,7 +336,7 @@ class Broker:
                 self.tracking.inquire(number, inquiry)
             case Log():
                 self._log(effect)
-            case fx.Dial() | fx.Close() | fx.SetTimer() | fx.Authenticate() | fx.Report():
+            case fx.Dial() | fx.CloseLink() | fx.SetTimer() | fx.Authenticate() | fx.Report():
                 self.links.carry_out(effect)
             case _:
                 assert_never(effect)

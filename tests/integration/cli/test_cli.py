@@ -438,7 +438,7 @@ def test_a_topology_that_is_no_text_is_refused(tidings: Command, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("", "there are no brokers in the topology"), (None, "cannot read {0}: No such file")]
+    ("text", "said"), [("", "the topology has no brokers"), (None, "cannot read {0}: No such file")]
 )
 def test_a_topology_without_brokers_or_without_a_file_is_refused(
     tidings: Command, tmp_path: Path, text: str | None, said: str

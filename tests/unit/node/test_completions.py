@@ -337,7 +337,7 @@ def test_each_completion_has_such_a_case() -> None:
     assert {case.completion for case in CASES} == members(Completion)
 
 
-# What completions do not call a part for: a failed write of an event or a copy that is tried again, a noted entry.
+# Completions without a call: another completion of the batch reports the refusal; a remembered entry needs nothing.
 WITHOUT_CALLS = {("CarryEvent", False), ("ForwardMessage", False), ("RememberEntry", True)}
 
 

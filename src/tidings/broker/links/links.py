@@ -218,7 +218,7 @@ class BrokerLinks:
         match effect:
             case fx.Dial(connection=name, address=address):
                 self._dialling[name] = self._loop.create_task(self._dial(name, address))
-            case fx.Close(connection=name, reason=reason):
+            case fx.CloseLink(connection=name, reason=reason):
                 self._close(name, reason)
             case fx.SetTimer(name=name, at=at):
                 self._set_timer(name, at)
