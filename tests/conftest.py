@@ -8,7 +8,6 @@ import os
 
 import pytest
 from hypothesis import settings
-
 from tests.markers import MARKERS, TESTS, needs
 
 settings.register_profile("tidings", deadline=None, derandomize=True)

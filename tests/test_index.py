@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from tests.markers import MARKERS, needs
 
 ROOT = Path(__file__).parents[1]
@@ -67,4 +66,6 @@ def test_unit_tests_use_no_network_client_or_process() -> None:
 def test_every_marker_is_used_and_pure_tests_have_none() -> None:
     found = {marker for path in FILES for marker in needs(path)}
     assert found == set(MARKERS)
-    assert [str(path) for path in FILES if path.is_relative_to(TESTS / "unit") and needs(path) - {"slow", "processes"}] == []
+    assert [
+        str(path) for path in FILES if path.is_relative_to(TESTS / "unit") and needs(path) - {"slow", "processes"}
+    ] == []

@@ -1,9 +1,9 @@
 """Allocates free ports on loopback.
 
-Two processes that look for free ports at the same time must not be given the same ones, and between looking and listening
-nothing is bound. So each port that is given out is locked until the process ends: a record lock on its byte of a file
-that all processes of the user share. The ports lie below those that the system assigns to outgoing connections, or a
-broker that dials could be assigned the port its neighbour is about to listen on.
+Two processes that look for ports at the same time must not be given the same ones, and nothing is bound between the
+search and the start of a broker. So each port that is given out is locked until the process ends, by a record lock on
+its byte of a file that all processes of the user share. The ports lie below the range of outgoing connections: a
+dialling broker could otherwise occupy the port that its neighbour is about to listen on.
 """
 
 import fcntl
