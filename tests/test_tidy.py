@@ -47,35 +47,10 @@ PURE |= {"capacity"}
 FOLDER_MODULES_MAX = 25
 FUNCTION_LINES_MAX = 60
 # Functions that are longer, with their lines. They may become shorter, and none may be added.
-LONG_FUNCTIONS_ALLOWED = {
-    "src/tidings/cli/console.py:console": 70,
-    "src/tidings/cli/experiments/real_network.py:scale_out": 73,
-    "src/tidings/node/engine.py:step": 61,
-}
+LONG_FUNCTIONS_ALLOWED: dict[str, int] = {"src/tidings/node/engine.py:step": 61}
 # Public class names of several modules. They may only become fewer. The blocking client repeats names on purpose.
 BLOCKING_CLIENT = "client/sync.py"
-DUPLICATE_CLASSES_ALLOWED = {
-    "Accepted",
-    "Advertise",
-    "Close",
-    "Contract",
-    "Delivery",
-    "Done",
-    "Hand",
-    "LinkState",
-    "Load",
-    "Machine",
-    "Program",
-    "PruningOptions",
-    "Publication",
-    "Release",
-    "Safe",
-    "Subscribe",
-    "SubscriptionId",
-    "Transaction",
-    "Unadvertise",
-    "Unsubscribe",
-}
+DUPLICATE_CLASSES_ALLOWED: set[str] = {"Contract", "Delivery", "Load", "PruningOptions", "Subscribe", "Transaction"}
 # A docstring opens with a definition, not with a question.
 QUESTION = re.compile(r"^(What|Who|Where|How|Which|When|Whose|Why|Whether|If|Does|Is|Are|May|Can)\b")
 # Turns of phrase that readers of English manuals stop at.
@@ -88,11 +63,42 @@ PHRASES = re.compile(
 HEART_BEAT = re.compile(r"[`\"']\w*heart-beat|heart-beat[:=`\"']")  # STOMP's header is called so
 # Rooms whose texts are still to be rewritten. Take each off once `test_texts_are_plain_english` passes without it.
 QUESTIONS_LEFT: set[str] = {
-    "broker", "capacity", "cli", "client", "console", "delivery", "errors.py", "experiments", "extras.py", "figures",
-    "hardening", "kernel", "lab", "localnet", "matching", "model", "node", "overlay", "pipeline", "protocols",
-    "routing", "segments", "sim", "store", "testing", "text_files.py", "tracking",
-}  # fmt: skip
-PHRASES_LEFT: set[str] = QUESTIONS_LEFT | {"native"}
+    "capacity",
+    "console",
+    "delivery",
+    "experiments",
+    "figures",
+    "hardening",
+    "kernel",
+    "lab",
+    "matching",
+    "node",
+    "overlay",
+    "pipeline",
+    "routing",
+    "segments",
+    "sim",
+    "tracking",
+}
+PHRASES_LEFT: set[str] = {
+    "capacity",
+    "console",
+    "delivery",
+    "errors.py",
+    "experiments",
+    "hardening",
+    "kernel",
+    "lab",
+    "matching",
+    "native",
+    "node",
+    "overlay",
+    "pipeline",
+    "routing",
+    "segments",
+    "sim",
+    "tracking",
+}
 # Below the drivers nothing reads a clock, a random source, a socket, a file or an event loop.
 BANNED_IN_PURE = {"asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "ssl", "subprocess"}
 BANNED_IN_PURE |= {"tempfile", "threading", "time", "uvloop", "selectors", "shutil", "uuid", "datetime"}

@@ -10,7 +10,6 @@ import fcntl
 import os
 import random
 import socket
-import tempfile
 from contextlib import ExitStack, suppress
 from functools import cache
 
@@ -46,5 +45,5 @@ def _lock(ports: range) -> bool:
 @cache
 def _locks() -> int:
     """The file whose bytes stand for ports. It stays open: closing it would end the process's locks."""
-    path = os.path.join(tempfile.gettempdir(), f"tidings-ports-{os.getuid()}")
+    path = f"/tmp/tidings-ports-{os.getuid()}"  # not in TMPDIR: ports are the machine's
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
