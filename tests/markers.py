@@ -12,7 +12,13 @@ MARKERS = {
     "spark": "starts a Spark session",
     "slow": "samples a long campaign; `make quick` leaves it out",
 }
-STARTERS = ("subprocess", "multiprocessing", "hardening.kills", "tidings.testing.broker_process", "tidings.localnet")
+STARTERS: tuple[str, ...] = (
+    "subprocess",
+    "multiprocessing",
+    "hardening.kills",
+    "tidings.testing.broker_process",
+    "tidings.localnet",
+)
 STARTERS += ("hardening.support.warm_commands", "hardening.support.command", "bench.install")
 SLOW = {
     "tests/unit/kernel/test_fuzz.py",
