@@ -63,14 +63,10 @@ PHRASES = re.compile(
 HEART_BEAT = re.compile(r"[`\"']\w*heart-beat|heart-beat[:=`\"']")  # STOMP's header is called so
 # Rooms whose texts are still to be rewritten. Take each off once `test_texts_are_plain_english` passes without it.
 QUESTIONS_LEFT: set[str] = {
-    "capacity",
     "console",
     "delivery",
-    "experiments",
-    "figures",
     "hardening",
     "kernel",
-    "lab",
     "matching",
     "node",
     "overlay",
@@ -81,14 +77,11 @@ QUESTIONS_LEFT: set[str] = {
     "tracking",
 }
 PHRASES_LEFT: set[str] = {
-    "capacity",
     "console",
     "delivery",
     "errors.py",
-    "experiments",
     "hardening",
     "kernel",
-    "lab",
     "matching",
     "native",
     "node",
