@@ -70,11 +70,8 @@ QUESTIONS_LEFT: set[str] = {
     "matching",
     "node",
     "overlay",
-    "pipeline",
     "routing",
-    "segments",
     "sim",
-    "tracking",
 }
 PHRASES_LEFT: set[str] = {
     "console",
@@ -86,11 +83,8 @@ PHRASES_LEFT: set[str] = {
     "native",
     "node",
     "overlay",
-    "pipeline",
     "routing",
-    "segments",
     "sim",
-    "tracking",
 }
 # Below the drivers nothing reads a clock, a random source, a socket, a file or an event loop.
 BANNED_IN_PURE = {"asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "ssl", "subprocess"}
