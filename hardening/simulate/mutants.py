@@ -124,7 +124,7 @@ def _nothing(original: Method) -> Method:
 
 
 def _each(number: int) -> Callable[[Method], Method]:
-    """Every so many calls do nothing."""
+    """One in this number of calls does nothing."""
 
     def breaks(original: Method) -> Method:
         calls = count(1)
