@@ -63,7 +63,7 @@ class Network:
         self._plane, self._rng = plane, rng
         self.clock = LinkClock()
         self._wires = LinkChannels(plane)
-        self._notes = NetworkNotes(settings.encoding.row_bytes)
+        self._notes = NetworkNotes(settings.encoding)
         self._tables = NetworkTables(plane, settings, store_and_forward, self._notes, self._give_up)
         self._arrange(incarnation)
         self.intake = RelayInbox(

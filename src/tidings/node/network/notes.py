@@ -1,7 +1,7 @@
-"""What a broker writes down of its network, to know it after a restart before anybody has told it.
+"""Notes in the store of what a broker knows of its network, for the time between a restart and the first link.
 
-Whom interests lead to (what is in transit may be for them), the event types that were added here, and how late this
-life is: the next one is later, and later than whoever spoke in this one's name.
+Interests of other routers, with the form of the encoding that made them (messages in transit may be for them); the
+event types that were added here; and the incarnation, which must grow with each start.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -10,7 +10,7 @@ from tidings.delivery.store import Note
 from tidings.model.event_type import EventType
 from tidings.node.mailboxes.journal import Journal
 from tidings.overlay.effects import Router
-from tidings.routing.bdrp.interests import Change, encode_change
+from tidings.routing.bdrp.interests import Change, InterestEncoding, encode_advertisement
 from tidings.routing.hermes.codec import decode_types, encode_types
 
 INTEREST_NOTE, TYPE_NOTE, INCARNATION_NOTE = "interest", "type", "incarnation"
@@ -18,9 +18,9 @@ Chain = tuple[EventType, ...]  # a type after its ancestors
 
 
 class NetworkNotes:
-    def __init__(self, row_bytes: int) -> None:
-        self.changed: set[Router] = set()  # whose interests are not as they were last written down
-        self._row_bytes = row_bytes
+    def __init__(self, encoding: InterestEncoding) -> None:
+        self.changed: set[Router] = set()  # whose interests differ from their note
+        self._form, self._row_bytes = encoding.form, encoding.row_bytes
         self._types: dict[str, Chain] = {}  # by name, as written down
 
     def recover_types(self, notes: Mapping[str, bytes]) -> Collection[Chain]:
@@ -41,7 +41,9 @@ class NetworkNotes:
         changed, self.changed = self.changed, set()
         for router in changed:
             rows = predicates.get(router)
-            payload = b"" if rows is None else encode_change(Change(tuple(rows)), self._row_bytes)
+            payload = b""
+            if rows is not None:
+                payload = encode_advertisement(Change(tuple(rows)), self._form, self._row_bytes)
             journal.change(Note(f"{INTEREST_NOTE}:{router}", payload))
 
 
