@@ -13,7 +13,7 @@ from tidings.matching.graded import GradedGrade
 from tidings.node.network.settings import NetworkSettings
 from tidings.overlay.topology.graph import Graph
 from tidings.routing.bdrp import scheme
-from tidings.routing.bdrp.interests import InterestEncoding
+from tidings.routing.bdrp.interests import InterestEncoding, decode_advertisement
 from tidings.sim.brokers import Brokers
 from tidings.sim.faults import Crash, Reconfigure, Restart, inflict
 
@@ -116,7 +116,7 @@ class AnyForm(bytes):
 @pytest.fixture
 def believing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of any form are compared with messages."""
-    real = scheme.decode_advertisement
+    real = decode_advertisement
     monkeypatch.setattr(scheme, "decode_advertisement", lambda data: (AnyForm(), real(data)[1]))
 
 
