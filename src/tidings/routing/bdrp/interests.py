@@ -194,6 +194,14 @@ def decode_advertisement(data: bytes) -> tuple[bytes, Change]:
         raise CodecError(error.code, error.reason, position=reader.position + (error.position or 0)) from None
 
 
+def with_changes(whole: bytes, changes: bytes) -> bytes:
+    """The payload that advertises all rows of `whole` after these changes, of whatever form they are."""
+    form, before = decode_advertisement(whole)
+    _, since = decode_advertisement(changes)
+    rows = set(before.added) - set(since.removed) | set(since.added)
+    return encode_advertisement(Change(tuple(rows)), form, Reader(whole, FORM_BYTES).varint())
+
+
 def _rows(reader: Reader, row_bytes: int) -> tuple[bytes, ...]:
     rows: list[bytes] = []
     for _ in range(reader.count()):
